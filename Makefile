@@ -1,0 +1,52 @@
+# The commands of Touchstone. Each sets up what it needs; nothing is installed outside
+# this folder.
+.PHONY: run test lint docs pin clean
+.DELETE_ON_ERROR:
+SNAKEMAKE = .venv/bin/snakemake
+PYTHON = python3.11
+
+# Another study: make run CONFIG=config/studies/NAME.yaml
+run: .venv/base
+	$(if $(CONFIG),.venv/bin/python workflow/scripts/check_config.py $(CONFIG))
+	$(SNAKEMAKE) $(if $(CONFIG),--configfile $(CONFIG))
+	@echo "The report: $(CURDIR)/results/report/index.html"
+
+test: .venv/dev
+	.venv/bin/python -m pytest
+
+lint: .venv/dev
+	.venv/bin/snakefmt --check Snakefile workflow
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy workflow/scripts
+	$(SNAKEMAKE) --lint
+
+# Write again what is generated from the configuration's model.
+docs: .venv/base
+	.venv/bin/python workflow/scripts/document_config.py
+
+# Resolve an environment's pins anew: make pin ENV=tensorflow
+pin: .venv/base
+	.venv/bin/python workflow/scripts/pin_environment.py envs/$(ENV).yaml \
+	    $(if $(filter dev,$(ENV)),--on-top-of envs/base.yaml)
+
+clean:
+	rm -rf .venv .venvs .snakemake results
+
+# The pip list of an environment file is the same for conda and for us.
+pip_list = sed -n 's/^      - \([^ ]*==.*\)/\1/p' envs/$(1).yaml > .venv/$(1).txt
+install = .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+    --require-hashes --requirement .venv/$(1).txt
+
+.venv/base: envs/base.yaml
+	@command -v $(PYTHON) > /dev/null || { echo "error: no $(PYTHON) on PATH; install it \
+	    (Debian: python3.11-venv; or pyenv install 3.11), or use conda: see README.md" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(call pip_list,base)
+	$(call install,base)
+	@touch $@
+
+.venv/dev: envs/dev.yaml .venv/base
+	$(call pip_list,dev)
+	$(call install,dev)
+	@touch $@

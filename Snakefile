@@ -1,0 +1,22 @@
+"""Touchstone: benchmark deep-learning frameworks on this machine."""
+
+
+include: "workflow/rules/setup.smk"
+
+
+configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/plan.smk"
+include: "workflow/rules/datasets.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/analyse.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "results/config.resolved.yaml",
+        "results/report/index.html",
+        RUNS,

@@ -1,0 +1,28 @@
+"""What every test can use: our packages, and the frameworks' own environments."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "workflow/scripts"))
+sys.path.insert(0, str(ROOT / "tests"))
+
+ENVIRONMENTS = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The project's folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def python_of() -> Callable[[str], str]:
+    """The Python of a framework's environment, which is made if it is not there."""
+    from in_env import ensure
+
+    return lambda framework: str(ensure(ROOT / f"envs/{framework}.yaml", ENVIRONMENTS))

@@ -1,0 +1,378 @@
+"""plot and report: files for good, failed and empty studies; words that the numbers support."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from analyse.figures import POINT_FIGURES, draw_losses, draw_points, drawing
+from analyse.report import FIGURES, answer, compare, number
+from analyse.study import Series, read_study
+from analyse.style import CHOSEN, style_of
+from analyse.tables import gather
+from fixtures.runs import make_record, make_study, write_plan
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "workflow" / "scripts"
+
+
+def script(name, root, *extra):
+    paths = [
+        *("--plan", root / "plan.tsv", "--records", root / "records"),
+        *("--tables", root / "tables"),
+    ]
+    command = [sys.executable, SCRIPTS / f"{name}.py", *paths, *extra]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def plot(root, folder="figures"):
+    return script("plot", root, "--output", root / folder)
+
+
+def report(root):
+    return script(
+        "report",
+        root,
+        *("--figures", root / "figures", "--config", root / "config.resolved.yaml"),
+        *("--output", root / "report" / "index.html"),
+    )
+
+
+def gathered(root):
+    gather(root / "plan.tsv", root / "records", root / "tables")
+    return read_study(root / "plan.tsv", root / "tables", root / "records")
+
+
+def built(root):
+    """Tables, figures and page of a study, made by the scripts."""
+    gathered(root)
+    for done in (plot(root), report(root)):
+        assert (done.returncode, done.stderr) == (0, "")
+    return root
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return built(make_study(tmp_path_factory.mktemp("good")))
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory):
+    return built(make_study(tmp_path_factory.mktemp("bad"), failures=True))
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory):
+    root = tmp_path_factory.mktemp("failed")
+    options = {"status": "unsupported", "reason": "no <such> layer"}
+    make_record(root / "runs", root / "records", **options)
+    write_plan(root / "plan.tsv", [{}], repeats=1)
+    (root / "config.resolved.yaml").write_text("title: Nothing <b>works</b>\n")
+    return built(root)
+
+
+def study_of(root):
+    return read_study(root / "plan.tsv", root / "tables", root / "records")
+
+
+def page_of(root):
+    return (root / "report" / "index.html").read_text()
+
+
+def text_of(root):
+    """The page without its tags, style and white space."""
+    page = re.sub(r"<style>.*?</style>", "", page_of(root), flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+# Figures
+
+
+@pytest.mark.parametrize("root", ["good", "bad", "failed"])
+def test_every_figure_is_a_valid_file_with_texts(request, root):
+    folder = request.getfixturevalue(root) / "figures"
+    expected = {f"{name}.{kind}" for name in FIGURES for kind in ("svg", "png")}
+    assert {path.name for path in folder.iterdir()} == expected | {"captions.json"}
+    captions = json.loads((folder / "captions.json").read_text())
+    for name in FIGURES:
+        svg = ElementTree.parse(folder / f"{name}.svg").getroot()
+        assert svg.tag == "{http://www.w3.org/2000/svg}svg"
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n")
+        texts = captions[name]
+        assert set(texts) == {"title", "caption", "alt"}
+        assert re.search(r"\bn = [13] runs", texts["caption"]) and "EPYC" in texts["caption"]
+
+
+def test_figures_are_the_same_bytes_again(bad):
+    assert plot(bad, "again").returncode == 0
+    for path in (bad / "figures").iterdir():
+        assert path.read_bytes() == (bad / "again" / path.name).read_bytes(), path.name
+
+
+def figure_words(figure):
+    return [text.get_text() for ax in figure.axes for text in ax.texts] + [
+        text.get_text() for text in figure.texts
+    ]
+
+
+def test_every_run_is_a_point_and_every_missing_one_a_word(good, bad):
+    kind = POINT_FIGURES[0]
+    with drawing():
+        for root, points, words in (
+            (good, 18, []),
+            (bad, 13, ["1/3\ntimeout", "1/3\ndiverged", "oom"]),
+        ):
+            figure = draw_points(study_of(root), kind)
+            lines = [line for ax in figure.axes for line in ax.lines]
+            assert sum(len(x.get_xdata()) for x in lines if x.get_linestyle() == "None") == points
+            assert figure_words(figure) == words
+
+
+def test_an_empty_figure_says_why(failed):
+    study = study_of(failed)
+    with drawing():
+        for figure in (draw_points(study, POINT_FIGURES[0]), draw_losses(study)):
+            (text,) = figure_words(figure)
+            assert "No run" in text and "unsupported: no <such> layer" in " ".join(text.split())
+
+
+def test_loss_panels_hold_all_repeats(bad):
+    with drawing():
+        figure = draw_losses(study_of(bad))
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["batch size 64", "batch size 128"]
+    thin = [x for ax in figure.axes for x in ax.lines if x.get_linewidth() < 1]
+    assert sum(1 for line in thin if len(line.get_xdata())) == 15  # all but the three without one
+    assert "mxnet: oom" in figure_words(figure)
+
+
+def test_styles_are_fixed_and_distinct():
+    assert len({colour for colour, _ in CHOSEN.values()}) == len(CHOSEN) == 6
+    assert len({marker for _, marker in CHOSEN.values()}) == 6
+    assert style_of("paddle") == style_of("paddle")
+    assert style_of("paddle")[0] not in {colour for colour, _ in CHOSEN.values()}
+
+
+def test_execution_modes_are_never_mixed_under_one_name(tmp_path):
+    cells = [{"mode": mode, "epochs": 2} for mode in ("eager", "compile")]
+    for cell in cells:
+        make_record(tmp_path / "runs", tmp_path / "records", **cell)
+    write_plan(tmp_path / "plan.tsv", cells, repeats=1)
+    study = gathered(tmp_path)
+    assert [series.label for series in study.series] == ["pytorch (eager)", "pytorch (compile)"]
+
+
+def test_factors_that_vary_are_told(tmp_path):
+    cells = [
+        {"framework": "pytorch", "mode": "eager", "batch_size": 32, "learning_rate": 0.1},
+        {"framework": "pytorch", "mode": "eager", "batch_size": 64, "learning_rate": 0.2},
+        {"framework": "mxnet", "mode": "hybrid", "batch_size": 64, "learning_rate": 0.1},
+    ]
+    for cell in cells:
+        make_record(tmp_path / "runs", tmp_path / "records", **cell)
+    write_plan(tmp_path / "plan.tsv", cells, repeats=1)
+    (tmp_path / "config.resolved.yaml").write_text("title: Rates\n")
+    page = text_of(built(tmp_path))
+    assert "By framework, mode: pytorch eager , mxnet hybrid" in page
+    assert "Framework Batch size Learning rate Runs" in page
+
+
+# The answer
+
+
+def speeds(root, table, batch=64):
+    """A study with the given throughputs (images/s) by framework, three repeats or more."""
+    for framework, rates in table.items():
+        for repeat, rate in enumerate(rates, start=1):
+            make_record(
+                root / "runs",
+                root / "records",
+                framework=framework,
+                repeat=repeat,
+                batch_size=batch,
+                step_seconds=lambda step, r=rate: batch / r,
+            )
+    cells = [{"framework": framework, "batch_size": batch} for framework in table]
+    write_plan(root / "plan.tsv", cells, repeats=len(next(iter(table.values()))))
+    return gathered(root)
+
+
+def test_a_clear_winner_is_named_with_ratio_n_and_caveat(tmp_path):
+    study = speeds(tmp_path, {"mxnet": [256, 258, 260], "pytorch": [512, 516, 520]})
+    (comparison,) = compare(study)
+    assert comparison.winner == Series("pytorch") and comparison.n == (3, 3)
+    assert comparison.ratio == pytest.approx(2.0) and comparison.chance == 0.1
+    result, caveat = answer(study, [comparison])
+    assert "pytorch was fastest at batch size 64, with 2.00 times the median of mxnet" in result
+    assert caveat.startswith("n=3, indicative") and "10 %" in caveat
+
+
+def test_overlapping_ranges_are_not_ranked(tmp_path):
+    study = speeds(tmp_path, {"mxnet": [256, 258, 400], "pytorch": [399, 516, 520]})
+    (comparison,) = compare(study)
+    assert comparison.winner is None
+    result, _ = answer(study, [comparison])
+    assert "no difference shown" in result and "fastest at" not in result
+
+
+def test_the_fastest_must_beat_all_others_not_only_the_next(tmp_path):
+    rates = {"pytorch": [300, 310, 320], "mxnet": [280, 285, 290], "tensorflow": [100, 200, 305]}
+    study = speeds(tmp_path, rates)
+    (comparison,) = compare(study)
+    assert [cell.series.framework for cell in comparison.ranked] == [*rates]
+    assert comparison.winner is None
+    result, _ = answer(study, [comparison])
+    assert "no difference shown between the fastest, pytorch and tensorflow" in result
+
+
+def test_two_runs_are_too_few_to_rank(tmp_path):
+    study = speeds(tmp_path, {"mxnet": [100, 101], "pytorch": [500, 501]})
+    result, caveat = answer(study, compare(study))
+    assert "too few runs to rank the fastest, pytorch and mxnet" in result and not caveat
+
+
+def test_four_runs_are_no_longer_indicative(tmp_path):
+    study = speeds(tmp_path, {"mxnet": [256] * 4, "pytorch": [512] * 4})
+    (comparison,) = compare(study)
+    assert comparison.chance == 2 / 70
+    assert answer(study, [comparison])[1].startswith("n=4: ")
+
+
+def test_nothing_to_compare_is_said(failed):
+    study = study_of(failed)
+    assert compare(study) == []
+    assert "no throughput to compare" in answer(study, [])[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(14012.5, "14,010"), (9.996, "9.996"), (99.996, "100.0"), (0.01234567, "0.01235"), (0, "0"),
+     (None, "–"), (256.0, "256.0"), (1e-9, "1e-09")],
+)  # fmt: skip
+def test_numbers_have_four_digits(value, text):
+    assert number(value) == text
+
+
+# The page
+
+
+class Checker(HTMLParser):
+    """Collects ids, headings, images, links and unclosed tags."""
+
+    VOID = frozenset({"meta", "img", "br", "link", "input"})
+
+    def __init__(self, page):
+        super().__init__()
+        self.ids, self.headings, self.images, self.stack, self.urls = [], [], [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        if tag not in self.VOID:
+            self.stack.append(tag)
+        if "id" in values:
+            self.ids.append(values["id"])
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if tag == "img":
+            self.images.append(values)
+        self.urls += [values[name] for name in ("src", "href", "srcset") if name in values]
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+
+@pytest.mark.parametrize("root", ["good", "bad", "failed"])
+def test_page_is_well_formed_accessible_and_loads_nothing(request, root):
+    page = page_of(request.getfixturevalue(root))
+    checked = Checker(page)
+    assert checked.stack == [] and len(set(checked.ids)) == len(checked.ids)
+    assert all(url.startswith(("data:image/svg+xml;base64,", "#")) for url in checked.urls)
+    assert {url[1:] for url in checked.urls if url.startswith("#")} <= set(checked.ids)
+    assert "http" not in page and "url(" not in page and "@import" not in page
+    assert '<html lang="en">' in page and "<script" not in page
+    assert checked.headings[0] == 1 and checked.headings.count(1) == 1
+    steps = zip(checked.headings, checked.headings[1:], strict=False)
+    assert all(after - before <= 1 for before, after in steps)
+    assert len(checked.images) == len(FIGURES) and all(image["alt"] for image in checked.images)
+
+
+def test_page_has_the_words_for_failures(bad):
+    page = text_of(bad)
+    for words in (
+        "5 of 18 runs gave no full result (diverged 1, oom 3, timeout 1)",
+        "stopped after 600 s, at step 260",
+        "the loss is nan at step 410",
+        "std::bad_alloc in Forward",
+        "too few runs to rank the fastest, pytorch and mxnet",
+        "1/3 timeout",
+    ):
+        assert words in page, words
+    assert "Every planned run finished" not in page
+
+
+def test_page_has_the_numbers_and_the_proof(good):
+    page = text_of(good)
+    assert "Every planned run finished." in page
+    assert "pytorch was fastest at batch size 64" in page
+    assert "at batch size 128 no difference shown between the fastest, pytorch and mxnet" in page
+    assert "No GPU columns, because no run has a value: no NVIDIA driver" in page
+    assert "none differs from what was requested" in page
+    assert "parameters 61706 61706 as requested pytorch, tensorflow, mxnet 18" in page
+    assert "pytorch 2.13.0" in page and "torch==2.13.0" in page
+    assert "results_format: 1" in page
+
+
+def test_page_escapes_what_it_quotes(failed):
+    page = page_of(failed)
+    assert "no &lt;such&gt; layer" in page and "<such>" not in page
+    assert "Nothing &lt;b&gt;works&lt;/b&gt;" in page
+    assert "there is no throughput to compare" in page
+
+
+def test_page_marks_a_setting_that_was_ignored(tmp_path):
+    root = make_study(tmp_path)
+    path = next((root / "records").glob("mxnet*/rep1.json"))
+    record = json.loads(path.read_text())
+    record["provenance"]["settings"]["effective"]["learning_rate"] = 0.01
+    path.write_text(json.dumps(record))
+    page = text_of(built(root))
+    assert "Some settings that were read back" in page
+    assert "learning rate 0.05 0.01 differs mxnet 1" in page
+
+
+@pytest.mark.parametrize(
+    ("missing", "maker"),
+    [
+        ("tables/measurements.csv", plot),
+        ("plan.tsv", plot),
+        ("figures/captions.json", report),
+        ("figures/throughput.svg", report),
+        ("config.resolved.yaml", report),
+        ("tables/measurements.csv", report),
+    ],
+)
+def test_missing_inputs_are_refused_in_one_line(good, missing, maker):
+    path = good / missing
+    kept = path.read_bytes()
+    path.unlink()
+    page = good / "report" / "index.html"
+    before = page.stat().st_mtime_ns
+    try:
+        done = maker(good)
+    finally:
+        path.write_bytes(kept)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: ") and missing.split("/")[-1] in done.stderr
+    assert page.stat().st_mtime_ns == before
+
+
+def test_tables_of_another_study_are_refused(good, bad, tmp_path):
+    lines = (good / "tables" / "measurements.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "measurements.csv").write_text("".join(lines[:-1]))
+    arguments = ("--tables", tmp_path, "--output", tmp_path / "figures")
+    done = script("plot", good, *arguments)
+    assert done.returncode == 1 and "it lacks mxnet" in done.stderr

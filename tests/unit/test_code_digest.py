@@ -1,0 +1,72 @@
+"""The digests that decide what is run again."""
+
+import shutil
+
+import pytest
+
+from plan import code
+
+
+@pytest.fixture
+def scripts(tmp_path, monkeypatch):
+    """A copy of our scripts that a test may edit, and a digest that reads it afresh."""
+    shutil.copytree(code.FOLDER, tmp_path / "scripts")
+    monkeypatch.setattr(code, "FOLDER", tmp_path / "scripts")
+
+    def digest(*names):
+        for cached in (code.digest, code._essence, code._imports):
+            cached.cache_clear()
+        return code.digest(*names)
+
+    yield tmp_path / "scripts", digest
+    digest("train.py")
+
+
+TRAIN = ("frameworks/runtime.py", "frameworks/pytorch.py", "measure/")
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_comments_docstrings_and_layout_do_not_count(scripts):
+    folder, digest = scripts
+    before = digest(*TRAIN)
+    edit(folder / "frameworks/runtime.py", "class Diverged", "# A comment.\n\n\nclass Diverged")
+    edit(folder / "frameworks/runtime.py", '"""A loss is not finite."""', '"""Something else."""')
+    edit(folder / "measure/supervisor.py", '"""Seconds between looks', '"""Changed: seconds')
+    assert digest(*TRAIN) == before
+
+
+@pytest.mark.parametrize(
+    "name, old, new",
+    [
+        ("frameworks/runtime.py", "RandomState([self.seed", "RandomState([1 + self.seed"),
+        ("frameworks/pytorch.py", "fused=True", "fused=False"),
+        ("measure/sensors/cpu.py", "times.user + times.system", "times.user"),
+        ("measure/supervisor.py", "signal.SIGKILL", "signal.SIGTERM"),
+    ],
+)
+def test_code_that_makes_numbers_counts(scripts, name, old, new):
+    folder, digest = scripts
+    before = digest(*TRAIN)
+    edit(folder / name, old, new)
+    assert digest(*TRAIN) != before
+
+
+def test_another_frameworks_adapter_does_not_count(scripts):
+    folder, digest = scripts
+    before = digest(*TRAIN)
+    edit(folder / "frameworks/mxnet.py", "static_alloc=static", "static_alloc=False")
+    assert digest(*TRAIN) == before
+
+
+def test_what_a_script_imports_counts_and_what_it_does_not_does_not(scripts):
+    folder, digest = scripts
+    before = digest("parse_run.py"), digest("plot.py")
+    edit(folder / "analyse/steadiness.py", "BLOCKS = 20", "BLOCKS = 21")
+    assert digest("parse_run.py") != before[0]
+    edit(folder / "analyse/figures.py", "import", "import sys\nimport")
+    assert digest("plot.py") != before[1]

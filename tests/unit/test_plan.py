@@ -1,0 +1,199 @@
+"""The plan: cells, names, order, and what a configuration is refused for."""
+
+import copy
+
+import pytest
+
+from plan.model import Cell, Study
+from plan.spec import make_spec
+from plan.study import ConfigError, canonical, check_results, make_plan, name_of, read
+
+STUDY = {
+    "study": "test",
+    "title": "A test",
+    "defaults": {"network": "lenet5", "dataset": "mnist-5k"},
+    "sweeps": [
+        {"framework": ["pytorch", "mxnet"], "batch_size": [32, 64], "learning_rate": 0.1},
+        {"framework": "tensorflow", "learning_rate": 1},
+    ],
+}
+
+
+@pytest.fixture
+def study():
+    return copy.deepcopy(STUDY)
+
+
+def faults(config, root):
+    with pytest.raises(ConfigError) as refused:
+        make_plan(config, root)
+    return str(refused.value)
+
+
+def test_sweeps_are_crosses_in_their_order(study, root):
+    plan = make_plan(study, root)
+    assert list(plan.cells) == [
+        "pytorch-lenet5-mnist-5k-cpu-fp32-b32-lr0.1",
+        "pytorch-lenet5-mnist-5k-cpu-fp32-b64-lr0.1",
+        "mxnet-lenet5-mnist-5k-cpu-fp32-b32-lr0.1",
+        "mxnet-lenet5-mnist-5k-cpu-fp32-b64-lr0.1",
+        "tensorflow-lenet5-mnist-5k-cpu-fp32-b64-lr1.0",
+    ]
+    assert plan.cells["mxnet-lenet5-mnist-5k-cpu-fp32-b32-lr0.1"].mode == "static"
+    assert len(plan.order) == 15
+
+
+def test_a_sweep_overrides_the_defaults(study, root):
+    study["defaults"]["epochs"] = 3
+    study["sweeps"][1]["epochs"] = [4, 5]
+    epochs = [cell.epochs for cell in make_plan(study, root).cells.values()]
+    assert epochs == [3, 3, 3, 3, 4, 5]
+
+
+def test_blocks_have_every_cell_once_in_an_order_that_is_seeded_and_differs(study, root):
+    study["repeats"] = 20
+    plan = make_plan(study, root)
+    assert plan.order == make_plan(study, root).order
+    blocks = [plan.order[i : i + 5] for i in range(0, 100, 5)]
+    for repeat, block in enumerate(blocks, 1):
+        assert {run[1] for run in block} == {repeat}
+        assert {run[0] for run in block} == set(plan.cells)
+    assert len({tuple(cell for cell, _ in block) for block in blocks}) > 10
+
+
+def test_a_name_tells_apart_whatever_differs_and_hides_what_is_usual(root):
+    cell = Cell(framework="pytorch", network="lenet5", dataset="mnist-5k", mode="eager")
+    usual = cell.model_copy(update={"mode": "eager_channels_last"})
+    other = usual.model_copy(update={"momentum": 0.5})
+    names = [name_of(each) for each in (cell, usual, other)]
+    assert names[1] == "pytorch-lenet5-mnist-5k-cpu-fp32-b64-lr0.01"
+    assert len(set(names)) == 3
+    assert all(name.startswith(names[1]) for name in names)
+
+
+def test_the_order_of_keys_changes_nothing(study, root):
+    turned = dict(reversed(study.items()))
+    turned["sweeps"] = [dict(reversed(sweep.items())) for sweep in study["sweeps"]]
+    plans = make_plan(study, root), make_plan(turned, root)
+    assert canonical(plans[0].resolved()) == canonical(plans[1].resolved())
+    assert plans[0].order == plans[1].order
+
+
+def test_a_spec_has_all_that_a_runner_needs(root):
+    cell = Cell(
+        framework="mxnet", network="lenet5", dataset="mnist-5k", mode="static", threads=1, seed=7
+    )
+    spec = make_spec(cell, 3, root)
+    assert spec["seed"] == 9
+    assert spec["data"]["folder"] == "results/data/mnist-5k/recordio"
+    assert spec["network"]["parameter_count"] == 61706
+    assert spec["execution"]["threads"] == 1
+    assert spec["optimizer"] == {
+        "name": "sgd", "learning_rate": 0.01, "momentum": 0.9, "weight_decay": 0.0,
+    }  # fmt: skip
+
+
+BAD = {
+    "an unknown key": ({"titel": "x"}, "titel: unknown key; did you mean 'title'?"),
+    "a wrong type": ({"repeats": "3"}, "repeats: input should be a valid integer, not '3'"),
+    "no repeats": ({"repeats": 0}, "repeats: input should be greater than 0, not 0"),
+    "no sweep": ({"sweeps": []}, "sweeps: list should have at least 1 item"),
+    "a sweep that is a word": ({"sweeps": ["x"]}, "sweeps[0]: 'x' is no mapping"),
+}
+BAD_SETTINGS = {
+    "an unknown setting": ({"batchsize": 4}, "sweeps[0].batchsize: unknown setting; did you"),
+    "an unknown framework": ({"framework": "torch"}, "no framework is named 'torch'; did you"),
+    "an unknown network": ({"network": ["lenet"]}, "sweeps[0].network[0]: no network is named"),
+    "an unknown data set": ({"dataset": "mnist5"}, "sweeps[0].dataset: no dataset is named"),
+    "an unknown device": ({"device": "tpu"}, "sweeps[0].device: input should be 'cpu' or 'gpu'"),
+    "an unknown mode": ({"mode": "fast"}, "sweeps[0].mode: pytorch has no mode 'fast'"),
+    "an empty list": ({"epochs": []}, "sweeps[0].epochs: an empty list; give it a value"),
+    "batch size 0": ({"batch_size": [64, 0]}, "sweeps[0].batch_size[1]: input should be greater"),
+    "a batch of more than all": ({"batch_size": 4001}, "sweeps[0].batch_size: 4001 is more than"),
+    "a single step": ({"batch_size": 4000, "epochs": 1}, "epochs: a single step leaves none"),
+    "a negative rate": ({"learning_rate": -1.0}, "learning_rate: input should be greater than 0"),
+    "a rate in words": ({"learning_rate": "1e-3"}, "1.0e-3 rather than 1e-3"),
+    "a number that is none": ({"momentum": float("nan")}, "sweeps[0].momentum: "),
+    "no number at all": ({"time_limit": float("inf")}, "time_limit: input should be a finite"),
+    "a truth for a number": ({"epochs": True}, "sweeps[0].epochs: input should be a valid int"),
+    "the same cell twice": ({"batch_size": [64, 64]}, "sweeps[0]: repeats the cell pytorch-len"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_study(case, study, root):
+    change, message = BAD[case]
+    assert message in faults({**study, **change}, root)
+
+
+@pytest.mark.parametrize("case", BAD_SETTINGS)
+def test_bad_setting(case, study, root):
+    change, message = BAD_SETTINGS[case]
+    study["sweeps"] = [{"framework": "pytorch", **change}]
+    assert message in faults(study, root)
+
+
+def test_all_faults_are_told_at_once(study, root):
+    study["sweeps"] = [{"framework": "pytorch", **change} for change, _ in BAD_SETTINGS.values()]
+    text = faults({**study, "titel": "x"}, root)
+    for change, message in [*BAD_SETTINGS.values(), BAD["an unknown key"]]:
+        assert message.split(": ")[-1] in text, change
+
+
+def test_a_missing_setting_is_named(study, root):
+    study["defaults"] = {}
+    assert "sweeps[0].network: missing; name one: lenet5" in faults(study, root)
+
+
+def test_a_device_without_an_environment_is_refused(study, root, tmp_path):
+    (tmp_path / "config").symlink_to(root / "config")
+    assert "envs/pytorch.yaml is not there; write that file" in faults(study, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"study: \xff", "not UTF-8 at byte 7; save it as UTF-8"),
+        (b"study: [a", "not valid YAML"),
+        (b"- a", "holds no mapping"),
+    ],
+)
+def test_unreadable_files(content, message, tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=message) as refused:
+        read(path)
+    assert str(path) in str(refused.value)
+
+
+def test_results_of_another_format_are_refused(tmp_path):
+    path = tmp_path / "config.resolved.yaml"
+    check_results(path)
+    path.write_text("results_format: 1\n")
+    check_results(path)
+    path.write_text("results_format: 99\n")
+    with pytest.raises(ConfigError, match="results_format is 99, this version writes 1; move"):
+        check_results(path)
+
+
+def test_the_generated_pages_are_not_stale(root):
+    import json
+
+    from document_config import readme, schema
+
+    for text in ((root / "config/README.md").read_text(), readme()):
+        assert all(f"| `{key}` |" in text for key in (*Cell.model_fields, *Study.model_fields))
+    assert (root / "config/README.md").read_text() == readme(), "run `make docs`"
+    assert json.loads((root / "config/schema.json").read_text()) == schema(), "run `make docs`"
+
+
+def test_the_schema_accepts_the_default_study_and_refuses_a_typo(root):
+    import jsonschema
+
+    from document_config import schema
+
+    study = read(root / "config/config.yaml")
+    jsonschema.validate(study, schema())
+    study["sweeps"][0]["batchsize"] = 3
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(study, schema())

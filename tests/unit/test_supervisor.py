@@ -1,0 +1,222 @@
+"""The supervisor, over scripted runners: outcomes, limits, sensors."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from measure import supervisor
+from measure.supervisor import Fault, supervise
+
+START = (
+    "import json, os, sys, time\n"
+    "events = open(sys.argv[1], 'w')\n"
+    "def say(event='note', **more):\n"
+    "    events.write(json.dumps(dict(event=event, **more)) + '\\n'); events.flush()\n"
+)
+
+
+@pytest.fixture
+def watch(tmp_path, monkeypatch):
+    """Supervise a runner given as Python text, and give back all that it left."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text, seconds=30.0, mib=None, threads=1, interval=0.1):
+        spec = {
+            "cell": "cell", "repeat": 1,
+            "factors": {"batch_size": 1}, "data": {"train_examples": 1}, "phases": {"epochs": 1},
+            "execution": {"device": "cpu", "threads": threads, "wait_policy": "passive"},
+            "limits": {"seconds": seconds, "memory_mib": mib}, "sampling_interval": interval,
+        }  # fmt: skip
+        events = tmp_path / "events.jsonl"
+        command = [sys.executable, "-c", START + text, str(events)]
+        status = supervise(spec, command, tmp_path, tmp_path / "train.log")
+        with open(tmp_path / "telemetry.csv") as file:
+            rows = [{k: float(v or "nan") for k, v in row.items()} for row in csv.DictReader(file)]
+        return SimpleNamespace(
+            status=status,
+            events=[json.loads(line) for line in events.read_text().splitlines()],
+            rows=rows,
+            env=json.loads((tmp_path / "env.json").read_text()),
+            log=(tmp_path / "train.log").read_text(),
+        )
+
+    return run
+
+
+def test_a_runner_that_says_how_it_went(watch):
+    run = watch("print('hello'); say(event='result', status='diverged', reason='nan')")
+    outcome = run.events[-1]
+    assert run.status == "diverged"
+    assert {k: outcome[k] for k in ("event", "status", "reason", "exit_code")} == {
+        "event": "outcome", "status": "diverged", "reason": "nan", "exit_code": 0,
+    }  # fmt: skip
+    assert run.log == "hello\n"
+    assert run.env["sensors"]["gpu"] == {
+        "available": False, "reason": "the cell trains on the CPU",
+        "columns": {
+            "gpu_utilization": "%", "gpu_memory": "MiB", "gpu_power": "W", "gpu_energy": "J",
+        },
+    }  # fmt: skip
+
+
+def test_the_runner_gets_the_cores_and_the_threads_of_the_spec(watch):
+    run = watch(
+        "say(cores=sorted(os.sched_getaffinity(0)), threads=os.environ['OMP_NUM_THREADS'],"
+        " wait=os.environ['OMP_WAIT_POLICY']); say(event='result', status='ok', reason=None)"
+    )
+    first = sorted(os.sched_getaffinity(0))[0]
+    assert run.events[0] == {"event": "note", "cores": [first], "threads": "1", "wait": "PASSIVE"}
+    assert run.env["run"]["affinity"] == [first]
+
+
+def test_more_threads_than_cores_are_refused(watch):
+    with pytest.raises(Fault, match="threads: 1000 are asked for"):
+        watch("", threads=1000)
+
+
+def test_a_runner_beyond_its_time_is_stopped_with_its_children(watch, tmp_path):
+    begin = time.monotonic()
+    run = watch(
+        "import subprocess; child = subprocess.Popen([sys.executable, '-c', 'import time;"
+        "time.sleep(60)']); say(child=child.pid); events.write('{\"half'); events.flush();"
+        "time.sleep(60)",
+        seconds=1.0,
+    )
+    assert time.monotonic() - begin < 5
+    assert run.status == "timeout"
+    assert run.events[-1]["reason"] == "it ran longer than the limit of 1 s"
+    assert [list(event) for event in run.events[:-1]] == [["event", "child"]]
+    time.sleep(0.2)
+    assert not running(run.events[0]["child"])
+
+
+def running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_runner_beyond_its_memory_is_out_of_memory(watch):
+    run = watch("kept = []\nwhile True: kept.append(b'x' * 2**24); time.sleep(0.01)", mib=200)
+    assert run.status == "oom"
+    assert "exceeds the limit of 200 MiB" in run.events[-1]["reason"]
+
+
+@pytest.mark.parametrize(
+    "text, how",
+    [
+        ("raise ValueError('broken')", "exit status 1"),
+        ("os.kill(os.getpid(), 11)", "signal SIGSEGV"),
+        ("os.kill(os.getpid(), 9)", "signal SIGKILL"),
+        ("pass", "exit status 0"),
+    ],
+)
+def test_anything_else_is_a_fault_with_the_end_of_the_log(watch, text, how):
+    with pytest.raises(Fault, match=f"ended with {how} and no result") as fault:
+        watch(text)
+    if "ValueError" in text:
+        assert "ValueError: broken" in str(fault.value)
+
+
+def test_a_crash_after_the_result_leaves_the_result(watch):
+    run = watch("say(event='result', status='ok', reason=None); os.kill(os.getpid(), 11)")
+    assert (run.status, run.events[-1]["exit_code"]) == ("ok", -11)
+
+
+BURN = "def burn(s):\n t = time.process_time()\n while time.process_time() - t < s: pass\n"
+
+
+def test_cpu_time_and_memory_of_the_tree(watch):
+    run = watch(
+        BURN + "import subprocess\nkept = bytearray(os.urandom(1)) * (300 << 20)\n"
+        "child = subprocess.Popen([sys.executable, '-c', '''import time\n"
+        + BURN
+        + "burn(0.5)''' ])\n"
+        "burn(0.5); child.wait(); time.sleep(0.25)\n"
+        "say(event='result', status='ok', reason=None)"
+    )
+    cpu = [row["cpu_seconds"] for row in run.rows]
+    assert cpu == sorted(cpu)
+    total = run.events[-1]["cpu_seconds"]
+    assert 1.0 <= total < 1.6  # two starts of Python included
+    assert cpu[-1] == pytest.approx(total, abs=0.1), "a reaped child's time was lost"
+    assert 300 < max(row["host_memory"] for row in run.rows) < 360
+    assert max(row["processes"] for row in run.rows) == 2
+
+
+def test_a_sample_is_taken_when_the_runner_asks_for_it(watch):
+    run = watch(
+        "time.sleep(0.3); os.write(int(os.environ['TOUCHSTONE_SAMPLE_NOW']), b'.')\n"
+        "say(asked=time.monotonic()); time.sleep(0.3)\n"
+        "say(event='result', status='ok', reason=None)",
+        interval=60.0,
+    )
+    assert len(run.rows) == 2
+    assert run.rows[1]["t"] == pytest.approx(run.events[0]["asked"], abs=0.1)
+
+
+def test_samples_come_at_the_interval(watch):
+    run = watch("time.sleep(1.05); say(event='result', status='ok', reason=None)")
+    times = [row["t"] for row in run.rows]
+    assert 8 <= len(times) <= 13
+    assert (times[-1] - times[0]) / (len(times) - 1) == pytest.approx(0.1, rel=0.25)
+
+
+def test_two_runs_never_overlap(tmp_path):
+    text = (
+        "import sys, time; sys.path.insert(0, sys.argv[1])\n"
+        "from measure.supervisor import machine_to_itself\n"
+        "with machine_to_itself():\n"
+        "    begin = time.monotonic(); time.sleep(0.4); print(begin, time.monotonic())\n"
+    )
+    folder = os.path.dirname(os.path.dirname(supervisor.__file__))
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", text, folder],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+        for _ in range(3)
+    ]
+    ended = [process.communicate() for process in started]
+    spans = sorted([float(t) for t in out.split()] for out, _ in ended)
+    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert sum("waiting for another measured run" in err for _, err in ended) >= 1
+
+
+def test_the_runner_dies_with_its_supervisor(tmp_path, root):
+    text = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\n"
+        "from measure.supervisor import supervise\n"
+        "spec = {'cell': 'c', 'repeat': 1, 'factors': {'batch_size': 1},\n"
+        "  'data': {'train_examples': 1}, 'phases': {'epochs': 1}, 'sampling_interval': 1.0,\n"
+        "  'execution': {'device': 'cpu', 'threads': 1, 'wait_policy': 'passive'},\n"
+        "  'limits': {'seconds': 60.0, 'memory_mib': None}}\n"
+        "command = [sys.executable, '-c', 'import os, sys, time; print(os.getpid(), flush=True);"
+        "time.sleep(60)']\n"
+        "supervise(spec, command, Path('.'), Path('log'))\n"
+    )
+    scripts = str(root / "workflow/scripts")
+    process = subprocess.Popen([sys.executable, "-c", text, scripts], cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 20
+        log = tmp_path / "log"
+        while not (log.exists() and log.read_text().strip()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    time.sleep(0.3)
+    assert not running(int(log.read_text()))

@@ -1,0 +1,70 @@
+"""A copy of the project that a test may edit, with its own results."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Project:
+    """The workflow in `folder`, run by the Snakemake beside this Python."""
+
+    def __init__(self, folder: Path, environments: Path, config: dict) -> None:
+        self.folder = folder
+        for name in ("config", "envs", "profiles", "workflow"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+        shutil.copy(ROOT / "Snakefile", folder)
+        self.variables = {**os.environ, "TOUCHSTONE_ENVS": str(environments)}
+        self.configure(config)
+
+    def configure(self, config: dict, sort_keys: bool = False) -> None:
+        """Make `config` the default study."""
+        text = yaml.safe_dump(config, sort_keys=sort_keys)
+        (self.folder / "config/config.yaml").write_text(text)
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        """Start Snakemake; its output is read from `.stdout`."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "snakemake", *arguments],
+            cwd=self.folder,
+            env=self.variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def snakemake(self, *arguments: str) -> tuple[int, str]:
+        """Run Snakemake to its end: exit status, output."""
+        process = self.start(*arguments)
+        output, _ = process.communicate()
+        return process.returncode, output
+
+    def run(self, *arguments: str) -> str:
+        """Run Snakemake, which must succeed."""
+        status, output = self.snakemake(*arguments)
+        assert status == 0, output[-5000:]
+        return output
+
+    def jobs(self) -> dict[str, int]:
+        """The jobs that a dry run would make, by rule, `all` left out."""
+        output = self.run("--dry-run")
+        table = re.search(r"^job +count\n-+ +-+\n(.*?)^total", output, re.M | re.S)
+        if not table:
+            assert "Nothing to be done" in output, output
+            return {}
+        counts = dict(line.split() for line in table[1].splitlines() if line.strip())
+        return {rule: int(count) for rule, count in counts.items() if rule != "all"}
+
+    def edit(self, path: str, old: str, new: str) -> None:
+        """Replace one text in one file, which must be there."""
+        file = self.folder / path
+        text = file.read_text()
+        assert old in text, f"{old!r} is not in {path}"
+        file.write_text(text.replace(old, new, 1))

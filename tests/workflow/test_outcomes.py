@@ -1,0 +1,156 @@
+"""Failures are rows, bad input is refused, interruptions lose one run: on real runs."""
+
+import csv
+import json
+import signal
+import time
+
+import pytest
+
+from conftest import ENVIRONMENTS
+from workflow.project import Project
+
+CELL = {"network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "warmup_seconds": 0.0}
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A project with one repeat of each of these sweeps."""
+
+    def make_project(*sweeps, repeats=1):
+        study = {
+            "study": "test", "title": "A test", "repeats": repeats, "defaults": CELL,
+            "sweeps": list(sweeps),
+        }  # fmt: skip
+        return Project(tmp_path / "project", ENVIRONMENTS, study)
+
+    return make_project
+
+
+def test_a_failure_is_a_row_and_the_others_go_on(make):
+    project = make(
+        {"framework": "mxnet", "batch_size": 64},
+        {"framework": "pytorch", "batch_size": 64, "memory_limit": 150.0},
+        {"framework": "mxnet", "batch_size": 128, "learning_rate": 1.0e6},
+        {"framework": "tensorflow", "batch_size": 64, "time_limit": 1.0},
+    )
+    output = project.run()
+    expected = {"mxnet 64": "ok", "pytorch 64": "oom", "mxnet 128": "diverged"}
+    expected["tensorflow 64"] = "timeout"
+    found = {}
+    for path in project.folder.glob("results/records/*/rep1.json"):
+        record = json.loads(path.read_text())
+        found[f"{record['factors']['framework']} {record['factors']['batch_size']}"] = record
+    assert {name: record["status"] for name, record in found.items()} == expected
+    assert "host memory" in found["pytorch 64"]["reason"]
+    assert found["mxnet 128"]["reason"].startswith("the loss is ")
+    assert found["tensorflow 64"]["reason"] == "it ran longer than the limit of 1 s"
+
+    with open(project.folder / "results/tables/measurements.csv") as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] == "throughput"]
+    assert {f"{r['framework']} {r['batch_size']}": r["status"] for r in rows} == expected
+    assert [r["value"] != "" for r in rows] == [r["status"] == "ok" for r in rows]
+    page = (project.folder / "results/report/index.html").read_text()
+    for status in expected.values():
+        assert status in page
+    for number in range(1, 5):
+        assert f"run {number} of 4" in output
+    assert "images/s" in output and "left" in output
+    # A result is a result: nothing of it is tried again.
+    assert project.jobs() == {}
+
+
+def test_a_fault_of_the_code_fails_the_job_and_keeps_its_log(make):
+    project = make({"framework": "mxnet"}, {"framework": "pytorch"})
+    project.edit(
+        "workflow/scripts/frameworks/mxnet.py", "nd.take(self.images, batch)", "nd.take(None)"
+    )
+    status, output = project.snakemake()
+    assert status != 0
+    assert "the runner ended with exit status 1 and no result" in output
+    logs = list(project.folder.glob("results/runs/mxnet-*/rep1/train.log"))
+    assert len(logs) == 1 and "Traceback" in logs[0].read_text()
+    # The other cell went on, and only the failed one is left to do.
+    assert len(list(project.folder.glob("results/records/pytorch-*/rep1.json"))) == 1
+    jobs = project.jobs()
+    assert (jobs["train"], jobs["parse_run"]) == (1, 1)
+
+
+def test_a_driver_that_is_killed_loses_only_the_run_in_progress(make):
+    project = make({"framework": "mxnet", "batch_size": [64, 128]}, repeats=2)
+    process = project.start()
+    events = project.folder / "results/runs"
+    deadline = time.monotonic() + 120
+    while len(list(events.glob("*/rep*/env.json"))) < 2:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    finished = {
+        path: path.stat().st_mtime_ns
+        for path in events.glob("*/rep*/events.jsonl")
+        if (path.parent / "env.json").exists()
+    }
+    project.run("--unlock")
+    project.run()
+    kept = [path for path, when in finished.items() if path.stat().st_mtime_ns == when]
+    assert len(kept) >= 2
+    assert len(list((project.folder / "results/records").glob("*/*.json"))) == 4
+    for path in events.glob("*/rep*/events.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [line["event"] for line in lines].count("start") == 1
+        assert lines[-1]["event"] == "outcome" and lines[-1]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "content, messages",
+    [
+        (
+            b"study: s\ntitle: t\nrepeats: 0\nsweeps: [{framework: torch, network: lenet5}]\n",
+            [
+                "the configuration has 3 faults", "repeats: input should be greater than 0",
+                "sweeps[0].framework: no framework is named 'torch'; did you mean 'pytorch'?",
+                "sweeps[0].dataset: missing",
+            ],
+        ),
+        (b"study: \xff\n", ["config/config.yaml: not UTF-8 at byte 7; save it as UTF-8"]),
+        (b"study: [\n", ["config/config.yaml: not valid YAML"]),
+        (b"", ["config/config.yaml: holds no mapping"]),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_message_and_writes_nothing(make, content, messages):
+    project = make({"framework": "mxnet"})
+    (project.folder / "config/config.yaml").write_bytes(content)
+    status, output = project.snakemake()
+    assert status != 0
+    for message in messages:
+        assert message in output
+    assert "Traceback" not in output
+    assert not (project.folder / "results").exists()
+
+
+def test_results_of_another_version_are_left_alone(make):
+    project = make({"framework": "mxnet"})
+    old = project.folder / "results/config.resolved.yaml"
+    old.parent.mkdir()
+    old.write_text("results_format: 99\n")
+    status, output = project.snakemake()
+    assert status != 0 and "results_format is 99, this version writes 1; move" in output
+    assert [path.name for path in old.parent.iterdir()] == [old.name]
+
+
+def test_a_missing_interpreter_is_named_with_the_remedy(make, tmp_path):
+    project = make({"framework": "mxnet"})
+    project.edit("envs/mxnet.yaml", "python=3.11", "python=3.99")
+    status, output = project.snakemake()
+    assert status != 0
+    assert "no python3.99 with venv on PATH; install it" in output
+    assert "--use-conda" in output
+    assert "Traceback" not in output
+
+
+def test_a_cell_that_nobody_planned_is_no_target(make):
+    project = make({"framework": "mxnet"})
+    status, output = project.snakemake("results/runs/mxnet-lenet5-x/rep1/events.jsonl", "-n")
+    assert status != 0 and "MissingRuleException" in output

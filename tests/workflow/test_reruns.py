@@ -1,0 +1,186 @@
+"""A run is made again when, and only when, something that can change its numbers has changed.
+
+Each test changes one thing in a finished project, counts the jobs of a dry run, and puts
+the thing back.
+"""
+
+import copy
+import shutil
+
+import pytest
+
+from conftest import ENVIRONMENTS
+from workflow.project import Project
+
+STUDY = {
+    "study": "small",
+    "title": "A small study",
+    "repeats": 3,
+    "defaults": {
+        "network": "lenet5", "dataset": "mnist-5k", "epochs": 1, "warmup_seconds": 0.0,
+    },
+    "sweeps": [
+        {"framework": ["pytorch", "mxnet"], "batch_size": [128, 256], "learning_rate": 0.01},
+    ],
+}  # fmt: skip
+TABLES = {"gather": 1, "plot": 1, "report": 1}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("project") / "home"
+    project = Project(folder, ENVIRONMENTS, STUDY)
+    output = project.run()
+    assert "run 12 of 12" in output
+    return project
+
+
+@pytest.fixture
+def project(finished):
+    """The finished project, whose files are put back after the test."""
+    kept = finished.folder.parent / "kept"
+    shutil.copytree(finished.folder, kept, ignore=shutil.ignore_patterns("results", ".snakemake"))
+    yield finished
+    for path in kept.rglob("*"):
+        if path.is_file():
+            original = finished.folder / path.relative_to(kept)
+            if not original.exists() or original.read_bytes() != path.read_bytes():
+                shutil.copy2(path, original)
+    shutil.rmtree(kept)
+
+
+@pytest.fixture
+def study():
+    return copy.deepcopy(STUDY)
+
+
+def test_nothing_changed(project):
+    assert project.jobs() == {}
+
+
+def test_a_batch_size_added(project, study):
+    study["sweeps"][0]["batch_size"].append(512)
+    project.configure(study)
+    assert project.jobs() == {"plan": 1, "train": 6, "parse_run": 6, **TABLES}
+
+
+def test_the_learning_rate_of_one_cell(project, study):
+    study["sweeps"] = [
+        {"framework": "pytorch", "batch_size": 128, "learning_rate": 0.02},
+        {"framework": "pytorch", "batch_size": 256, "learning_rate": 0.01},
+        {"framework": "mxnet", "batch_size": [128, 256], "learning_rate": 0.01},
+    ]
+    project.configure(study)
+    assert project.jobs() == {"plan": 1, "train": 3, "parse_run": 3, **TABLES}
+
+
+def test_a_frameworks_pins(project):
+    project.edit("envs/pytorch.yaml", "numpy==2.4.6", "numpy==2.4.5")
+    assert project.jobs() == {"train": 6, "parse_run": 6, **TABLES}
+
+
+def test_a_comment_among_the_pins(project):
+    project.edit("envs/pytorch.yaml", "channels:", "# Another comment.\nchannels:")
+    assert project.jobs() == {}
+
+
+def test_a_frameworks_adapter(project):
+    project.edit("workflow/scripts/frameworks/pytorch.py", "fused=True", "fused=False")
+    assert project.jobs() == {"train": 6, "parse_run": 6, **TABLES}
+
+
+def test_the_training_loop(project):
+    project.edit("workflow/scripts/frameworks/runtime.py", "size *= 2", "size *= 3")
+    assert project.jobs() == {"train": 12, "parse_run": 12, **TABLES}
+
+
+def test_a_network_of_the_study(project):
+    project.edit("workflow/scripts/networks/lenet5.py", "units=84", "units=85")
+    assert project.jobs() == {"train": 12, "parse_run": 12, **TABLES}
+
+
+def test_a_network_added(project):
+    new = project.folder / "workflow/scripts/networks/another.py"
+    shutil.copy(project.folder / "workflow/scripts/networks/lenet5.py", new)
+    assert project.jobs() == {}
+    new.unlink()
+
+
+def test_comments_and_docstrings(project):
+    for name in ("frameworks/runtime.py", "frameworks/pytorch.py", "measure/supervisor.py"):
+        path = project.folder / "workflow/scripts" / name
+        text = path.read_text()
+        first = text.index('"""') + 3
+        path.write_text(text[:first] + "Reworded. " + text[first:] + "\n# The end.\n")
+    assert project.jobs() == {}
+
+
+def test_the_order_of_keys(project, study):
+    project.configure(study, sort_keys=True)
+    turned = (project.folder / "config/config.yaml").read_text()
+    assert turned.index("defaults") < turned.index("study")
+    assert project.jobs() == {}
+
+
+def test_the_title(project, study):
+    project.configure({**study, "title": "Another title"})
+    # plan.tsv is made anew with the resolved configuration, and equal inputs rerun nothing;
+    # a dry run cannot know that they will be equal.
+    assert "train" not in project.jobs()
+
+
+def test_the_plotting_code(project):
+    project.edit("workflow/scripts/plot.py", "def main() -> None:", "def main() -> None:\n    pass")
+    assert project.jobs() == {"plot": 1, "report": 1}
+
+
+def test_the_judging_of_runs(project):
+    project.edit("workflow/scripts/analyse/steadiness.py", "BLOCKS = 20", "BLOCKS = 21")
+    jobs = project.jobs()
+    assert "train" not in jobs and jobs["parse_run"] == 12
+
+
+def test_a_data_sets_normalisation(project):
+    project.edit("config/datasets/mnist-5k.yaml", "mean: [0.1308]", "mean: [0.13]")
+    assert project.jobs()["train"] == 12
+
+
+def test_with_more_cores(project):
+    assert "Nothing to be done" in project.run("--dry-run", "--cores", "2")
+
+
+def test_the_folder_moved(project):
+    home, moved = project.folder, project.folder.with_name("moved")
+    home.rename(moved)
+    project.folder = moved
+    try:
+        assert project.jobs() == {}
+    finally:
+        moved.rename(home)
+        project.folder = home
+
+
+def test_one_run_deleted(project):
+    cell = "mxnet-lenet5-mnist-5k-cpu-fp32-b256-lr0.01"
+    cells = sorted(path.name for path in (project.folder / "results/runs").iterdir())
+    cell = next(name for name in cells if name.startswith(cell))
+    events = project.folder / f"results/runs/{cell}/rep2/events.jsonl"
+    kept = events.with_suffix(".kept")
+    events.rename(kept)
+    try:
+        assert project.jobs() == {"train": 1, "parse_run": 1, **TABLES}
+    finally:
+        kept.rename(events)
+
+
+def test_runs_followed_the_randomised_blocks(finished):
+    """The order really executed, from the runs' own clocks, is the planned one."""
+    import json
+
+    from plan.study import make_plan
+
+    started = {}
+    for path in finished.folder.glob("results/runs/*/rep*/events.jsonl"):
+        first = json.loads(path.read_text().splitlines()[0])
+        started[path.parts[-3], int(path.parts[-2].removeprefix("rep"))] = first["t"]
+    assert sorted(started, key=lambda run: started[run]) == make_plan(STUDY, finished.folder).order

@@ -1,0 +1,90 @@
+# Reads: the files of every run. Makes: results/records/, results/tables/, results/figures/
+# and results/report/index.html.
+FIGURES = (
+    "throughput",
+    "cpu_utilization",
+    "host_memory",
+    "test_accuracy",
+    "training_loss",
+)
+
+
+rule parse_run:
+    input:
+        spec="results/runs/{cell}/rep{repeat}/spec.json",
+        events="results/runs/{cell}/rep{repeat}/events.jsonl",
+        telemetry="results/runs/{cell}/rep{repeat}/telemetry.csv",
+        env="results/runs/{cell}/rep{repeat}/env.json",
+    output:
+        "results/records/{cell}/rep{repeat}.json",
+    log:
+        "results/logs/parse_run/{cell}-rep{repeat}.log",
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    params:
+        code=code.digest("parse_run.py", "../schemas/record.schema.json"),
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/parse_run.py --output {output}"
+        " results/runs/{wildcards.cell}/rep{wildcards.repeat} > {log} 2>&1"
+
+
+rule gather:
+    input:
+        plan="results/plan.tsv",
+        records=RECORDS,
+    output:
+        measurements="results/tables/measurements.csv",
+        summary="results/tables/summary.csv",
+    log:
+        "results/logs/gather.log",
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    params:
+        code=code.digest("gather.py"),
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/gather.py --plan {input.plan} --records results/records"
+        " --output results/tables > {log} 2>&1"
+
+
+rule plot:
+    input:
+        plan="results/plan.tsv",
+        measurements="results/tables/measurements.csv",
+        summary="results/tables/summary.csv",
+    output:
+        expand("results/figures/{name}.{kind}", name=FIGURES, kind=("svg", "png")),
+        "results/figures/captions.json",
+    log:
+        "results/logs/plot.log",
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    params:
+        code=code.digest("plot.py"),
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/plot.py --plan {input.plan} --tables results/tables"
+        " --records results/records --output results/figures > {log} 2>&1"
+
+
+rule report:
+    input:
+        plan="results/plan.tsv",
+        config="results/config.resolved.yaml",
+        tables=["results/tables/measurements.csv", "results/tables/summary.csv"],
+        figures=expand("results/figures/{name}.svg", name=FIGURES),
+        captions="results/figures/captions.json",
+    output:
+        "results/report/index.html",
+    log:
+        "results/logs/report.log",
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    params:
+        code=code.digest("report.py", "analyse/report.html.j2"),
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/report.py --plan {input.plan} --config {input.config}"
+        " --tables results/tables --records results/records --figures results/figures"
+        " --output {output} > {log} 2>&1"

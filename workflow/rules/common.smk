@@ -1,0 +1,86 @@
+# Plans the cells of the configuration, and has the functions that the rules call.
+import re
+from snakemake.settings.types import DeploymentMethod
+
+from datasets import catalogue
+from in_env import digest as environment_digest
+from measure import progress
+from plan import code, frameworks
+from plan.deployment import tell_jobs
+from plan.spec import data_folder, make_spec
+from plan.study import canonical, check_results, digest, make_plan
+
+try:
+    check_results(Path("results/config.resolved.yaml"))
+    PLAN = make_plan(config, ROOT)
+except ConfigError as fault:
+    sys.exit(f"error: {fault}")
+
+tell_jobs(
+    ROOT,
+    DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method,
+    PLAN.study.mirror,
+)
+RUNS = [f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN.order]
+RECORDS = [f"results/records/{cell}/rep{repeat}.json" for cell, repeat in PLAN.order]
+PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.order)}
+BEFORE_RUNS = len(PLAN.order) + 1
+
+
+wildcard_constraints:
+    cell="|".join(map(re.escape, PLAN.cells)),
+    repeat=r"\d+",
+    dataset="[a-z0-9-]+",
+    format="[a-z]+",
+
+
+onstart:
+    # How many runs this execution makes, for the line that says how long is left.
+    progress.start(
+        sum(job.rule.name == "train" for job in workflow.dag.needrun_jobs())
+    )
+
+
+def dataset_digest(wildcards):
+    """The digest of what the catalogue says of a data set."""
+    return digest(
+        catalogue.load(wildcards.dataset, ROOT / "config/datasets").model_dump()
+    )
+
+
+def manifest(wildcards):
+    """The manifest of the cell's data in the format its framework reads."""
+    return f"{data_folder(PLAN.cells[wildcards.cell])}/manifest.json"
+
+
+def settings(wildcards):
+    """The cell's settings as JSON, which the job makes the spec from."""
+    return canonical(PLAN.cells[wildcards.cell].model_dump())
+
+
+def spec_digest(wildcards):
+    """The digest of the whole spec, the network's graph included."""
+    return digest(make_spec(PLAN.cells[wildcards.cell], int(wildcards.repeat), ROOT))
+
+
+def environment(wildcards):
+    """The environment file of a cell's framework on its device."""
+    cell = PLAN.cells[wildcards.cell]
+    return str(ROOT / frameworks.environment(cell.framework, cell.device))
+
+
+def pins(wildcards):
+    """The name of the cell's environment and the digest of what it installs."""
+    path = Path(environment(wildcards))
+    return f"{path.stem} {environment_digest(path)}"
+
+
+def train_code(wildcards):
+    """The digest of the code that makes the cell's numbers."""
+    adapter = f"frameworks/{PLAN.cells[wildcards.cell].framework}.py"
+    return code.digest("frameworks/runtime.py", adapter, "measure/")
+
+
+def priority(wildcards):
+    """Randomised blocks: each block has every cell once, in seeded random order."""
+    return PRIORITIES[wildcards.cell, int(wildcards.repeat)]

@@ -1,0 +1,20 @@
+# Reads: the configuration. Makes: results/plan.tsv, results/config.resolved.yaml.
+
+
+rule plan:
+    output:
+        plan="results/plan.tsv",
+        config="results/config.resolved.yaml",
+    log:
+        "results/logs/plan.log",
+    priority: BEFORE_RUNS
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    params:
+        config=canonical(PLAN.resolved()),
+        cells=digest(sorted(PLAN.cells)),
+        code=code.digest("write_plan.py"),
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/write_plan.py --config {params.config:q}"
+        " --plan {output.plan} --resolved {output.config} > {log} 2>&1"

@@ -1,0 +1,1 @@
+"""Judge finished runs: records, tables, figures and the report (`docs/contracts.md`)."""

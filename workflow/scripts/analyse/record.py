@@ -1,0 +1,324 @@
+"""From the four files of a run to its record: metrics, flags and provenance."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from analyse.files import FORMAT, RERUN, InputError
+from analyse.metrics import METRICS, MINIMUM_SAMPLES, NOISE_LIMIT, PHASES
+from analyse.run import Run, read_run
+from analyse.steadiness import Chunk, drifts
+
+Answer = float | str
+"""A metric's number, or the reason why there is none."""
+
+SAME = 1e-6  # relative; a setting kept in float32 is the requested one (2^-24 = 6e-8)
+
+
+class Phase(NamedTuple):
+    """A phase on the monotonic clock (s) with the work done in it."""
+
+    begin: float
+    end: float
+    steps: int
+    examples: int
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.begin
+
+
+def build_record(folder: Path) -> dict[str, Any]:
+    """Judge one run.
+
+    Args:
+        folder: holds `spec.json`, `events.jsonl`, `telemetry.csv` and `env.json`.
+
+    Returns:
+        The record, as `workflow/schemas/record.schema.json` describes it.
+
+    Raises:
+        InputError: a file is missing, damaged, or contradicts another.
+    """
+    run = read_run(folder)
+    outcome = run.of("outcome")[0]
+    status = outcome["status"]
+    phases = _phases(run)
+    losses = _losses(run)
+    steps_per_epoch = run.spec["data"]["train_examples"] // run.spec["factors"]["batch_size"]
+    planned_steps = run.spec["phases"]["epochs"] * steps_per_epoch
+    if status == "ok":
+        _check_finished(run, phases, len(losses), planned_steps)
+    finished = status != "diverged" and len(losses) == planned_steps and "measured" in phases
+    if "measured" in phases:
+        _check_measured(run, phases["measured"])
+    stated = [e.get("reason") for e in (outcome, *run.of("result")) if e.get("reason")]
+    reason = None if status == "ok" else str(stated[0] if stated else "no reason given")
+    means = _epoch_means(losses, steps_per_epoch)
+    answers = _answers(run, phases, means, finished, f"{status}: {reason}")
+    settings = next(iter(run.of("settings")), {})
+    software = next(iter(run.of("software")), {})
+    return {
+        "format": FORMAT,
+        "cell": run.spec["cell"],
+        "repeat": run.spec["repeat"],
+        "status": status,
+        "reason": reason,
+        "factors": run.spec["factors"],
+        "flags": _flags(run, phases, settings) if finished else [],
+        "metrics": {name: _metric(name, answers[name]) for name in METRICS},
+        "phases": {name: phase.seconds for name, phase in phases.items()},
+        "losses": [{"epoch": i, "loss": mean} for i, mean in enumerate(means, start=1)],
+        "provenance": {
+            "seed": run.spec["seed"],
+            "started": run.env["run"]["started"],
+            "machine": run.env["machine"],
+            "environment": {k: v for k, v in run.env["run"].items() if k != "started"},
+            "software": {**run.env["software"], **_without_event(software)},
+            "settings": _without_event(settings),
+            "run": folder.as_posix(),
+        },
+    }
+
+
+def _without_event(event: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in event.items() if k != "event"}
+
+
+def _metric(name: str, answer: Answer) -> dict[str, Any]:
+    unit = METRICS[name].unit
+    if isinstance(answer, str):
+        return {"value": None, "unit": unit, "reason": answer}
+    return {"value": answer, "unit": unit}
+
+
+def _events_error(run: Run, cause: str) -> InputError:
+    return InputError(run.folder / "events.jsonl", cause, RERUN)
+
+
+def _phases(run: Run) -> dict[str, Phase]:
+    """The phases that were reached, by name; parts of a repeated phase (evaluation) add up."""
+    phases: dict[str, Phase] = {}
+    for event in run.of("phase"):
+        name = event["name"]
+        if name not in PHASES:
+            raise _events_error(run, f"unknown phase {name!r} (known: {', '.join(PHASES)})")
+        new = Phase(event["begin"], event["end"], event.get("steps", 0), event.get("examples", 0))
+        if name not in phases:
+            phases[name] = new
+        elif name == "evaluation":
+            phases[name] = Phase(new.begin - phases[name].seconds, new.end, 0, 0)
+        else:
+            raise _events_error(run, f"phase {name!r} occurs twice")
+    return phases
+
+
+def _losses(run: Run) -> list[float]:
+    """The training loss of every step, in order; chunks must follow one another."""
+    losses: list[float] = []
+    for chunk in run.of("chunk"):
+        if chunk["first_step"] != len(losses):
+            cause = f"a chunk begins at step {chunk['first_step']}, not {len(losses)}"
+            raise _events_error(run, cause)
+        if chunk["steps"] < 1 or len(chunk["losses"]) != chunk["steps"]:
+            cause = f"a chunk of {chunk['steps']} steps has {len(chunk['losses'])} losses"
+            raise _events_error(run, cause)
+        try:
+            losses += map(float, chunk["losses"])
+        except (TypeError, ValueError) as error:
+            raise _events_error(run, f"a loss is not a number ({error})") from None
+    return losses
+
+
+def _epoch_means(losses: list[float], steps: int) -> list[float | None]:
+    """Mean loss of each complete epoch of `steps` steps; None where a loss is not finite."""
+    complete = len(losses) // steps if steps else 0
+    epochs = [losses[i * steps : (i + 1) * steps] for i in range(complete)]
+    return [fmean(epoch) if all(map(math.isfinite, epoch)) else None for epoch in epochs]
+
+
+def _check_finished(run: Run, phases: dict[str, Phase], steps: int, planned: int) -> None:
+    """InputError when a run calls itself ok without the evidence: no early stop counts as ok."""
+    result = [event["status"] for event in run.of("result")]
+    if result != ["ok"]:
+        raise _events_error(run, f"the outcome is ok, but the runner's results are {result}")
+    for name in ("first_step", "measured"):
+        if name not in phases:
+            raise _events_error(run, f"the outcome is ok, but there is no {name} phase")
+    if steps != planned:
+        raise _events_error(run, f"the outcome is ok after {steps} of {planned} planned steps")
+
+
+def _check_measured(run: Run, measured: Phase) -> None:
+    """InputError when the measured phase contradicts its own chunks or the batch size."""
+    steps = sum(chunk["steps"] for chunk in _measured_chunks(run))
+    if measured.seconds <= 0 or measured.steps < 1 or measured.steps != steps:
+        cause = f"the measured phase states {measured.steps} steps in {measured.seconds:g} s"
+        raise _events_error(run, f"{cause}, its chunks have {steps}")
+    expected = measured.steps * run.spec["factors"]["batch_size"]
+    if measured.examples != expected:
+        cause = f"the measured phase states {measured.examples} examples"
+        raise _events_error(run, f"{cause}, its steps x batch size are {expected}")
+
+
+def _measured_chunks(run: Run) -> list[dict[str, Any]]:
+    return [chunk for chunk in run.of("chunk") if chunk["phase"] == "measured"]
+
+
+def _answers(
+    run: Run,
+    phases: dict[str, Phase],
+    means: list[float | None],
+    finished: bool,
+    status_reason: str,
+) -> dict[str, Answer]:
+    """Every metric of the contract; what an unfinished run did not reach says its status.
+
+    Training that was complete counts even when the run failed later, in its evaluation.
+    The peaks need an ok run: of a run that was stopped they are only lower bounds.
+    """
+    answers: dict[str, Answer] = dict.fromkeys(METRICS, status_reason)
+    if "first_step" in phases:
+        answers["first_step_time"] = phases["first_step"].seconds
+    if not finished:
+        return answers
+    measured = phases["measured"]
+    cores = _rate(run, "cpu_seconds", measured)
+    logical = run.env["machine"]["logical_cores"]
+    answers |= {
+        "throughput": measured.examples / measured.seconds,
+        "step_rate": measured.steps / measured.seconds,
+        "final_loss": _final_loss(means),
+        "cpu_cores": cores,
+        "cpu_utilization": cores if isinstance(cores, str) else cores / logical * 100,
+        "host_memory": _mean(run, "host_memory", measured),
+        "gpu_utilization": _mean(run, "gpu_utilization", measured),
+        "gpu_memory": _mean(run, "gpu_memory", measured),
+        "gpu_power": _mean(run, "gpu_power", measured),
+        "gpu_energy": _increase(run, "gpu_energy", measured),
+    }
+    if "first_step" in phases:
+        answers["training_time"] = measured.end - phases["first_step"].begin
+    if run.of("outcome")[0]["status"] == "ok":
+        answers |= {
+            "test_accuracy": _accuracy(run),
+            "host_memory_peak": _peak(run, "host_memory"),
+            "gpu_memory_peak": _peak(run, "gpu_memory"),
+        }
+    return answers
+
+
+def _final_loss(means: list[float | None]) -> Answer:
+    if not means:
+        return "no epoch has a full batch"
+    return "a loss of the last epoch is not finite" if means[-1] is None else means[-1]
+
+
+def _accuracy(run: Run) -> Answer:
+    epochs, examples = run.spec["phases"]["epochs"], run.spec["data"]["test_examples"]
+    last = [event for event in run.of("evaluation") if event["epoch"] == epochs]
+    if not last:
+        return f"no evaluation after epoch {epochs}"
+    if last[-1]["examples"] != examples or not 0 <= last[-1]["correct"] <= examples:
+        cause = f"evaluated {last[-1]['correct']} / {last[-1]['examples']} correct"
+        raise _events_error(run, f"{cause}, the test set has {examples} examples")
+    return last[-1]["correct"] / examples if examples else "the test set is empty"
+
+
+def _column(run: Run, name: str) -> list[tuple[float, float]] | str:
+    """The samples of a telemetry column, or why there are none."""
+    if run.telemetry.get(name):
+        return run.telemetry[name]
+    for sensor in run.env["sensors"].values():
+        if name in sensor.get("columns", {}) and sensor.get("reason"):
+            return str(sensor["reason"])
+    return f"no sensor gave {name}"
+
+
+def _from_samples(
+    run: Run, name: str, phase: Phase | None, statistic: Callable[[list[float]], float]
+) -> Answer:
+    """A statistic of the samples within a phase, or of all samples (phase None)."""
+    column = _column(run, name)
+    if isinstance(column, str):
+        return column
+    values = [value for t, value in column if phase is None or phase.begin <= t <= phase.end]
+    return statistic(values) if values else "too few samples: none in the measured phase"
+
+
+def _mean(run: Run, name: str, phase: Phase) -> Answer:
+    return _from_samples(run, name, phase, fmean)
+
+
+def _peak(run: Run, name: str) -> Answer:
+    return _from_samples(run, name, None, max)
+
+
+def _interpolate(column: list[tuple[float, float]], t: float) -> float | None:
+    """A cumulative column at time `t`, linear between samples; None outside of them."""
+    i = bisect_left(column, (t, -math.inf))
+    if i < len(column) and column[i][0] == t:
+        return column[i][1]
+    if not 0 < i < len(column):
+        return None
+    (t0, v0), (t1, v1) = column[i - 1], column[i]
+    return v0 + (v1 - v0) * (t - t0) / (t1 - t0)
+
+
+def _increase(run: Run, name: str, phase: Phase) -> Answer:
+    """Growth of a cumulative column over a phase. Nothing is extrapolated."""
+    column = _column(run, name)
+    if isinstance(column, str):
+        return column
+    first, last = _interpolate(column, phase.begin), _interpolate(column, phase.end)
+    if first is None or last is None:
+        return "too few samples: they do not enclose the measured phase"
+    return last - first if last >= first else "the counter fell during the measured phase"
+
+
+def _rate(run: Run, name: str, phase: Phase) -> Answer:
+    increase = _increase(run, name, phase)
+    return increase if isinstance(increase, str) else increase / phase.seconds
+
+
+def _differs(requested: Any, effective: Any) -> bool:
+    """Whether a setting read back is not the requested one; null asks for nothing."""
+    if requested is None:
+        return False
+    numbers = (int, float)
+    if isinstance(requested, numbers) and isinstance(effective, numbers):
+        return not math.isclose(requested, effective, rel_tol=SAME)
+    return bool(requested != effective)
+
+
+def differing_settings(settings: dict[str, Any]) -> list[str]:
+    """Names of the settings whose effective value is not the requested one."""
+    requested, effective = settings.get("requested", {}), settings.get("effective", {})
+    return [name for name in requested if _differs(requested[name], effective.get(name))]
+
+
+def _flags(run: Run, phases: dict[str, Phase], settings: dict[str, Any]) -> list[str]:
+    measured, asked = phases["measured"], run.spec["phases"]
+    machine = _rate(run, "machine_cpu_seconds", measured)
+    tree = _rate(run, "cpu_seconds", measured)
+    noise = (
+        None
+        if isinstance(machine, str) or isinstance(tree, str)
+        else (machine - tree) / run.env["machine"]["logical_cores"]
+    )
+    warmup = phases.get("warmup", Phase(0, 0, 0, 0))
+    samples = sum(measured.begin <= t <= measured.end for t in run.samples)
+    drift = drifts([Chunk(c["steps"], c["end"]) for c in _measured_chunks(run)], measured.begin)
+    raised = {
+        "noisy_machine": noise is not None and noise > NOISE_LIMIT,
+        "short_warmup": warmup.steps < asked["warmup_steps"]
+        or warmup.seconds < asked["warmup_seconds"],
+        "few_samples": samples < MINIMUM_SAMPLES,
+        "drifting": drift is True,
+        "drift_untested": drift is None,
+        "settings_differ": bool(differing_settings(settings)),
+    }
+    return [name for name, up in raised.items() if up]

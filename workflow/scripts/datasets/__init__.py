@@ -1,0 +1,1 @@
+"""Data sets: the catalogue, the download, the decoders and the record formats."""

@@ -1,0 +1,42 @@
+"""The one kind of error for bad inputs, and how a main reports it."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+
+
+class DatasetError(Exception):
+    """A file that cannot be used: which one, why, and what to do about it."""
+
+    def __init__(self, file: Path | str, cause: str, remedy: str) -> None:
+        super().__init__(f"{file}: {cause}; {remedy}")
+
+
+class CatalogueError(ValueError):
+    """All the faults of a catalogue file, one line each: file, key, cause, remedy."""
+
+
+def exit_status(work: Callable[[], None], output: Path) -> int:
+    """Do `work`; return 0, or report a bad input or a fault of the disk and return 1.
+
+    `output` is named in the message where the operating system names no file.
+    """
+    try:
+        work()
+    except (CatalogueError, DatasetError) as error:
+        message = str(error)
+    except OSError as error:
+        if error.errno in _DISK:
+            remedy = "check the space, the limits and the health of the disk, then run again"
+        else:
+            remedy = "check that the path exists and that you may use it"
+        message = f"{error.filename or output}: {error.strerror or error}; {remedy}"
+    else:
+        return 0
+    print(f"error: {message}", file=sys.stderr)
+    return 1

@@ -1,0 +1,38 @@
+"""Download the sources of a data set into a folder, checked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from datasets import catalogue, fetch
+from datasets.errors import DatasetError, exit_status
+
+
+def main() -> int:
+    """Read the command line and download; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dataset", help="name of a file in the folder of the catalogue")
+    parser.add_argument("--config-folder", type=Path, default=catalogue.FOLDER)
+    parser.add_argument("--output", type=Path, required=True, help="folder for the files")
+    parser.add_argument(
+        "--mirror", default="", help="base URL that is tried first (default: $TOUCHSTONE_MIRROR)"
+    )
+    arguments = parser.parse_args()
+
+    def download() -> None:
+        mirror = arguments.mirror or os.environ.get("TOUCHSTONE_MIRROR", "")
+        if mirror and not catalogue.is_url(mirror):
+            raise DatasetError(mirror, "not a base URL", "give a mirror as http://host/folder")
+        dataset = catalogue.load(arguments.dataset, arguments.config_folder)
+        for source in dataset.sources:
+            first = fetch.mirror_urls(mirror, dataset.name, source.name)
+            fetch.fetch(source, arguments.output, first)
+
+    return exit_status(download, arguments.output)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

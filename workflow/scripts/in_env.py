@@ -1,0 +1,119 @@
+"""The Python of `envs/<name>.yaml`: made on demand, once, as a virtual environment.
+
+    in_env.py ENVIRONMENT.yaml FOLDER [COMMAND ARGUMENT ...]
+
+Reads the same file that `--use-conda` reads. The virtual environment lies in FOLDER, is
+named by the digest of what it installs, and is made under a lock, so that jobs that start
+together make it once; an interrupted making is begun again. With a COMMAND, it replaces
+this process by that command with the environment's `bin` first on PATH; without one, it
+prints the environment's Python.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+
+class EnvironmentFault(Exception):
+    """An environment cannot be made; the message says which, why, and what to do."""
+
+
+def read(path: Path) -> tuple[str, list[str]]:
+    """The Python version and the pip requirements of a conda environment file.
+
+    Raises EnvironmentFault if the file asks for anything that pip cannot install.
+    """
+    dependencies = yaml.safe_load(path.read_text(encoding="utf-8"))["dependencies"]
+    version, requirements, others = "", [], []
+    for entry in dependencies:
+        if isinstance(entry, dict):
+            requirements += entry["pip"]
+        elif match := re.fullmatch(r"python=+(\d+\.\d+)(\..*)?", entry):
+            version = match[1]
+        elif entry != "pip":
+            others.append(entry)
+    if others or not version:
+        missing = f"the conda packages {', '.join(others)}" if others else "a line python=X.Y"
+        raise EnvironmentFault(
+            f"{path}: it has {missing}" if others else f"{path}: it lacks {missing}"
+        )
+    return version, requirements
+
+
+def digest(path: Path) -> str:
+    """Twelve hex digits that name what the file installs, whatever its comments."""
+    version, requirements = read(path)
+    return hashlib.sha256("\n".join([version, *requirements]).encode()).hexdigest()[:12]
+
+
+def interpreter(version: str, path: Path) -> str:
+    """A `pythonX.Y` of this machine that runs; raises EnvironmentFault where there is none."""
+    found = shutil.which(f"python{version}")
+    probe = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
+    if found:
+        answer = subprocess.run([found, "-c", probe], capture_output=True, text=True)
+        if answer.stdout.strip() == version:
+            return found
+    raise EnvironmentFault(
+        f"{path}: no python{version} with venv on PATH; install it (Debian: python{version}-venv; "
+        f"or pyenv install {version}), or run Snakemake with --use-conda"
+    )
+
+
+def make(path: Path, target: Path) -> None:
+    """Make the virtual environment `target` of the file `path`; `frozen.txt` is its last file."""
+    version, requirements = read(path)
+    python = interpreter(version, path)
+    print(f"making the environment {target.name} with {python} (once)", file=sys.stderr, flush=True)
+    shutil.rmtree(target, ignore_errors=True)
+    pip = [str(target / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    listed = target / "requirements.txt"
+    try:
+        subprocess.run([python, "-m", "venv", str(target)], check=True, stdout=sys.stderr)
+        listed.write_text("\n".join(requirements) + "\n")
+        install = ["install", "--quiet", "--requirement", str(listed)]
+        subprocess.run([*pip, *install], check=True, stdout=sys.stderr)
+        frozen = subprocess.run([*pip, "freeze", "--all"], check=True, stdout=subprocess.PIPE)
+    except subprocess.CalledProcessError as fault:
+        raise EnvironmentFault(
+            f"{path}: {' '.join(map(str, fault.cmd[:4]))} ... failed with exit status "
+            f"{fault.returncode} (its own message is above); mend the cause and start again"
+        ) from None
+    (target / "frozen.txt").write_bytes(frozen.stdout)
+
+
+def ensure(path: Path, folder: Path) -> Path:
+    """The Python of the environment of `path` under `folder`, made first if it is not there."""
+    target = folder / f"{path.stem}-{digest(path)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(f"{target}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (target / "frozen.txt").exists():
+            make(path, target)
+    return target / "bin" / "python"
+
+
+def main(path: str, folder: str, *command: str) -> None:
+    try:
+        python = ensure(Path(path), Path(folder).absolute())
+    except (EnvironmentFault, OSError, KeyError, yaml.YAMLError) as fault:
+        sys.exit(f"error: {fault}")
+    if not command:
+        print(python)
+        return
+    variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    variables.update(
+        VIRTUAL_ENV=str(python.parent.parent), PATH=f"{python.parent}:{variables['PATH']}"
+    )
+    os.execvpe(command[0], list(command), variables)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,107 @@
+"""What the terminal says while a study runs: which run of how many, how fast, how long yet."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+PATH = Path("results/.progress.jsonl")
+"""Its first line counts the runs to be made, every other is one that has ended."""
+PLAIN_INTERVAL = 10.0
+"""Seconds between lines where the output is no terminal."""
+
+
+def start(runs: int) -> None:
+    """Begin the account of an execution that makes `runs` runs."""
+    PATH.parent.mkdir(exist_ok=True)
+    PATH.write_text(json.dumps({"runs": runs}) + "\n")
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3.5 h`: as exact as an estimate deserves."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class Progress:
+    """Follows one run through its events file."""
+
+    def __init__(self, spec: dict[str, Any], events: Path, out: TextIO = sys.stderr) -> None:
+        self.out = out
+        self.begin = time.monotonic()
+        self.printed = -PLAIN_INTERVAL
+        self.events = events
+        self.read_to = 0
+        self.phase, self.steps_done, self.rate = "import", 0, 0.0
+        self.last_end = self.begin
+        self.batch_size = spec["factors"]["batch_size"]
+        steps_per_epoch = spec["data"]["train_examples"] // self.batch_size
+        self.steps = spec["phases"]["epochs"] * steps_per_epoch
+        lines = _objects(PATH.read_text()) if PATH.exists() else []
+        self.ended = [line["seconds"] for line in lines if "seconds" in line]
+        self.runs = max(lines[0].get("runs", 1) if lines else 1, len(self.ended) + 1)
+        self.label = f"run {len(self.ended) + 1} of {self.runs}  {spec['cell']} rep{spec['repeat']}"
+
+    def update(self) -> None:
+        """Read what the runner has written since, and print a line if one is due."""
+        self._follow()
+        elapsed = time.monotonic() - self.begin
+        if not self.out.isatty() and elapsed - self.printed < PLAIN_INTERVAL:
+            return
+        self.printed = elapsed
+        parts = [self.label, self.phase]
+        expected = None
+        if self.rate:
+            parts += [f"{self.steps_done / self.steps:.0%}"]
+            parts += [f"{self.rate * self.batch_size:,.0f} images/s"]
+            expected = elapsed + (self.steps - self.steps_done) / self.rate
+        known = self.ended + ([expected] if expected is not None else [])
+        if known:
+            usual = sum(known) / len(known)
+            this = max((expected or usual) - elapsed, 0)
+            left = this + (self.runs - len(self.ended) - 1) * usual
+            parts.append(f"about {duration(left)} left")
+        self._print("  ".join(parts), end="")
+
+    def finish(self, status: str) -> None:
+        """Print how the run ended, and enter it in the account."""
+        self._follow()
+        seconds = time.monotonic() - self.begin
+        speed = f"  {self.rate * self.batch_size:,.0f} images/s" if self.rate else ""
+        self._print(f"{self.label}  {status}{speed}  {seconds:.0f} s", end="\n")
+        if PATH.exists():
+            with open(PATH, "a") as account:
+                account.write(json.dumps({"seconds": round(seconds, 1)}) + "\n")
+
+    def _print(self, text: str, end: str) -> None:
+        terminal = self.out.isatty()
+        self.out.write(f"\r\033[K{text}{end}" if terminal else f"{text}\n")
+        self.out.flush()
+
+    def _follow(self) -> None:
+        if not self.events.exists():
+            return
+        with open(self.events, encoding="utf-8") as file:
+            file.seek(self.read_to)
+            new = file.read()
+        whole = new[: new.rfind("\n") + 1]
+        self.read_to += len(whole.encode())
+        for event in _objects(whole):
+            if event["event"] == "chunk":
+                self.phase = event["phase"]
+                self.steps_done = event["first_step"] + event["steps"]
+                if event["phase"] != "first_step":
+                    # From end to end: a chunk begins before the one before it has ended.
+                    rate = event["steps"] / (event["end"] - self.last_end)
+                    self.rate = 0.8 * self.rate + 0.2 * rate if self.rate else rate
+                self.last_end = event["end"]
+            elif event["event"] == "phase":
+                self.phase = event["name"]
+                if event["name"] == "measured":
+                    self.rate = event["steps"] / (event["end"] - event["begin"])
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]

@@ -1,0 +1,40 @@
+"""CPU time of the runner's process tree, and of the whole machine."""
+
+import psutil
+
+from measure.sensors import Watched
+
+COLUMNS = {"cpu_seconds": "s", "machine_cpu_seconds": "s", "processes": "1"}
+
+
+def unavailable(watched: Watched) -> str | None:
+    """Always there."""
+    return None
+
+
+class Sensor:
+    """Cumulative CPU seconds; see docs/contracts.md for the columns."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        self.total = 0.0
+
+    def sample(self) -> dict[str, float | None]:
+        """Time of the living, and, in their parents' accounts, of the children they reaped."""
+        total, living = 0.0, 0
+        for process in self.watched.processes:
+            try:
+                times = process.cpu_times()
+            except psutil.Error:
+                continue
+            total += times.user + times.system + times.children_user + times.children_system
+            living += 1
+        # A child that has ended but is not yet in its parent's account must not count back.
+        self.total = max(self.total, total)
+        machine = psutil.cpu_times()
+        busy = machine.user + machine.nice + machine.system + machine.irq + machine.softirq
+        return {
+            "cpu_seconds": self.total if living else None,
+            "machine_cpu_seconds": busy,
+            "processes": living,
+        }

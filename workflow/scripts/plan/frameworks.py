@@ -1,0 +1,44 @@
+"""What the plan must know of a framework, read from its adapter's text without importing it."""
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent.parent / "frameworks"
+
+
+def names() -> list[str]:
+    """The frameworks that can be planned: the adapters `frameworks/<name>.py`."""
+    return sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "runtime")
+
+
+@cache
+def _constants(framework: str) -> dict[str, Any]:
+    """The literal constants that the adapter assigns at its top level."""
+    tree = ast.parse((FOLDER / f"{framework}.py").read_text(encoding="utf-8"))
+    values = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                values[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                continue
+    return values
+
+
+def modes(framework: str) -> tuple[str, ...]:
+    """The adapter's execution modes, its own choice first."""
+    found: tuple[str, ...] = _constants(framework)["MODES"]
+    return found
+
+
+def record_format(framework: str) -> str:
+    """The record format that the adapter reads."""
+    found: str = _constants(framework)["RECORD_FORMAT"]
+    return found
+
+
+def environment(framework: str, device: str) -> str:
+    """The path of the environment file for cells of that framework on that device."""
+    return f"envs/{framework}-gpu.yaml" if device == "gpu" else f"envs/{framework}.yaml"

@@ -1,0 +1,118 @@
+"""What a configuration may say: the study, and the cell with all its settings.
+
+The text of every field is the documentation that `config/README.md` is generated from.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RESULTS_FORMAT: Literal[1] = 1
+"""Raised when the files under `results/` change in a way that older code cannot read."""
+
+
+class Cell(BaseModel):
+    """One point of a study. In `defaults` each setting has one value; in a sweep, one or a list."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    framework: Annotated[str, Field(description="a file of `workflow/scripts/frameworks/`")]
+    network: Annotated[str, Field(description="a file of `workflow/scripts/networks/`")]
+    dataset: Annotated[str, Field(description="a file of `config/datasets/`")]
+    device: Annotated[
+        Literal["cpu", "gpu"],
+        Field(description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`"),
+    ] = "cpu"
+    precision: Annotated[
+        Literal["fp32"], Field(description="the type of weights and arithmetic")
+    ] = "fp32"
+    mode: Annotated[
+        str | None,
+        Field(
+            description="execution mode, one of the framework's `MODES`; "
+            "null is the first of them, and tables print its name"
+        ),
+    ] = None
+    input: Annotated[
+        Literal["memory", "synthetic"],
+        Field(
+            description="`memory`: the data set, read from the framework's record format before "
+            "training; `synthetic`: seeded noise of the same shape"
+        ),
+    ] = "memory"
+    batch_size: Annotated[int, Field(gt=0, description="examples per step")] = 64
+    learning_rate: Annotated[float, Field(gt=0, description="step size, constant")] = 0.01
+    momentum: Annotated[
+        float, Field(ge=0, lt=1, description="m of v = m v + g; w = w - rate v; 0 is plain SGD")
+    ] = 0.9
+    weight_decay: Annotated[
+        float, Field(ge=0, description="added to the gradient as decay x w, biases included")
+    ] = 0.0
+    epochs: Annotated[
+        int,
+        Field(gt=0, description="passes over the training set; the last partial batch is dropped"),
+    ] = 20
+    seed: Annotated[
+        int,
+        Field(
+            ge=0,
+            lt=2**31,
+            description="of weights and order of examples; repeat n trains with seed + n - 1",
+        ),
+    ] = 2026
+    threads: Annotated[
+        int | None,
+        Field(gt=0, description="cores and threads of a CPU run; null is all the process may use"),
+    ] = None
+    wait_policy: Annotated[
+        Literal["passive", "active"],
+        Field(description="`OMP_WAIT_POLICY`: what an idle worker thread does"),
+    ] = "passive"
+    warmup_steps: Annotated[int, Field(ge=0, description="least steps before measuring")] = 20
+    warmup_seconds: Annotated[
+        float, Field(ge=0, description="least time before measuring, s; at most half the steps")
+    ] = 2.0
+    chunk_seconds: Annotated[
+        float,
+        Field(ge=0, description="the loop hands over steps in chunks of about this, s; 0: singly"),
+    ] = 0.05
+    sampling_interval: Annotated[float, Field(ge=0.05, description="between sensor samples, s")] = (
+        1.0
+    )
+    time_limit: Annotated[float, Field(gt=0, description="of a whole run, s")] = 3600.0
+    memory_limit: Annotated[
+        float | None, Field(gt=0, description="host memory of a run, MiB; null is the machine's")
+    ] = None
+
+
+class Study(BaseModel):
+    """The top level of a configuration."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    results_format: Annotated[
+        Literal[1],
+        Field(description="which layout of `results/` is meant; written into the resolved file"),
+    ] = RESULTS_FORMAT
+    study: Annotated[
+        str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="a short name of the study")
+    ]
+    title: Annotated[str, Field(min_length=1, description="the report's heading")]
+    repeats: Annotated[int, Field(gt=0, description="fresh processes per cell")] = 3
+    mirror: Annotated[
+        str | None,
+        Field(description="a base URL that is tried before a data set's own sources"),
+    ] = None
+    defaults: Annotated[
+        dict[str, Any],
+        Field(description="settings for every cell, one value each; a sweep's own come first"),
+    ] = {}
+    sweeps: Annotated[
+        list[dict[str, Any]],
+        Field(
+            min_length=1,
+            description="each a cross of its settings: every value of every list with every other",
+        ),
+    ]

@@ -1,0 +1,72 @@
+"""The spec of a run: everything that its runner is told, and nothing else."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import networks
+from datasets import catalogue
+from plan import frameworks
+from plan.model import Cell
+from plan.study import name_of
+
+FORMAT = 1
+FACTORS = (
+    "framework", "network", "dataset", "device", "precision", "mode", "input", "batch_size",
+    "learning_rate", "momentum", "weight_decay", "epochs",
+)  # fmt: skip
+"""The settings that tables and records name."""
+
+
+@cache
+def _graph(network: str, shape: tuple[int, ...], classes: int) -> dict[str, Any]:
+    return networks.build(network, shape, classes).as_dict()
+
+
+@cache
+def _dataset(name: str, folder: Path) -> catalogue.Dataset:
+    return catalogue.load(name, folder)
+
+
+def data_folder(cell: Cell) -> str:
+    """Where the cell's converted data set lies, relative to the working folder."""
+    return f"results/data/{cell.dataset}/{frameworks.record_format(cell.framework)}"
+
+
+def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
+    """The spec of repeat `repeat` of `cell`, as in docs/contracts.md; `root` is the project."""
+    dataset = _dataset(cell.dataset, root / "config/datasets")
+    return {
+        "format": FORMAT,
+        "cell": name_of(cell),
+        "repeat": repeat,
+        "seed": cell.seed + repeat - 1,
+        "factors": {key: getattr(cell, key) for key in FACTORS},
+        "network": _graph(cell.network, tuple(dataset.shape), len(dataset.classes)),
+        "data": {
+            "format": frameworks.record_format(cell.framework),
+            "folder": data_folder(cell),
+            "shape": list(dataset.shape),
+            "classes": len(dataset.classes),
+            "train_examples": dataset.splits.train,
+            "test_examples": dataset.splits.test,
+            "mean": list(dataset.mean),
+            "std": list(dataset.std),
+        },
+        "optimizer": {
+            "name": "sgd",
+            "learning_rate": cell.learning_rate,
+            "momentum": cell.momentum,
+            "weight_decay": cell.weight_decay,
+        },
+        "execution": {
+            key: getattr(cell, key)
+            for key in ("device", "precision", "mode", "threads", "wait_policy")
+        },
+        "phases": {
+            key: getattr(cell, key)
+            for key in ("epochs", "warmup_steps", "warmup_seconds", "chunk_seconds")
+        },
+        "limits": {"seconds": cell.time_limit, "memory_mib": cell.memory_limit},
+        "sampling_interval": cell.sampling_interval,
+    }

@@ -1,0 +1,288 @@
+"""Read a configuration, find all its faults at once, and list its cells."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import itertools
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+import networks
+from datasets import catalogue
+from networks.graph import GraphError
+from plan import frameworks
+from plan.model import RESULTS_FORMAT, Cell, Study
+
+SLUG = ("framework", "network", "dataset", "device", "precision", "batch_size", "learning_rate")
+"""The settings that a cell's name spells out, in this order."""
+
+
+class ConfigError(ValueError):
+    """A configuration is refused; the message lists every fault, its key, cause and remedy."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study with its cells by name, in the order of its sweeps."""
+
+    study: Study
+    cells: dict[str, Cell]
+
+    @property
+    def order(self) -> list[tuple[str, int]]:
+        """The runs (cell, repeat) in randomised blocks: each block has every cell once.
+
+        The order within block r depends on the cells, their seed and r alone.
+        """
+        runs = []
+        for repeat in range(1, self.study.repeats + 1):
+            block = sorted(self.cells)
+            seed = min(cell.seed for cell in self.cells.values())
+            random.Random(f"{seed} {repeat}").shuffle(block)
+            runs += [(name, repeat) for name in block]
+        return runs
+
+    def resolved(self) -> dict[str, Any]:
+        """The configuration with nothing left out, as plain values."""
+        return self.study.model_dump()
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys: equal for equal values, whatever their order in a file."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def digest(value: Any) -> str:
+    """Twelve hex digits of the canonical JSON of `value`."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
+
+
+def name_of(cell: Cell) -> str:
+    """The cell's name: what `SLUG` lists, and a short hash of whatever else is no default."""
+    values = cell.model_dump()
+    slug = "-".join(
+        {"batch_size": "b", "learning_rate": "lr"}.get(key, "") + f"{values[key]}" for key in SLUG
+    )
+    usual = {key: field.default for key, field in Cell.model_fields.items()}
+    usual["mode"] = frameworks.modes(cell.framework)[0]
+    rest = {k: v for k, v in values.items() if k not in SLUG and v != usual[k]}
+    return f"{slug}-{digest(rest)[:8]}" if rest else slug
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; raises ConfigError that names the file, cause and remedy."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = yaml.safe_load(text)
+    except UnicodeDecodeError as fault:
+        raise ConfigError(f"{path}: not UTF-8 at byte {fault.start}; save it as UTF-8") from None
+    except OSError as fault:
+        raise ConfigError(f"{path}: {fault.strerror}; check its name and permissions") from None
+    except yaml.YAMLError as fault:
+        cause = " ".join(str(fault).split())
+        raise ConfigError(f"{path}: not valid YAML: {cause}; mend that line") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: holds no mapping; write `key: value` lines at its top level")
+    return values
+
+
+def make_plan(config: dict[str, Any], root: Path) -> Plan:
+    """The plan of a configuration; `root` is the project's folder.
+
+    Raises ConfigError with every fault found, one a line.
+    """
+    faults: list[str] = []
+    config = json.loads(json.dumps(config))
+    study = _study(config, faults)
+    defaults = config.get("defaults") or {}
+    sweeps = config.get("sweeps")
+    cells: dict[str, Cell] = {}
+    origin: dict[str, int] = {}
+    if isinstance(defaults, dict) and isinstance(sweeps, list):
+        known = _Known(root)
+        usual = _settings("defaults", defaults, known, faults, lists=False)
+        for index, sweep in enumerate(sweeps):
+            if not isinstance(sweep, dict):
+                faults.append(f"sweeps[{index}]: {sweep!r} is no mapping; write `setting: value`")
+                continue
+            before = len(faults)
+            own = _settings(f"sweeps[{index}]", sweep, known, faults, lists=True)
+            settings = {**usual, **own}
+            for key in ("framework", "network", "dataset"):
+                if key not in sweep and key not in defaults:
+                    faults.append(f"sweeps[{index}].{key}: missing; name one: {known.listed(key)}")
+            if len(faults) > before or any(not values for values in settings.values()):
+                continue
+            for combination in itertools.product(*settings.values()):
+                cell = known.resolve(Cell(**dict(zip(settings, combination, strict=True))))
+                where = f"sweeps[{index}]"
+                cell_faults = known.faults(cell)
+                faults += [f"{where}.{f}" for f in cell_faults if f"{where}.{f}" not in faults]
+                if cell_faults:
+                    continue
+                name = name_of(cell)
+                if name in cells:
+                    faults.append(
+                        f"{where}: repeats the cell {name} of sweeps[{origin[name]}]; remove one"
+                    )
+                cells[name] = cell
+                origin[name] = index
+    if faults or study is None:
+        count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
+        raise ConfigError(f"the configuration has {count}:\n" + "\n".join(f"  {f}" for f in faults))
+    return Plan(study, cells)
+
+
+def check_results(path: Path) -> None:
+    """Refuse a results folder that another version of the format made.
+
+    `path` is its `config.resolved.yaml`. Raises ConfigError.
+    """
+    if not path.exists():
+        return
+    found = read(path).get("results_format")
+    if found != RESULTS_FORMAT:
+        raise ConfigError(
+            f"{path}: results_format is {found!r}, this version writes {RESULTS_FORMAT}; "
+            f"move the folder {path.parent}/ away, or use the version that made it"
+        )
+
+
+def _study(config: dict[str, Any], faults: list[str]) -> Study | None:
+    try:
+        return Study(**config)
+    except ValidationError as invalid:
+        for error in invalid.errors():
+            key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error["loc"])[1:]
+            faults.append(_fault(key, error, Study))
+    return None
+
+
+def _settings(
+    where: str, given: dict[str, Any], known: _Known, faults: list[str], lists: bool
+) -> dict[str, list[Any]]:
+    """Every setting of `given` as the list of its values, each checked by itself."""
+    settings: dict[str, list[Any]] = {}
+    for key, value in given.items():
+        if key not in Cell.model_fields:
+            faults.append(f"{where}.{key}: unknown setting{_like(key, Cell.model_fields)}")
+            continue
+        many = lists and isinstance(value, list)
+        if many and not value:
+            faults.append(f"{where}.{key}: an empty list; give it a value or remove the key")
+        settings[key] = []
+        for index, item in enumerate(value if many else [value]):
+            place = f"{where}.{key}[{index}]" if many else f"{where}.{key}"
+            field = Cell.model_fields[key]
+            try:
+                checked = _adapter(field).validate_python(item)
+            except ValidationError as invalid:
+                faults.append(_fault(place, invalid.errors()[0], Cell))
+            else:
+                if fault := known.unknown(key, checked):
+                    faults.append(f"{place}: {fault}")
+                settings[key].append(checked)
+    return settings
+
+
+def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
+    annotation: Any = field.annotation
+    for constraint in field.metadata:
+        annotation = Annotated[annotation, constraint]
+    return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def _fault(place: str, error: Any, model: type[BaseModel]) -> str:
+    """One fault in words: the key, what is wrong with it, what to write instead."""
+    given = error.get("input")
+    if error["type"] == "extra_forbidden":
+        return f"{place}: unknown key{_like(place, model.model_fields)}"
+    if error["type"] == "missing":
+        return f"{place}: missing; {model.model_fields[place].description}"
+    text = error["msg"][0].lower() + error["msg"][1:]
+    remedy = ""
+    if error["type"] in ("float_type", "int_type") and isinstance(given, str):
+        remedy = "; write a number without quotes, and 1.0e-3 rather than 1e-3"
+    return f"{place}: {text}, not {given!r}{remedy}"
+
+
+def _like(word: str, known: Any) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{hint} Known: {', '.join(known)}" if hint else f"; known: {', '.join(known)}"
+
+
+class _Known:
+    """What a cell may name: frameworks, networks and data sets, found by their files."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.datasets: dict[str, catalogue.Dataset] = {}
+        self.graphs: dict[tuple[str, str], str | None] = {}
+        self.names = {
+            "framework": frameworks.names(),
+            "network": networks.names(),
+            "dataset": catalogue.names(root / "config/datasets"),
+        }
+
+    def listed(self, key: str) -> str:
+        return ", ".join(self.names[key])
+
+    def unknown(self, key: str, value: Any) -> str | None:
+        """Why `value` names nothing, or None."""
+        if key in self.names and value not in self.names[key]:
+            return f"no {key} is named {value!r}{_like(value, self.names[key])}"
+        return None
+
+    def resolve(self, cell: Cell) -> Cell:
+        """The cell with its framework's own mode for null."""
+        if cell.mode is not None or cell.framework not in self.names["framework"]:
+            return cell
+        return cell.model_copy(update={"mode": frameworks.modes(cell.framework)[0]})
+
+    def faults(self, cell: Cell) -> list[str]:
+        """What is wrong with the cell as a whole, each fault led by its key."""
+        found = []
+        modes = frameworks.modes(cell.framework)
+        if cell.mode not in modes:
+            found.append(
+                f"mode: {cell.framework} has no mode {cell.mode!r}{_like(cell.mode or '', modes)}"
+            )
+        environment = frameworks.environment(cell.framework, cell.device)
+        if not (self.root / environment).exists():
+            found.append(
+                f"device: {cell.framework} cannot train on {cell.device}, for {environment} "
+                "is not there; write that file, or choose another device"
+            )
+        try:
+            if cell.dataset not in self.datasets:
+                folder = self.root / "config/datasets"
+                self.datasets[cell.dataset] = catalogue.load(cell.dataset, folder)
+        except catalogue.CatalogueError as fault:
+            return [*found, f"dataset: {fault}"]
+        dataset = self.datasets[cell.dataset]
+        if cell.batch_size > dataset.splits.train:
+            found.append(
+                f"batch_size: {cell.batch_size} is more than the {dataset.splits.train} training "
+                f"examples of {cell.dataset}; choose a smaller one"
+            )
+        elif cell.epochs * (dataset.splits.train // cell.batch_size) < 2:
+            found.append("epochs: a single step leaves none to measure; train for more epochs")
+        pair = (cell.network, cell.dataset)
+        if pair not in self.graphs:
+            try:
+                networks.build(cell.network, tuple(dataset.shape), len(dataset.classes))
+                self.graphs[pair] = None
+            except GraphError as fault:
+                self.graphs[pair] = f"network: {fault}; choose another network or data set"
+        if message := self.graphs[pair]:
+            found.append(message)
+        return found

@@ -1,0 +1,36 @@
+"""Write the report of a gathered study: one page of HTML that needs no network."""
+
+import argparse
+from pathlib import Path
+
+import yaml
+
+from analyse.files import InputError, exit_with, read_text, write_atomic
+from analyse.report import make_report
+from analyse.study import read_study
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plan", type=Path, required=True, help="plan.tsv")
+    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
+    parser.add_argument("--records", type=Path, required=True, help="folder of the records")
+    parser.add_argument("--figures", type=Path, required=True, help="folder of the figures")
+    parser.add_argument("--config", type=Path, required=True, help="the resolved configuration")
+    parser.add_argument("--output", type=Path, required=True, help="the page to write")
+    arguments = parser.parse_args()
+    remedy = "Plan the study again"
+    try:
+        config = yaml.safe_load(read_text(arguments.config, remedy))
+    except yaml.YAMLError as error:
+        cause = f"not valid YAML ({' '.join(str(error).split())})"
+        raise InputError(arguments.config, cause, remedy) from None
+    if not isinstance(config, dict):
+        raise InputError(arguments.config, "not a mapping of settings", remedy)
+    study = read_study(arguments.plan, arguments.tables, arguments.records)
+    page = make_report(study, arguments.figures, arguments.config, config)
+    write_atomic(arguments.output, page)
+
+
+if __name__ == "__main__":
+    exit_with(main)

@@ -1,0 +1,34 @@
+"""Write a study's plan: one row a cell, and the configuration with nothing left out."""
+
+import argparse
+import csv
+import json
+from pathlib import Path
+
+import yaml
+
+from plan.model import Cell
+from plan.study import make_plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", type=json.loads, required=True, help="the study as JSON")
+    parser.add_argument("--plan", type=Path, required=True)
+    parser.add_argument("--resolved", type=Path, required=True)
+    arguments = parser.parse_args()
+    plan = make_plan(arguments.config, ROOT)
+    with open(arguments.plan, "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, delimiter="\t", lineterminator="\n")
+        table.writerow(["cell", *Cell.model_fields, "repeats"])
+        for name, cell in plan.cells.items():
+            values = ("" if value is None else value for value in cell.model_dump().values())
+            table.writerow([name, *values, plan.study.repeats])
+    with open(arguments.resolved, "w", encoding="utf-8") as file:
+        yaml.safe_dump(plan.resolved(), file, sort_keys=False, allow_unicode=True)
+
+
+if __name__ == "__main__":
+    main()
