@@ -94,9 +94,8 @@ class Adapter:
         for layer in self.layers:
             name, op, x = layer["name"], layer["op"], values[layer["inputs"][0]]
             if op == "conv":
-                side = [layer["padding"]] * 2
-                weight = self.variables[name + ".weight"]
-                x = tf.nn.conv2d(x, weight, layer["stride"], [[0, 0], side, side, [0, 0]])
+                x, padding = _padded(x, layer)
+                x = tf.nn.conv2d(x, self.variables[name + ".weight"], layer["stride"], padding)
                 x = tf.nn.bias_add(x, self.variables[name + ".bias"])
             elif op == "dense":
                 x = tf.matmul(x, self.variables[name + ".weight"])
@@ -193,3 +192,17 @@ class Adapter:
 
     def is_out_of_memory(self, error):
         return isinstance(error, tf.errors.ResourceExhaustedError)
+
+
+def _padded(x, layer):
+    """The images and the padding that TensorFlow's own kernels are fast with.
+
+    Its convolution with explicit padding is a slow path on CPUs; "SAME" is symmetric only
+    where the stride is 1, so any other padding is an operation before the convolution.
+    """
+    padding = layer["padding"]
+    if padding and layer["stride"] == 1 and 2 * padding == layer["kernel"] - 1:
+        return x, "SAME"
+    if padding:
+        x = tf.pad(x, [[0, 0], [padding, padding], [padding, padding], [0, 0]])
+    return x, "VALID"
