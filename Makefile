@@ -1,6 +1,6 @@
 # The commands of Touchstone. Each sets up what it needs; nothing is installed outside
 # this folder.
-.PHONY: run test lint docs pin clean
+.PHONY: run test parity lint docs pin clean
 .DELETE_ON_ERROR:
 SNAKEMAKE = .venv/bin/snakemake
 PYTHON = python3.11
@@ -13,6 +13,10 @@ run: .venv/base
 
 test: .venv/dev
 	.venv/bin/python -m pytest
+
+# Prove for every network that the frameworks compute the same.
+parity: .venv/base
+	$(SNAKEMAKE) parity
 
 lint: .venv/dev
 	.venv/bin/snakefmt --check Snakefile workflow
@@ -38,9 +42,11 @@ pip_list = sed -n 's/^      - \([^ ]*==.*\)/\1/p' envs/$(1).yaml > .venv/$(1).tx
 install = .venv/bin/python -m pip install --quiet --disable-pip-version-check \
     --require-hashes --requirement .venv/$(1).txt
 
+no_python = error: no $(PYTHON) on PATH; install it (Debian: $(PYTHON)-venv; or pyenv install \
+3.11), or use conda: see README.md
+
 .venv/base: envs/base.yaml
-	@command -v $(PYTHON) > /dev/null || { echo "error: no $(PYTHON) on PATH; install it \
-	    (Debian: python3.11-venv; or pyenv install 3.11), or use conda: see README.md" >&2; exit 1; }
+	@command -v $(PYTHON) > /dev/null || { echo "$(no_python)" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(call pip_list,base)
 	$(call install,base)

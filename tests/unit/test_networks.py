@@ -1,5 +1,9 @@
 """Graphs: counts, shapes, and what is refused."""
 
+import importlib
+import math
+import re
+
 import pytest
 
 import networks
@@ -18,7 +22,135 @@ def test_lenet5_counts():
 
 def test_every_network_is_found_by_its_file():
     assert "lenet5" in networks.names()
+    assert "alexnet-cifar" in networks.names()
     assert "graph" not in networks.names()
+    assert not [name for name in networks.names() if name.startswith(("-", "_"))]
+
+
+# Trainable parameters, and 10^9 multiply-accumulates where the literature gives them.
+PUBLISHED = [
+    ("lenet5", (28, 28, 1), 10, 61_706, None),
+    ("lenet-caffe", (28, 28, 1), 10, 431_080, None),
+    ("alexnet", (224, 224, 3), 1000, 61_100_840, (0.65, 0.75)),
+    ("alexnet-grouped", (227, 227, 3), 1000, 60_965_224, (0.65, 0.75)),
+    ("alexnet-cifar", (32, 32, 3), 10, 7_506_762, None),
+    ("vgg16", (224, 224, 3), 1000, 138_357_544, (15.45, 15.55)),
+    ("vgg19", (224, 224, 3), 1000, 143_667_240, (19.55, 19.7)),
+    ("vgg16-cifar", (32, 32, 3), 10, 14_728_266, None),
+    ("googlenet", (224, 224, 3), 1000, 6_998_552, (1.45, 1.6)),
+    ("resnet50", (224, 224, 3), 1000, 25_557_032, (3.9, 4.1)),
+    ("resnet50-cifar", (32, 32, 3), 10, 23_520_842, None),
+    ("resnet20-cifar", (32, 32, 3), 10, 272_474, None),
+    ("resnet50v2", (224, 224, 3), 1000, 25_568_360, None),
+    ("resnet152v2", (224, 224, 3), 1000, 60_236_904, None),
+    ("xception", (299, 299, 3), 1000, 22_855_952, (8.3, 8.5)),
+    ("lawrence2017-cnn", (64, 64, 1), 10, 16_840_586, None),
+    ("yin2020-cnn", (32, 32, 3), 10, 122_570, None),
+]
+
+
+@pytest.mark.parametrize("name, shape, classes, parameters, billions", PUBLISHED)
+def test_counts_are_the_published_ones(name, shape, classes, parameters, billions):
+    made = networks.build(name, shape, classes)
+    assert made.layers[-1].shape == (classes,)
+    assert made.parameter_count == parameters
+    if billions:
+        assert billions[0] < made.macs / 1e9 < billions[1]
+
+
+@pytest.mark.parametrize(
+    "name, shape, total",
+    [
+        ("xception", (299, 299, 3), 22_910_480),
+        ("resnet50v2", (224, 224, 3), 25_613_800),
+        ("resnet152v2", (224, 224, 3), 60_380_648),
+    ],
+)
+def test_counts_with_running_statistics_are_those_of_keras(name, shape, total):
+    made = networks.build(name, shape, 1000)
+    assert sum(math.prod(p.shape) for p in made.parameters) == total
+
+
+def test_counts_of_the_composite_networks_follow_from_their_parts():
+    # vo2021-a: VGG19's convolutions; 512 and three times 128 channels to 128; dense layers.
+    vgg19 = 143_667_240 - (25_088 * 4096 + 4096) - (4096 * 4096 + 4096) - (4096 * 1000 + 1000)
+    convolutions = (9 * 512 * 128 + 128) + 3 * (9 * 128 * 128 + 128)
+    dense = (128 + 1) * 4096 + (4096 + 1) * 2048 + (2048 + 1) * 128 + (128 + 1) * 10
+    made = networks.build("vo2021-a", (32, 32, 3), 10)
+    assert made.parameter_count == vgg19 + convolutions + dense
+    # vo2021-b: two bases less their outputs of 1000; 4096 channels to 1024; dense layers.
+    bases = 22_855_952 + 60_236_904 - 2 * 2049 * 1000
+    made = networks.build("vo2021-b", (96, 96, 3), 10)
+    assert made.parameter_count == bases + (9 * 4096 + 1) * 1024 + 1025 * 1024 + 1025 * 10
+    # vo2021-conv: 28 -> 14 -> 7 -> 4 -> 2 -> 1 -> 1.
+    made = networks.build("vo2021-conv", (28, 28, 1), 10)
+    assert made.parameter_count == 10 * 2048 + (9 * 2048 + 1) * 128 + (9 * 128 + 1) * 64 + 650
+    assert made.macs == 14**2 * 2048 * 9 + 4**2 * 128 * 9 * 2048 + 64 * 9 * 128 + 640
+
+
+PHRASE = re.compile(
+    r"([\d,]+) parameters and ([\d,]+) multiply-accumulates "
+    r"at (\d+) x (\d+) x (\d+), (\d+) classes\."
+)
+
+
+def usual(name):
+    """Parameters, multiply-accumulates, image shape and classes that the docstring states."""
+    module = importlib.import_module(f"networks.{name.replace('-', '_')}")
+    stated = PHRASE.findall(" ".join(module.__doc__.split()))
+    assert len(stated) == 1, f"the docstring of {name} does not state its counts once"
+    parameters, macs, *shape, classes = (int(n.replace(",", "")) for n in stated[0])
+    return parameters, macs, tuple(shape), classes
+
+
+@pytest.mark.parametrize("name", networks.names())
+def test_every_docstring_states_the_counts(name):
+    parameters, macs, shape, classes = usual(name)
+    made = networks.build(name, shape, classes)
+    assert made.name == name
+    assert (made.parameter_count, made.macs) == (parameters, macs)
+
+
+@pytest.mark.parametrize("name", networks.names())
+def test_networks_for_large_images_take_small_ones(name):
+    _, _, (height, _, channels), classes = usual(name)
+    if height > 64:
+        for size in (96, 128) if name == "alexnet-grouped" else (64, 96):
+            networks.build(name, (size, size, channels), classes)
+
+
+@pytest.mark.parametrize("name", networks.names())
+def test_every_network_builds_or_refuses_by_name_and_layer(name):
+    """From no pixels, which none takes, to 16: a graph, or a GraphError that says where."""
+    _, _, (_, _, channels), classes = usual(name)
+    for size in (0, 1, 2, 3, 4, 8, 16):
+        try:
+            made = networks.build(name, (size, size, channels), classes)
+        except GraphError as fault:
+            place = rf"network {name} on input \[{size}, {size}, {channels}\]: layer \w+ \(\w+\) "
+            assert re.match(place, str(fault))
+        else:
+            assert size > 0 and made.layers[-1].shape == (classes,)
+
+
+@pytest.mark.parametrize(
+    "name, shape, layer",
+    [
+        ("lenet-caffe", (15, 15, 1), r"pool2 \(max_pool\)"),
+        ("alexnet", (62, 62, 3), r"pool5 \(max_pool\)"),
+        ("alexnet-grouped", (66, 66, 3), r"pool5 \(max_pool\)"),
+        ("alexnet-cifar", (7, 7, 3), r"pool5 \(max_pool\)"),
+        ("vgg16", (31, 31, 3), r"pool5 \(max_pool\)"),
+        ("vo2021-a", (31, 31, 3), r"pool5 \(max_pool\)"),
+        ("xception", (6, 6, 3), r"block1_conv2 \(conv\)"),
+        ("vo2021-b", (6, 6, 3), r"xception_block1_conv2 \(conv\)"),
+        ("yin2020-cnn", (17, 17, 3), r"conv3 \(conv\)"),
+    ],
+)
+def test_one_pixel_too_few_is_refused(name, shape, layer):
+    with pytest.raises(GraphError, match=rf"^network {name} .*: layer {layer} makes"):
+        networks.build(name, shape, 10)
+    networks.build(name, (shape[0] + 1, shape[1] + 1, shape[2]), 10)
 
 
 def test_the_dense_layer_behind_a_flattened_image_knows_the_image():
@@ -53,6 +185,7 @@ def graph(*calls):
         ([("dense", ("d", "input", 4))], r"layer d \(dense\) wants a flat input"),
         ([("flatten", ("f", "input")), ("conv", ("c", "f", 4, 3))], "wants an image"),
         ([("relu", ("r", "input")), ("relu", ("r", "r"))], "two layers are named 'r'"),
+        ([("relu", ("a-b", "input"))], "wants a name of letters"),
         ([("relu", ("r", "input"))], r"its output has shape \(8, 8, 3\)"),
         (
             [("flatten", ("f", "input")), ("flatten", ("g", "input")), ("dense", ("d", "g", 2))],
@@ -63,3 +196,122 @@ def graph(*calls):
 def test_graphs_that_do_not_fit_are_refused(calls, message):
     with pytest.raises(GraphError, match=message):
         graph(*calls)
+
+
+def test_images_of_different_sizes_from_two_bases_are_refused():
+    with pytest.raises(
+        GraphError, match=r"network vo2021-b .*: layer concat \(concat\) has inputs"
+    ):
+        networks.build("vo2021-b", (97, 97, 3), 10)
+
+
+def made_of(op, shape, *arguments, **settings):
+    """The one layer, on an image of `shape`."""
+    made = Graph("test", shape)
+    getattr(made, op)("x", "input", *arguments, **settings)
+    return made.layers[-1]
+
+
+@pytest.mark.parametrize(
+    "op, shape, settings, padding, out",
+    [
+        # 7 -> 4 windows of 3 by 2 reach 9 pixels: one on either side; 8 -> 4: one after.
+        ("conv", (7, 8, 3), {"kernel": 3, "stride": 2, "padding": "same"}, [1, 1, 0, 1], (4, 4)),
+        ("max_pool", (7, 8, 3), {"size": 3, "stride": 2, "padding": "same"}, [1, 1, 0, 1], (4, 4)),
+        ("avg_pool", (5, 4, 3), {"size": 2, "padding": "same"}, [0, 1, 0, 0], (3, 2)),
+        ("conv", (8, 8, 3), {"kernel": 2, "padding": "same"}, [0, 1, 0, 1], (8, 8)),
+        ("conv", (8, 8, 3), {"kernel": (1, 7), "padding": "same"}, [0, 0, 3, 3], (8, 8)),
+        ("conv", (7, 7, 3), {"kernel": 1, "stride": 2, "padding": "same"}, [0] * 4, (4, 4)),
+        # Windows of 3 dilated by 2 reach 5 pixels.
+        ("conv", (8, 9, 3), {"kernel": 3, "dilation": 2}, [0] * 4, (4, 5)),
+        ("conv", (8, 9, 3), {"kernel": 3, "dilation": 2, "padding": "same"}, [2] * 4, (8, 9)),
+        ("conv", (8, 8, 3), {"kernel": 3, "padding": (0, 1, 2, 3)}, [0, 1, 2, 3], (7, 11)),
+        # 112: windows of 3 by 2 begin at 0 to 108, by `ceil` also at 110; 9 leaves no rest.
+        ("max_pool", (112, 9, 3), {"size": 3, "stride": 2}, [0] * 4, (55, 4)),
+        ("max_pool", (112, 9, 3), {"size": 3, "stride": 2, "ceil": True}, [0, 1, 0, 0], (56, 4)),
+        # Windows of 2 by 2: one more begins at row 4 of 5; none at column 4 of 4.
+        ("avg_pool", (5, 4, 3), {"size": 2, "ceil": True}, [0, 1, 0, 0], (3, 2)),
+        # Padded by 1, 7 pixels are 9: the window that begins at the last would hold padding alone.
+        ("max_pool", (7, 7, 3), {"size": 2, "padding": 1, "ceil": True}, [1] * 4, (4, 4)),
+        ("max_pool", (5, 5, 3), {"size": 1, "stride": 2}, [0] * 4, (3, 3)),
+    ],
+)
+def test_windows_and_padding(op, shape, settings, padding, out):
+    layer = made_of(op, shape, *((4,) if op == "conv" else ()), **settings)
+    assert layer.settings["padding"] == padding
+    assert layer.shape == (*out, 4 if op == "conv" else 3)
+
+
+def test_groups_divide_the_weights_and_the_arithmetic():
+    made = Graph("test", (8, 8, 6))
+    made.conv("grouped", "input", filters=4, kernel=3, padding=1, groups=2)
+    made.conv("depthwise", "input", filters=6, kernel=3, padding=1, groups=6, bias=False)
+    assert [(p.name, p.shape, p.fan_in) for p in made.parameters] == [
+        ("grouped.weight", (4, 3, 3, 3), 27),
+        ("grouped.bias", (4,), 27),
+        ("depthwise.weight", (6, 1, 3, 3), 9),
+    ]
+    assert made.macs == 64 * 4 * 27 + 64 * 6 * 9
+
+
+@pytest.mark.parametrize("groups, filters", [(2, 4), (3, 4)])
+def test_groups_that_do_not_divide_are_refused(groups, filters):
+    message = rf"layer x \(conv\) has 3 channels and 4 filters, which {groups} groups"
+    with pytest.raises(GraphError, match=message):
+        made_of("conv", (8, 8, 3), filters, 3, groups=groups)
+
+
+def test_add_and_concat_want_inputs_that_fit():
+    made = Graph("test", (8, 8, 3))
+    made.conv("same", "input", filters=3, kernel=3, padding=1)
+    made.conv("deeper", "input", filters=5, kernel=3, padding=1)
+    made.conv("smaller", "input", filters=3, kernel=3)
+    made.flatten("flat", "input")
+    made.add("sum", "input", "same", "same")
+    assert made.shape("sum") == (8, 8, 3)
+    made.concat("both", "input", "deeper", "same")
+    assert made.shape("both") == (8, 8, 11)
+    for wrong in (("input", "deeper"), ("input", "smaller"), ("input", "flat"), ("input",)):
+        with pytest.raises(GraphError, match=r"layer wrong \(add\) has inputs of shapes"):
+            made.add("wrong", *wrong)
+    for wrong in (("input", "smaller"), ("input",)):
+        with pytest.raises(GraphError, match=r"layer wrong \(concat\) has inputs of shapes"):
+            made.concat("wrong", *wrong)
+    with pytest.raises(GraphError, match=r"layer wrong \(concat\) wants an image"):
+        made.concat("wrong", "input", "flat")
+    made.dense("mixed", "flat", units=192)
+    with pytest.raises(GraphError, match=r"layer wrong \(add\) .* flattened differently"):
+        made.add("wrong", "flat", "mixed")
+
+
+def test_dropout_keeps_the_shape_and_wants_a_rate_below_one():
+    assert made_of("dropout", (8, 8, 3), rate=0.5).shape == (8, 8, 3)
+    assert made_of("dropout", (8, 8, 3), rate=0.0).settings["rate"] == 0
+    for rate in (-0.1, 1.0):
+        with pytest.raises(GraphError, match=rf"layer x \(dropout\) has the rate {rate}"):
+            made_of("dropout", (8, 8, 3), rate=rate)
+
+
+def test_batch_norm_has_two_trainable_arrays_and_two_running_ones():
+    made = Graph("test", (8, 8, 3))
+    made.batch_norm("bn", "input", epsilon=1e-3, momentum=0.99)
+    assert made.layers[-1].shape == (8, 8, 3)
+    settings = made.layers[-1].settings
+    assert (settings["epsilon"], settings["momentum"]) == (1e-3, 0.99)
+    assert [(p.name, p.shape, p.init, p.trainable) for p in made.parameters] == [
+        ("bn.scale", (3,), "ones", True),
+        ("bn.offset", (3,), "zeros", True),
+        ("bn.mean", (3,), "zeros", False),
+        ("bn.variance", (3,), "ones", False),
+    ]
+    assert made.parameter_count == 6 and made.macs == 0
+    made.flatten("flat", "input")
+    with pytest.raises(GraphError, match=r"layer b \(batch_norm\) wants an image"):
+        made.batch_norm("b", "flat")
+
+
+def test_pooling_over_the_image_and_response_normalisation():
+    assert made_of("global_avg_pool", (8, 9, 3)).shape == (3,)
+    layer = made_of("lrn", (8, 9, 3), size=5, alpha=1e-4, beta=0.75, k=2)
+    assert layer.shape == (8, 9, 3)
+    assert [layer.settings[name] for name in ("size", "alpha", "beta", "k")] == [5, 1e-4, 0.75, 2]

@@ -154,3 +154,38 @@ def test_a_cell_that_nobody_planned_is_no_target(make):
     project = make({"framework": "mxnet"})
     status, output = project.snakemake("results/runs/mxnet-lenet5-x/rep1/events.jsonl", "-n")
     assert status != 0 and "MissingRuleException" in output
+
+
+NETWORK = """
+from networks.graph import Graph
+
+
+def build(input_shape, classes):
+    graph = Graph("throwaway", input_shape)
+    x = graph.conv("conv1", "input", filters=16, kernel=3, stride=2, padding="same")
+    x = graph.relu("relu1", graph.batch_norm("bn1", x))
+    x = graph.max_pool("pool1", graph.conv("conv2", x, filters=32, kernel=3, padding=1), 2)
+    graph.dense("logits", graph.flatten("flatten", graph.relu("relu2", x)), classes)
+    return graph
+"""
+
+
+def test_a_network_is_one_file(make):
+    project = make({"framework": ["pytorch", "tensorflow", "mxnet"], "network": "throwaway"})
+    (project.folder / "workflow/scripts/networks/throwaway.py").write_text(NETWORK)
+    project.run("all", "results/parity/throwaway.json")
+    records = [
+        json.loads(path.read_text()) for path in project.folder.glob("results/records/*/*.json")
+    ]
+    assert [record["status"] for record in records] == ["ok"] * 3
+    assert all(record["metrics"]["test_accuracy"]["value"] > 0.8 for record in records)
+    certificate = json.loads((project.folder / "results/parity/throwaway.json").read_text())
+    assert certificate["equal"], certificate
+
+
+def test_a_network_that_does_not_fit_is_refused_when_the_plan_is_made(make):
+    project = make({"framework": "mxnet", "network": "alexnet"})
+    status, output = project.snakemake()
+    assert status != 0 and "Traceback" not in output
+    assert "sweeps[0].network: network alexnet on input [28, 28, 1]: layer " in output
+    assert not (project.folder / "results").exists()

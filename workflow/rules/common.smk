@@ -2,11 +2,13 @@
 import re
 from snakemake.settings.types import DeploymentMethod
 
+import networks
 from datasets import catalogue
 from in_env import digest as environment_digest
 from measure import progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
+from plan.parity import STEPS, parity_spec
 from plan.spec import data_folder, make_spec
 from plan.study import canonical, check_results, digest, make_plan
 
@@ -24,6 +26,7 @@ tell_jobs(
 RUNS = [f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN.order]
 RECORDS = [f"results/records/{cell}/rep{repeat}.json" for cell, repeat in PLAN.order]
 PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.order)}
+REFERENCE_FIRST = sorted(frameworks.names(), key=lambda name: name != "pytorch")
 BEFORE_RUNS = len(PLAN.order) + 1
 
 
@@ -32,6 +35,9 @@ wildcard_constraints:
     repeat=r"\d+",
     dataset="[a-z0-9-]+",
     format="[a-z]+",
+    network="|".join(map(re.escape, networks.names())),
+    framework="|".join(map(re.escape, frameworks.names())),
+    precision="|".join(STEPS),
 
 
 onstart:
@@ -84,3 +90,25 @@ def train_code(wildcards):
 def priority(wildcards):
     """Randomised blocks: each block has every cell once, in seeded random order."""
     return PRIORITIES[wildcards.cell, int(wildcards.repeat)]
+
+
+def parity_digest(wildcards):
+    """The digest of the spec that a network is traced with."""
+    return digest(
+        parity_spec(wildcards.network, wildcards.framework, wildcards.precision)
+    )
+
+
+def parity_environment(wildcards):
+    """The environment file of a framework on the CPU."""
+    return str(ROOT / frameworks.environment(wildcards.framework, "cpu"))
+
+
+def parity_pins(wildcards):
+    """The digest of what that environment installs."""
+    return environment_digest(Path(parity_environment(wildcards)))
+
+
+def parity_code(wildcards):
+    """The digest of the code that computes a trace."""
+    return code.digest("frameworks/runtime.py", f"frameworks/{wildcards.framework}.py")

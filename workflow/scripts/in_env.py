@@ -100,6 +100,19 @@ def ensure(path: Path, folder: Path) -> Path:
     return target / "bin" / "python"
 
 
+def runner_python(path: Path) -> str:
+    """The Python that runs a framework: conda's activated one, or the virtual environment's.
+
+    `TOUCHSTONE_DEPLOYMENT` and `TOUCHSTONE_ENVS` say which, as `plan.deployment` sets them.
+    Raises EnvironmentFault.
+    """
+    if os.environ["TOUCHSTONE_DEPLOYMENT"] != "conda":
+        return str(ensure(path, Path(os.environ["TOUCHSTONE_ENVS"])))
+    if found := shutil.which("python"):
+        return found
+    raise EnvironmentFault(f"{path}: conda activated no python")
+
+
 def main(path: str, folder: str, *command: str) -> None:
     try:
         python = ensure(Path(path), Path(folder).absolute())

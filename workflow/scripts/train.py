@@ -2,12 +2,10 @@
 
 import argparse
 import json
-import os
-import shutil
 import sys
 from pathlib import Path
 
-from in_env import EnvironmentFault, ensure
+from in_env import EnvironmentFault, runner_python
 from measure.supervisor import Fault, machine_to_itself, supervise
 from plan import frameworks
 from plan.model import Cell
@@ -28,11 +26,8 @@ def main() -> None:
     spec = make_spec(cell, arguments.repeat, ROOT)
     try:
         with machine_to_itself():
-            if os.environ["TOUCHSTONE_DEPLOYMENT"] == "conda":
-                python = shutil.which("python") or sys.exit("error: conda activated no python")
-            else:
-                environment = ROOT / frameworks.environment(cell.framework, cell.device)
-                python = str(ensure(environment, Path(os.environ["TOUCHSTONE_ENVS"])))
+            environment = ROOT / frameworks.environment(cell.framework, cell.device)
+            python = runner_python(environment)
             arguments.run.mkdir(parents=True, exist_ok=True)
             path = arguments.run / "spec.json"
             path.write_text(json.dumps(spec, indent=1) + "\n")

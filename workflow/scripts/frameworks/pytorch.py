@@ -1,5 +1,7 @@
 """PyTorch: the graph as a `torch.fx` module, eager execution, fused SGD."""
 
+import operator
+
 import lmdb
 import numpy as np
 import torch
@@ -7,6 +9,17 @@ from torch import nn
 
 MODES = ("eager_channels_last", "eager")
 RECORD_FORMAT = "lmdb"
+
+PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64"}
+NATIVE = {
+    "weight": "weight",
+    "bias": "bias",
+    "scale": "weight",
+    "offset": "bias",
+    "mean": "running_mean",
+    "variance": "running_var",
+}
+"""What PyTorch's layers call an array of the graph."""
 
 
 class Adapter:
@@ -24,6 +37,7 @@ class Adapter:
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
+        self.dtype = _dtype(spec["execution"]["precision"])
         self.channels_last = spec["execution"]["mode"] == "eager_channels_last"
         self.batch_size = None
 
@@ -37,12 +51,17 @@ class Adapter:
         return records[:, 4:].reshape(-1, *shape), labels
 
     def build(self, weights):
-        self.model = _module(self.spec["network"])
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(torch.from_numpy(weights[name]))
+        supplied = self.spec["execution"].get("dropout") == "supplied"
+        self.model = _module(self.spec["network"], Masked if supplied else nn.Dropout)
         memory_format = torch.channels_last if self.channels_last else torch.contiguous_format
-        self.model.to(device=self.device, memory_format=memory_format)
+        self.model.to(device=self.device, dtype=self.dtype, memory_format=memory_format)
+        self.arrays = {}
+        for name in weights:
+            layer, kind = name.split(".")
+            self.arrays[name] = getattr(getattr(self.model, layer), NATIVE[kind])
+        with torch.no_grad():
+            for name, array in self.arrays.items():
+                array.copy_(torch.from_numpy(weights[name]))
         optimizer = self.spec["optimizer"]
         self.optimizer = torch.optim.SGD(
             self.model.parameters(),
@@ -56,7 +75,7 @@ class Adapter:
         if not self.channels_last:
             images = images.transpose(0, 3, 1, 2)
         # Rows are gathered flat, which copies each example in one piece in either order.
-        self.images = torch.from_numpy(images.reshape(len(images), -1)).to(self.device)
+        self.images = torch.from_numpy(images.reshape(len(images), -1)).to(self.device, self.dtype)
         self.labels = torch.from_numpy(labels).to(self.device)
 
     def train(self, indices):
@@ -88,14 +107,27 @@ class Adapter:
 
     @torch.no_grad()
     def logits(self, images):
-        images = torch.from_numpy(images).permute(0, 3, 1, 2).to(self.device)
+        images = torch.from_numpy(images).permute(0, 3, 1, 2).to(self.device, self.dtype)
         self.model.eval()
         logits = self.model(images).cpu().numpy()
         self.model.train()
         return logits
 
     def weights(self):
-        return {n: p.detach().cpu().numpy() for n, p in self.model.named_parameters()}
+        return {name: array.detach().cpu().numpy().copy() for name, array in self.arrays.items()}
+
+    def velocities(self):
+        states = self.optimizer.state
+        return {
+            name: states[array]["momentum_buffer"].cpu().numpy().copy()
+            for name, array in self.arrays.items()
+            if array in states
+        }
+
+    def set_masks(self, masks):
+        for name, mask in masks.items():
+            mask = torch.from_numpy(mask).to(self.device, self.dtype)
+            getattr(self.model, name).mask = mask.permute(0, 3, 1, 2) if mask.dim() == 4 else mask
 
     def settings(self):
         group = self.optimizer.param_groups[0]
@@ -110,7 +142,7 @@ class Adapter:
             "weight_decay": group["weight_decay"],
             "batch_size": self.batch_size,
             "threads": torch.get_num_threads(),
-            "precision": "fp32" if types == {torch.float32} else str(types),
+            "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
             "device": "gpu" if next(self.model.parameters()).is_cuda else "cpu",
             "mode": asked if kept else "another memory format than " + asked,
             "parameters": sum(p.numel() for p in self.model.parameters()),
@@ -135,29 +167,114 @@ class Adapter:
         return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text
 
 
-def _module(network):
+def _dtype(precision):
+    return {name: dtype for dtype, name in PRECISIONS.items()}[precision]
+
+
+class Average(nn.Module):
+    """Average pooling with any padding, whose pixels do not count."""
+
+    def __init__(self, sides, size, stride):
+        super().__init__()
+        self.sides, self.size, self.stride = sides, size, stride
+
+    def forward(self, x):
+        ones = self._mean(torch.ones_like(x[:1, :1]))
+        return self._mean(x) / ones
+
+    def _mean(self, x):
+        x = nn.functional.pad(x, self.sides)
+        return nn.functional.avg_pool2d(x, self.size, self.stride)
+
+
+class Masked(nn.Module):
+    """Dropout that multiplies by a given mask."""
+
+    def __init__(self, rate):
+        super().__init__()
+        self.mask = None
+
+    def forward(self, x):
+        return x * self.mask if self.training else x
+
+
+def _module(network, dropout):
     """The graph as a torch.fx GraphModule: its generated forward costs what a written one does."""
     modules, graph = {}, torch.fx.Graph()
     values = {"input": graph.placeholder("images")}
     shapes = {"input": network["input"]}
     shapes.update({layer["name"]: layer["shape"] for layer in network["layers"]})
+    sources = [source for layer in network["layers"] for source in layer["inputs"]]
+    ops = {layer["name"]: layer["op"] for layer in network["layers"]}
     for layer in network["layers"]:
         name, op, source = layer["name"], layer["op"], layer["inputs"][0]
-        features = shapes[source][-1]
-        if op == "conv":
-            modules[name] = nn.Conv2d(
-                features, layer["filters"], layer["kernel"], layer["stride"], layer["padding"]
-            )
-        elif op == "dense":
-            modules[name] = nn.Linear(features, layer["units"])
-        elif op == "max_pool":
-            modules[name] = nn.MaxPool2d(layer["size"], layer["stride"])
-        elif op == "relu":
-            modules[name] = nn.ReLU()
-        elif op == "flatten":
-            modules[name] = nn.Flatten()
+        inputs = [values[each] for each in layer["inputs"]]
+        if op == "add":
+            value = inputs[0]
+            for other in inputs[1:]:
+                value = graph.call_function(operator.add, (value, other))
+        elif op == "concat":
+            value = graph.call_function(torch.cat, (inputs, 1))
+        elif op == "global_avg_pool":
+            value = graph.call_method("mean", (inputs[0], (2, 3)))
         else:
-            raise NotImplementedError("PyTorch's adapter has no layer " + op)
-        values[name] = graph.call_module(name, (values[source],))
+            # Nobody else reads what these give, nor do their own gradients.
+            free = ops.get(source) in ("conv", "dense", "batch_norm", "add", "concat")
+            inplace = free and sources.count(source) == 1
+            value = inputs[0]
+            padding, module = _layer(layer, shapes[source], dropout, inplace)
+            if padding is not None:
+                modules[name + "_padding"] = padding
+                value = graph.call_module(name + "_padding", (value,))
+            modules[name] = module
+            value = graph.call_module(name, (value,))
+        values[name] = value
     graph.output(values[network["output"]])
     return torch.fx.GraphModule(modules, graph)
+
+
+def _layer(layer, shape, dropout, inplace):
+    """One layer as a module, and the module that pads before it or None."""
+    op = layer["op"]
+    if op == "conv":
+        top, bottom, left, right = layer["padding"]
+        even = top == bottom and left == right
+        module = nn.Conv2d(
+            shape[-1], layer["filters"], layer["kernel"], layer["stride"],
+            (top, left) if even else 0, layer["dilation"], layer["groups"], layer["bias"],
+        )  # fmt: skip
+        return None if even else nn.ZeroPad2d((left, right, top, bottom)), module
+    if op in ("max_pool", "avg_pool"):
+        return _pool(layer, shape)
+    if op == "dense":
+        return None, nn.Linear(shape[0], layer["units"], layer["bias"])
+    if op == "batch_norm":
+        return None, nn.BatchNorm2d(shape[-1], layer["epsilon"], 1 - layer["momentum"])
+    if op == "lrn":
+        settings = layer["size"], layer["alpha"], layer["beta"], layer["k"]
+        return None, nn.LocalResponseNorm(*settings)
+    if op == "relu":
+        return None, nn.ReLU(inplace)
+    if op == "dropout":
+        return None, dropout(layer["rate"])
+    if op == "flatten":
+        return None, nn.Flatten()
+    raise NotImplementedError("PyTorch's adapter has no layer " + op)
+
+
+def _pool(layer, shape):
+    """A pooling layer; PyTorch's ceiling mode is up to a stride more at the bottom and right."""
+    top, bottom, left, right = layer["padding"]
+    size, stride = layer["size"], layer["stride"]
+    ceil = (bottom, right) != (top, left)
+    native = top == left and 2 * top <= size
+    if native and ceil:
+        out = [-((size - length - 2 * top) // stride) + 1 for length in shape[:2]]
+        native = out == layer["shape"][:2]
+    if layer["op"] == "avg_pool":
+        if not native:
+            return None, Average((left, right, top, bottom), size, stride)
+        return None, nn.AvgPool2d(size, stride, top, ceil, count_include_pad=False)
+    if native:
+        return None, nn.MaxPool2d(size, stride, top, ceil_mode=ceil)
+    return nn.ConstantPad2d((left, right, top, bottom), float("-inf")), nn.MaxPool2d(size, stride)

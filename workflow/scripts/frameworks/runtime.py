@@ -11,7 +11,8 @@ as Python 3.6. The adapter is the file `<framework>.py` beside this one: constan
                                 spec asks for what the framework cannot do here
     read(stem, shape)           all records of the split `stem` + its suffix, in stored order:
                                 uint8 images (examples, height, width, channels), labels
-    build(weights)              the network, from float32 arrays in canonical layout
+    build(weights)              the network, from float32 arrays in canonical layout; running
+                                statistics of batch normalisation are among them
     load(images, labels)        put the training set, float32 as above, where steps take it from
     train(indices)              begin one step per row of int64 indices (steps, batch size)
                                 into the training set; returns a handle at once if it can
@@ -19,6 +20,11 @@ as Python 3.6. The adapter is the file `<framework>.py` beside this one: constan
     synchronize()               wait for all the device was given
     logits(images)              the network's output in evaluation mode, array (batch, classes)
     weights()                   the present weights, in canonical layout
+    velocities()                only with momentum: v of v = m v + g, in canonical layout; after
+                                the first step it is the gradient, weight decay included
+    set_masks(masks)            only where spec["execution"]["dropout"] is "supplied": what the
+                                dropout layers multiply by in the steps to come, float32 arrays
+                                (batch size,) + shape of the layer
     settings()                  the effective settings, read back from the live framework
     software()                  versions of what computes
     device_memory_peak()        MiB that the framework's allocator had at most, or None
@@ -41,6 +47,8 @@ import numpy as np  # noqa: E402
 
 SAMPLE_NOW = os.environ.get("TOUCHSTONE_SAMPLE_NOW")
 """A pipe's file descriptor: a byte asks the sensors for a sample at this very moment."""
+SAMPLE = 2**16
+"""Numbers of an array that a trace keeps: all of VGG16's gradients would be gigabytes."""
 SETTING_TOLERANCE = 1e-6
 """Relative; a setting kept in float32 is read back with an error up to 6e-8."""
 
@@ -106,7 +114,7 @@ def initial_weights(parameters, seed):
             scale = math.sqrt(2.0 / parameter["fan_in"])
             array = random.standard_normal(shape) * scale
         else:
-            array = np.zeros(shape)
+            array = {"zeros": np.zeros, "ones": np.ones}[parameter["init"]](shape)
         weights[parameter["name"]] = array.astype(np.float32)
     return weights
 
@@ -329,19 +337,68 @@ def run(spec, path, threads):
     events.write("result", status=status, reason=reason)
 
 
+def unsettled(weights, parameters, seed):
+    """The weights with every array moved off its start: a bias of 0 shows no decay."""
+    moved = {}
+    for parameter in parameters:
+        random = np.random.RandomState([seed, 1, zlib.crc32(parameter["name"].encode())])
+        array = weights[parameter["name"]]
+        if parameter["init"] != "he_normal":
+            array = array + np.float32(0.1) * random.random_sample(array.shape).astype(np.float32)
+        moved[parameter["name"]] = array
+    return moved
+
+
+def masks(network, seed, batch_size):
+    """Seeded masks for every dropout layer: 0 with its rate, else 1 / (1 - rate)."""
+    made = {}
+    for layer in network["layers"]:
+        if layer["op"] == "dropout":
+            random = np.random.RandomState([seed, zlib.crc32(layer["name"].encode())])
+            kept = random.random_sample([batch_size] + layer["shape"]) >= layer["rate"]
+            made[layer["name"]] = (kept / (1 - layer["rate"])).astype(np.float32)
+    return made
+
+
+def sampled(name, array):
+    """At most `SAMPLE` numbers of an array, drawn by its name: enough to tell two apart."""
+    if array.size <= SAMPLE:
+        return array
+    random = np.random.RandomState([zlib.crc32(name.encode())])
+    return np.asarray(array).ravel()[random.randint(0, array.size, SAMPLE)]
+
+
 def trace(spec, path, steps, threads):
-    """Keep logits of the first batch before training, the losses of single steps, and weights."""
+    """Keep what K single steps did, as arrays of a .npz file.
+
+    `before`, `after`: the first batch's logits in evaluation mode; `losses`, one a step;
+    `batches`, the examples they saw; `gradient:NAME`, of the first step; `weight:NAME`,
+    every array in the end, both sampled. Dropout multiplies by supplied masks.
+    """
+    spec["execution"]["dropout"] = "supplied"
     adapter = make_adapter(spec, threads)
     images, labels = examples(adapter, spec, "train")
-    adapter.build(initial_weights(spec["network"]["parameters"], spec["seed"]))
+    parameters = spec["network"]["parameters"]
+    start = initial_weights(parameters, spec["seed"])
+    adapter.build(unsettled(start, parameters, spec["seed"]))
     adapter.load(images, labels)
     order = Order(spec["seed"], len(images), spec["factors"]["batch_size"])
     batches = order.take(steps)
     before = np.asarray(adapter.logits(images[batches[0]]))
-    losses = [float(adapter.losses(adapter.train(batches[i : i + 1]))[0]) for i in range(steps)]
+    losses = []
+    for i in range(steps):
+        adapter.set_masks(masks(spec["network"], spec["seed"] + i, order.batch_size))
+        losses.append(float(adapter.losses(adapter.train(batches[i : i + 1]))[0]))
+        if i == 0:
+            gradients = {
+                "gradient:" + name: sampled(name, array)
+                for name, array in adapter.velocities().items()
+            }
     after = np.asarray(adapter.logits(images[batches[0]]))
-    weights = {"weight:" + name: array for name, array in adapter.weights().items()}
-    np.savez(path, before=before, losses=losses, after=after, batches=batches, **weights)
+    weights = {"weight:" + n: sampled(n, array) for n, array in adapter.weights().items()}
+    np.savez(
+        path, before=before, losses=losses, after=after, batches=batches, **gradients, **weights
+    )
 
 
 def main(spec_path, output, *options):

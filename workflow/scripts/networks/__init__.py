@@ -1,7 +1,8 @@
 """Networks, each described once: `<name>.py` has one function `build(input_shape, classes)`.
 
 It returns a `graph.Graph` of standard layers, from which every framework builds its own
-network. A network is found by the name of its file, with `_` for `-`.
+network. A network is found by the name of its file, with `_` for `-`. What a family of
+networks shares is in a file whose name begins with `_`, which is no network.
 """
 
 import importlib
@@ -16,7 +17,7 @@ FOLDER = Path(__file__).parent
 def names() -> list[str]:
     """The networks that can be planned."""
     files = (path.stem for path in FOLDER.glob("*.py"))
-    return sorted(stem.replace("_", "-") for stem in files if stem not in ("__init__", "graph"))
+    return sorted(s.replace("_", "-") for s in files if s != "graph" and not s.startswith("_"))
 
 
 def build(name: str, input_shape: Sequence[int], classes: int) -> Graph:

@@ -3,8 +3,8 @@
 Shapes are those of one example: (height, width, channels) for images, (features,) once
 flattened. `flatten` puts the channels first (channel, row, column), whatever order a
 framework keeps its images in; adapters reorder the weights behind it, once, at build.
-Weights have one canonical layout: convolution (filters, channels, height, width), dense
-(units, features).
+Weights have one canonical layout: convolution (filters, channels / groups, height, width),
+dense (units, features).
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from typing import Any
+
+Padding = int | str | tuple[int, int, int, int]
+"""Pixels on every side, or (top, bottom, left, right), or "same": the output has the size
+of the input / stride, rounded up, the odd pixel at the bottom and right (as TensorFlow)."""
 
 
 class GraphError(ValueError):
@@ -31,21 +35,25 @@ class Layer:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A trainable array: its name (`layer.weight`), canonical shape and fan-in.
+    """An array that belongs to a layer: its name (`layer.weight`), canonical shape, start.
 
     `init` is `he_normal` (normal with variance 2 / fan_in; He et al. 2015,
-    arXiv:1502.01852, equation 10) or `zeros`.
+    arXiv:1502.01852, equation 10), `zeros` or `ones`. Running statistics are not trainable.
     """
 
     name: str
     shape: tuple[int, ...]
     init: str
     fan_in: int
+    trainable: bool = True
 
 
 @dataclass
 class Graph:
-    """Layers in the order they are computed; every method that adds one returns its name."""
+    """Layers in the order they are computed; every method that adds one returns its name.
+
+    `macs` counts the multiply-accumulates of convolutions and dense layers for one example.
+    """
 
     name: str
     input_shape: tuple[int, int, int]
@@ -53,84 +61,184 @@ class Graph:
     parameters: list[Parameter] = field(default_factory=list)
     macs: int = 0
 
+    def __post_init__(self) -> None:
+        self._shapes: dict[str, tuple[int, ...]] = {"input": self.input_shape}
+        self._by_name: dict[str, Layer] = {}
+
     def shape(self, name: str) -> tuple[int, ...]:
         """The output shape of the layer `name`, or of the input."""
-        if name == "input":
-            return self.input_shape
-        for layer in self.layers:
-            if layer.name == name:
-                return layer.shape
-        raise GraphError(f"no layer named {name!r} stands before its use")
-
-    def _add(self, op: str, name: str, source: str, shape: tuple[int, ...], **settings: Any) -> str:
-        if name == "input" or any(layer.name == name for layer in self.layers):
-            raise GraphError(f"two layers are named {name!r}")
-        if not all(size > 0 for size in shape):
-            raise GraphError(f"layer {name} ({op}) makes {shape} of {self.shape(source)}")
-        self.layers.append(Layer(name, op, (source,), settings, shape))
-        return name
-
-    def _image(self, source: str, name: str, op: str) -> tuple[int, int, int]:
-        shape = self.shape(source)
-        if len(shape) != 3:
-            raise GraphError(f"layer {name} ({op}) wants an image, {source} gives {shape}")
-        return shape[0], shape[1], shape[2]
+        if name not in self._shapes:
+            raise GraphError(f"no layer named {name!r} stands before its use")
+        return self._shapes[name]
 
     def conv(
-        self, name: str, source: str, filters: int, kernel: int, stride: int = 1, padding: int = 0
+        self,
+        name: str,
+        source: str,
+        filters: int,
+        kernel: int | tuple[int, int],
+        stride: int = 1,
+        padding: Padding = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
     ) -> str:
-        """2-D convolution (cross-correlation) with bias; zero `padding` on every side."""
+        """2-D convolution (cross-correlation); the padding is zeros.
+
+        `groups` divides channels and filters into independent convolutions; as many groups
+        as channels are a depthwise convolution.
+        """
         height, width, channels = self._image(source, name, "conv")
-        out = [(size + 2 * padding - kernel) // stride + 1 for size in (height, width)]
-        fan_in = channels * kernel * kernel
-        self._weights(name, (filters, channels, kernel, kernel), fan_in)
-        self.macs += out[0] * out[1] * filters * fan_in
-        return self._add(
-            "conv", name, source, (out[0], out[1], filters),
-            filters=filters, kernel=kernel, stride=stride, padding=padding,
+        size = (kernel, kernel) if isinstance(kernel, int) else kernel
+        if min(filters, *size, stride, dilation, groups) < 1:
+            raise GraphError(f"layer {name} (conv) has a setting below 1")
+        if channels % groups or filters % groups:
+            raise GraphError(
+                f"layer {name} (conv) has {channels} channels and {filters} filters, which "
+                f"{groups} groups do not divide"
+            )
+        sides = self._sides(padding, (height, width), size, stride, dilation)
+        out = self._windows((height, width), size, stride, sides, dilation)
+        fan_in = channels // groups * size[0] * size[1]
+        shape = (filters, channels // groups, *size)
+        self.macs += max(out[0], 0) * max(out[1], 0) * filters * fan_in
+        self._add(
+            "conv", name, (source,), (*out, filters), filters=filters, kernel=list(size),
+            stride=stride, padding=sides, dilation=dilation, groups=groups, bias=bias,
         )  # fmt: skip
+        self._weights(name, shape, fan_in, bias)
+        return name
 
-    def dense(self, name: str, source: str, units: int) -> str:
-        """Fully connected layer with bias."""
+    def dense(self, name: str, source: str, units: int, bias: bool = True) -> str:
+        """Fully connected layer."""
+        (features,) = self._vector(source, name, "dense")
+        self.macs += units * features
+        self._add(
+            "dense", name, (source,), (units,), units=units, bias=bias,
+            image=self._image_behind(source),
+        )  # fmt: skip
+        self._weights(name, (units, features), features, bias)
+        return name
+
+    def batch_norm(
+        self, name: str, source: str, epsilon: float = 1e-5, momentum: float = 0.9
+    ) -> str:
+        """Batch normalisation over each channel, with scale and offset.
+
+        Training normalises with the batch's biased variance. The running statistics, which
+        evaluation uses, are momentum x old + (1 - momentum) x batch, the variance unbiased,
+        as in Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 2.
+        """
         shape = self.shape(source)
-        if len(shape) != 1:
-            raise GraphError(f"layer {name} (dense) wants a flat input, {source} gives {shape}")
-        self._weights(name, (units, shape[0]), shape[0])
-        self.macs += units * shape[0]
+        if len(shape) != 3:
+            raise GraphError(f"layer {name} (batch_norm) wants an image, {source} gives {shape}")
+        channels = shape[-1:]
+        self._add("batch_norm", name, (source,), shape, epsilon=epsilon, momentum=momentum)
+        for kind, init, trainable in (
+            ("scale", "ones", True), ("offset", "zeros", True),
+            ("mean", "zeros", False), ("variance", "ones", False),
+        ):  # fmt: skip
+            self.parameters.append(Parameter(f"{name}.{kind}", channels, init, 0, trainable))
+        return name
+
+    def lrn(self, name: str, source: str, size: int, alpha: float, beta: float, k: float) -> str:
+        """Local response normalisation across channels: x / (k + alpha / size x sum)^beta.
+
+        The sum is of the squares of the `size` channels around (Krizhevsky et al. 2012,
+        section 3.3, whose alpha is ours / size).
+        """
+        shape = self._image(source, name, "lrn")
+        settings = {"size": size, "alpha": alpha, "beta": beta, "k": k}
+        return self._add("lrn", name, (source,), shape, **settings)
+
+    def max_pool(
+        self,
+        name: str,
+        source: str,
+        size: int,
+        stride: int | None = None,
+        padding: Padding = 0,
+        ceil: bool = False,
+    ) -> str:
+        """Maximum over windows; padded pixels never win.
+
+        `ceil` keeps the windows that begin inside the image and end beyond it.
+        """
+        return self._pool("max_pool", name, source, size, stride or size, padding, ceil)
+
+    def avg_pool(
+        self,
+        name: str,
+        source: str,
+        size: int,
+        stride: int | None = None,
+        padding: Padding = 0,
+        ceil: bool = False,
+    ) -> str:
+        """Mean over windows; padded pixels do not count."""
+        return self._pool("avg_pool", name, source, size, stride or size, padding, ceil)
+
+    def _pool(
+        self, op: str, name: str, source: str, size: int, stride: int, padding: Padding, ceil: bool
+    ) -> str:
+        height, width, channels = self._image(source, name, op)
+        if min(size, stride) < 1:
+            raise GraphError(f"layer {name} ({op}) has a setting below 1")
+        sides = self._sides(padding, (height, width), (size, size), stride, 1)
+        if ceil:
+            # More pixels at the bottom and right: as many as whole windows want, if the
+            # window so completed begins inside the image or its first padding.
+            for side, length in ((1, height), (3, width)):
+                padded = length + sides[side - 1] + sides[side]
+                rest = (padded - size) % stride
+                begins = padded - size - rest + stride
+                if padded >= size and rest and begins < length + sides[side - 1]:
+                    sides[side] += stride - rest
+        out = self._windows((height, width), (size, size), stride, sides, 1)
         return self._add(
-            "dense", name, source, (units,), units=units, image=self._image_behind(source)
+            op, name, (source,), (*out, channels), size=size, stride=stride, padding=sides
         )
 
-    def max_pool(self, name: str, source: str, size: int, stride: int | None = None) -> str:
-        """Maximum over `size` x `size` windows, no padding, the remainder dropped."""
-        height, width, channels = self._image(source, name, "max_pool")
-        stride = stride or size
-        out = [(length - size) // stride + 1 for length in (height, width)]
-        return self._add(
-            "max_pool", name, source, (out[0], out[1], channels), size=size, stride=stride
-        )
+    def global_avg_pool(self, name: str, source: str) -> str:
+        """The mean of every channel, as a vector."""
+        shape = self._image(source, name, "global_avg_pool")
+        return self._add("global_avg_pool", name, (source,), shape[-1:])
 
     def relu(self, name: str, source: str) -> str:
         """max(0, x)."""
-        return self._add("relu", name, source, self.shape(source))
+        return self._add("relu", name, (source,), self.shape(source))
+
+    def dropout(self, name: str, source: str, rate: float) -> str:
+        """In training, each value is 0 with probability `rate`, else divided by 1 - rate."""
+        if not 0 <= rate < 1:
+            raise GraphError(f"layer {name} (dropout) has the rate {rate}, not one in [0, 1)")
+        return self._add(
+            "dropout", name, (source,), self.shape(source), rate=rate,
+            image=self._image_behind(source),
+        )  # fmt: skip
+
+    def add(self, name: str, *sources: str) -> str:
+        """The sum of inputs of one shape."""
+        shapes = [self.shape(source) for source in sources]
+        if len(sources) < 2 or len(set(shapes)) != 1:
+            raise GraphError(f"layer {name} (add) has inputs of shapes {shapes}")
+        images = [self._image_behind(source) for source in sources]
+        if any(image != images[0] for image in images):
+            raise GraphError(f"layer {name} (add) has inputs that were flattened differently")
+        return self._add("add", name, sources, shapes[0])
+
+    def concat(self, name: str, *sources: str) -> str:
+        """Inputs of one height and width put together along the channels."""
+        shapes = [self._image(source, name, "concat") for source in sources]
+        if len(sources) < 2 or len({shape[:2] for shape in shapes}) != 1:
+            raise GraphError(f"layer {name} (concat) has inputs of shapes {shapes}")
+        channels = sum(shape[2] for shape in shapes)
+        return self._add("concat", name, sources, (*shapes[0][:2], channels))
 
     def flatten(self, name: str, source: str) -> str:
         """An image as a vector in the order (channel, row, column)."""
         shape = self._image(source, name, "flatten")
-        return self._add("flatten", name, source, (math.prod(shape),))
-
-    def _weights(self, layer: str, shape: tuple[int, ...], fan_in: int) -> None:
-        self.parameters.append(Parameter(f"{layer}.weight", shape, "he_normal", fan_in))
-        self.parameters.append(Parameter(f"{layer}.bias", shape[:1], "zeros", fan_in))
-
-    def _image_behind(self, source: str) -> list[int] | None:
-        """The image shape that was flattened into `source`, if nothing has mixed it since."""
-        layers = {layer.name: layer for layer in self.layers}
-        while source in layers and layers[source].op == "relu":
-            source = layers[source].inputs[0]
-        if source in layers and layers[source].op == "flatten":
-            return list(self.shape(layers[source].inputs[0]))
-        return None
+        return self._add("flatten", name, (source,), (math.prod(shape),))
 
     def check(self) -> None:
         """Raise GraphError if a layer's output is used by none, or the last is no vector."""
@@ -146,7 +254,12 @@ class Graph:
     @property
     def parameter_count(self) -> int:
         """Trainable parameters."""
-        return sum(math.prod(parameter.shape) for parameter in self.parameters)
+        return sum(math.prod(p.shape) for p in self.parameters if p.trainable)
+
+    @property
+    def activations(self) -> int:
+        """Values that all the layers' outputs hold for one example."""
+        return sum(math.prod(layer.shape) for layer in self.layers)
 
     def as_dict(self) -> dict[str, Any]:
         """The graph as plain JSON values, the form in which runners get it."""
@@ -167,7 +280,84 @@ class Graph:
                 for layer in self.layers
             ],
             "parameters": [
-                {"name": p.name, "shape": list(p.shape), "init": p.init, "fan_in": p.fan_in}
+                {
+                    "name": p.name,
+                    "shape": list(p.shape),
+                    "init": p.init,
+                    "fan_in": p.fan_in,
+                    "trainable": p.trainable,
+                }
                 for p in self.parameters
             ],
         }
+
+    def _add(
+        self, op: str, name: str, sources: tuple[str, ...], shape: tuple[int, ...], **settings: Any
+    ) -> str:
+        if name in self._shapes:
+            raise GraphError(f"two layers are named {name!r}")
+        if not name.isidentifier():
+            raise GraphError(f"layer {name!r} wants a name of letters, digits and _")
+        if not all(size > 0 for size in shape):
+            shapes = ", ".join(str(self.shape(source)) for source in sources)
+            raise GraphError(f"layer {name} ({op}) makes {shape} of {shapes}")
+        layer = Layer(name, op, sources, settings, shape)
+        self.layers.append(layer)
+        self._shapes[name] = shape
+        self._by_name[name] = layer
+        return name
+
+    def _weights(self, layer: str, shape: tuple[int, ...], fan_in: int, bias: bool) -> None:
+        self.parameters.append(Parameter(f"{layer}.weight", shape, "he_normal", fan_in))
+        if bias:
+            self.parameters.append(Parameter(f"{layer}.bias", shape[:1], "zeros", fan_in))
+
+    def _image(self, source: str, name: str, op: str) -> tuple[int, int, int]:
+        shape = self.shape(source)
+        if len(shape) != 3:
+            raise GraphError(f"layer {name} ({op}) wants an image, {source} gives {shape}")
+        return shape[0], shape[1], shape[2]
+
+    def _vector(self, source: str, name: str, op: str) -> tuple[int]:
+        shape = self.shape(source)
+        if len(shape) != 1:
+            raise GraphError(f"layer {name} ({op}) wants a flat input, {source} gives {shape}")
+        return (shape[0],)
+
+    @staticmethod
+    def _sides(
+        padding: Padding, image: tuple[int, int], size: tuple[int, int], stride: int, dilation: int
+    ) -> list[int]:
+        """Padding as [top, bottom, left, right]."""
+        if isinstance(padding, int):
+            return [padding] * 4
+        if not isinstance(padding, str):
+            return list(padding)
+        if padding != "same":
+            raise GraphError(f'padding {padding!r} is neither a number, four sides, nor "same"')
+        sides = []
+        for length, window in zip(image, size, strict=True):
+            out = -(-length // stride)
+            reach = (window - 1) * dilation + 1
+            total = max((out - 1) * stride + reach - length, 0)
+            sides += [total // 2, total - total // 2]
+        return sides
+
+    @staticmethod
+    def _windows(
+        image: tuple[int, int], size: tuple[int, int], stride: int, sides: list[int], dilation: int
+    ) -> tuple[int, int]:
+        """How many windows fit, by row and by column."""
+        height, width = (
+            (length + sides[2 * i] + sides[2 * i + 1] - (size[i] - 1) * dilation - 1) // stride + 1
+            for i, length in enumerate(image)
+        )
+        return height, width
+
+    def _image_behind(self, source: str) -> list[int] | None:
+        """The image shape that was flattened into `source`, if nothing has mixed it since."""
+        while source != "input" and self._by_name[source].op in ("relu", "dropout", "add"):
+            source = self._by_name[source].inputs[0]
+        if source != "input" and self._by_name[source].op == "flatten":
+            return list(self.shape(self._by_name[source].inputs[0]))
+        return None

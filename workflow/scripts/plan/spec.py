@@ -53,16 +53,8 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
             "mean": list(dataset.mean),
             "std": list(dataset.std),
         },
-        "optimizer": {
-            "name": "sgd",
-            "learning_rate": cell.learning_rate,
-            "momentum": cell.momentum,
-            "weight_decay": cell.weight_decay,
-        },
-        "execution": {
-            key: getattr(cell, key)
-            for key in ("device", "precision", "mode", "threads", "wait_policy")
-        },
+        "optimizer": optimizer_of(cell),
+        "execution": execution_of(cell),
         "phases": {
             key: getattr(cell, key)
             for key in ("epochs", "warmup_steps", "warmup_seconds", "chunk_seconds")
@@ -70,3 +62,15 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         "limits": {"seconds": cell.time_limit, "memory_mib": cell.memory_limit},
         "sampling_interval": cell.sampling_interval,
     }
+
+
+def optimizer_of(cell: Cell) -> dict[str, Any]:
+    """The update rule of a cell, as specs tell it."""
+    keys = ("learning_rate", "momentum", "weight_decay")
+    return {"name": "sgd", **{key: getattr(cell, key) for key in keys}}
+
+
+def execution_of(cell: Cell) -> dict[str, Any]:
+    """How a cell is executed, as specs tell it."""
+    keys = ("device", "precision", "mode", "threads", "wait_policy")
+    return {key: getattr(cell, key) for key in keys}

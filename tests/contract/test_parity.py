@@ -1,0 +1,136 @@
+"""Every layer kind is the same function in every framework and mode, and a break is seen."""
+
+import json
+import os
+import shutil
+import subprocess
+from functools import cache
+
+import numpy as np
+import pytest
+
+from analyse.parity import TOLERANCES, compare
+from measure.supervisor import thread_variables
+from networks.graph import Graph
+from plan import frameworks
+from plan.parity import STEPS, trace_spec
+
+MODES = [(name, mode) for name in frameworks.names() for mode in frameworks.modes(name)]
+
+
+def every_layer() -> Graph:
+    """A network with every operation of the graph, and every way to pad."""
+    graph = Graph("every_layer", (16, 16, 3))
+    x = graph.conv("c1", "input", 8, 3, stride=2, padding="same", bias=False)
+    x = graph.lrn("n1", graph.relu("r1", graph.batch_norm("b1", x)), 5, 0.1, 0.75, 2.0)
+    dilated = graph.conv("c2", x, 8, 3, padding=2, dilation=2, groups=2)
+    depthwise = graph.conv("c3", x, 8, 3, padding=1, groups=8, bias=False)
+    multiplied = graph.conv("c4", x, 16, (3, 1), padding=(1, 1, 0, 0), groups=8)
+    x = graph.concat("k1", graph.add("a1", dilated, depthwise, x), multiplied)
+    x = graph.dropout("o1", graph.batch_norm("b2", x, epsilon=1e-3, momentum=0.99), 0.25)
+    pools = [
+        graph.max_pool("m1", x, 3, 2, ceil=True),
+        graph.max_pool("m2", x, 3, 2, padding=1),
+        graph.max_pool("m3", x, 3, 2, padding="same"),
+        graph.max_pool("m4", x, 2, 2),
+        graph.avg_pool("p1", x, 2, 2),
+        graph.avg_pool("p2", x, 3, 2, padding=1),
+        graph.avg_pool("p3", x, 3, 2, padding="same"),
+        graph.avg_pool("p4", x, 3, 2, padding=(1, 0, 1, 0)),
+    ]
+    x = graph.concat("k2", *pools)
+    pooled = graph.dense("d1", graph.global_avg_pool("g1", x), 24, bias=False)
+    x = graph.conv("c5", x, 5, 3, stride=2, padding=(0, 1, 0, 1))
+    x = graph.dropout("o2", graph.relu("r2", graph.flatten("f1", x)), 0.5)
+    x = graph.relu("r3", graph.add("a2", graph.dense("d2", x, 24), pooled))
+    graph.dense("logits", graph.dropout("o3", x, 0.5), 10)
+    graph.check()
+    return graph
+
+
+@pytest.fixture(scope="module")
+def tracer(tmp_path_factory, root, python_of):
+    """Trace `every_layer` in a framework; `adapters` may be a folder of changed adapters."""
+    folder = tmp_path_factory.mktemp("parity")
+    graph = every_layer().as_dict()
+    ours = root / "workflow/scripts/frameworks"
+
+    def run(framework, mode, precision, adapters=ours):
+        name = f"{adapters.parent.name}-{framework}-{mode}-{precision}"
+        spec, output = folder / f"{name}.json", folder / f"{name}.npz"
+        spec.write_text(json.dumps(trace_spec(graph, framework, mode, precision)))
+        command = [python_of(framework), str(adapters / "runtime.py"), str(spec), str(output)]
+        command += ["--trace", str(STEPS[precision])]
+        threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
+        ended = subprocess.run(command, env={**os.environ, **threads}, capture_output=True)
+        assert ended.returncode == 0, ended.stderr.decode()[-3000:]
+        return output
+
+    run.cached = cache(run)
+    return run
+
+
+def certificate(tracer, framework, mode, adapters=None):
+    reference = MODES[-1]
+    traces = {}
+    for precision in STEPS:
+        trace = tracer(framework, mode, precision, adapters) if adapters else None
+        traces[precision] = {
+            "reference": tracer.cached(*reference, precision),
+            framework: trace or tracer.cached(framework, mode, precision),
+        }
+    return compare("every_layer", traces)["frameworks"][framework]
+
+
+@pytest.mark.parametrize("framework, mode", MODES)
+def test_every_layer_is_the_same_everywhere(framework, mode, tracer):
+    found = certificate(tracer, framework, mode)
+    print(framework, mode, found["deviations"])
+    assert found["beyond"] == []
+
+
+BREAKS = {
+    "epsilon of batch normalisation": (
+        "pytorch", 'layer["epsilon"], 1 - layer', '2 * layer["epsilon"], 1 - layer',
+        "fp64 forward",
+    ),
+    "padding that wins a maximum": ("tensorflow", "x.dtype.min", "0", "fp64 forward"),
+    "average that counts the padding": (
+        "mxnet", "count_include_pad=False", "count_include_pad=True", "fp64 forward",
+    ),
+    "weight decay that spares biases": (
+        "tensorflow", "if self.decay:", 'if self.decay and ".bias" not in name:',
+        "fp64 gradients",
+    ),
+    "biased running variance": (
+        "mxnet", "return count / (count - 1.0)", "return 1.0", "fp64 statistics",
+    ),
+    "momentum of the running statistics": (
+        "tensorflow", 'keep = 1 - layer["momentum"]', "keep = 0.1", "fp64 statistics",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BREAKS)
+def test_a_broken_adapter_fails_its_certificate(case, tracer, root, tmp_path):
+    framework, old, new, beyond = BREAKS[case]
+    adapters = tmp_path / "frameworks"
+    shutil.copytree(root / "workflow/scripts/frameworks", adapters)
+    text = (adapters / f"{framework}.py").read_text()
+    assert old in text
+    (adapters / f"{framework}.py").write_text(text.replace(old, new))
+    found = certificate(tracer, framework, frameworks.modes(framework)[0], adapters)
+    assert beyond in found["beyond"], found
+    limit = TOLERANCES["fp64"][beyond.split()[1]]
+    assert found["deviations"]["fp64"][beyond.split()[1]] > 10 * limit
+
+
+def test_a_trace_of_other_batches_is_refused(tracer, tmp_path):
+    from analyse.files import InputError
+
+    path = tracer.cached(*MODES[-1], "fp32")
+    arrays = dict(np.load(path))
+    arrays["batches"] = arrays["batches"][::-1]
+    np.savez(tmp_path / "other.npz", **arrays)
+    with pytest.raises(InputError, match="other batches"):
+        compare("x", {"fp32": {"a": path, "b": tmp_path / "other.npz"}})

@@ -1,0 +1,40 @@
+"""Put the certificates of all networks into one table; exit 1 if any shows a difference."""
+
+import argparse
+import csv
+import json
+import sys
+from pathlib import Path
+
+from analyse.parity import TOLERANCES
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("certificates", type=Path, nargs="+")
+    parser.add_argument("--output", type=Path, required=True, help="the table to write, CSV")
+    arguments = parser.parse_args()
+    unequal = []
+    with open(arguments.output, "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        columns = [(p, key) for p, limits in TOLERANCES.items() for key in limits]
+        names = [f"{precision} {key}" for precision, key in columns]
+        table.writerow(["network", "framework", "reference", *names, "equal"])
+        for path in arguments.certificates:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            for framework, one in found["frameworks"].items():
+                values = [f"{one['deviations'][p][key]:.1e}" for p, key in columns]
+                verdict = "yes" if one["equal"] else "no: " + ", ".join(one["beyond"])
+                row = [found["network"], framework, found["reference"], *values, verdict]
+                table.writerow(row)
+                if not one["equal"]:
+                    unequal.append(
+                        f"{found['network']} in {framework} ({', '.join(one['beyond'])})"
+                    )
+    print(f"{len(arguments.certificates)} networks compared; {len(unequal)} differences")
+    if unequal:
+        sys.exit("error: beyond the tolerances: " + "; ".join(unequal))
+
+
+if __name__ == "__main__":
+    main()
