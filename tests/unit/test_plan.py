@@ -142,7 +142,9 @@ def test_all_faults_are_told_at_once(study, root):
 
 def test_a_missing_setting_is_named(study, root):
     study["defaults"] = {}
-    assert "sweeps[0].network: missing; name one: lenet5" in faults(study, root)
+    text = faults(study, root)
+    assert "sweeps[0].network: missing; name one: alexnet, " in text
+    assert "sweeps[1].dataset: missing; name one: mnist, mnist-5k" in text
 
 
 def test_a_device_without_an_environment_is_refused(study, root, tmp_path):

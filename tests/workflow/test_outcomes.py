@@ -62,9 +62,7 @@ def test_a_failure_is_a_row_and_the_others_go_on(make):
 
 def test_a_fault_of_the_code_fails_the_job_and_keeps_its_log(make):
     project = make({"framework": "mxnet"}, {"framework": "pytorch"})
-    project.edit(
-        "workflow/scripts/frameworks/mxnet.py", "nd.take(self.images, batch)", "nd.take(None)"
-    )
+    project.edit("workflow/scripts/frameworks/mxnet.py", "loss.backward()", "loss.backwards()")
     status, output = project.snakemake()
     assert status != 0
     assert "the runner ended with exit status 1 and no result" in output
