@@ -1,6 +1,6 @@
 # The commands of Touchstone. Each sets up what it needs; nothing is installed outside
 # this folder.
-.PHONY: run test parity lint docs pin clean
+.PHONY: run test parity bench lint docs pin clean
 .DELETE_ON_ERROR:
 SNAKEMAKE = .venv/bin/snakemake
 PYTHON = python3.11
@@ -17,6 +17,10 @@ test: .venv/dev
 # Prove for every network that the frameworks compute the same.
 parity: .venv/base
 	$(SNAKEMAKE) parity
+
+# Our speed against an expert's own loop, as ratios; let the machine rest meanwhile.
+bench: .venv/base
+	.venv/bin/python benchmarks/compare.py
 
 lint: .venv/dev
 	.venv/bin/snakefmt --check Snakefile workflow
