@@ -34,7 +34,6 @@ class Network(nn.HybridBlock):
         super().__init__()
         self.precision = precision
         self.layers, self.output = network["layers"], network["output"]
-        self.supplied = supplied
         self.blocks = {}
         shapes = {"input": network["input"]}
         shapes.update({layer["name"]: layer["shape"] for layer in self.layers})
@@ -251,7 +250,7 @@ class Adapter:
             "batch_size": self.last.shape[0],
             # The OpenMP library that MXNet's operators run on, asked itself.
             "threads": ctypes.CDLL("libgomp.so.1").omp_get_max_threads(),
-            "precision": {"float32": "fp32", "float64": "fp64"}.get(str(types.pop()), "mixed"),
+            "precision": types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
             "device": self.last.context.device_type,
             "mode": self._mode(),
             "parameters": sum(int(np.prod(p.shape)) for p in self.trained),

@@ -14,6 +14,8 @@ import tensorflow as tf
 MODES = ("function",)
 RECORD_FORMAT = "tfrecord"
 
+PRECISIONS = {tf.float32: "fp32", tf.float64: "fp64"}
+
 
 class Adapter:
     """See runtime.py."""
@@ -33,7 +35,7 @@ class Adapter:
             tf.config.experimental.set_memory_growth(device, True)
         self.supplied = spec["execution"].get("dropout") == "supplied"
         optimizer = spec["optimizer"]
-        self.dtype = {"fp32": tf.float32, "fp64": tf.float64}[spec["execution"]["precision"]]
+        self.dtype = _dtype(spec["execution"]["precision"])
         self.rate = tf.Variable(optimizer["learning_rate"], trainable=False, dtype=self.dtype)
         self.momentum, self.decay = optimizer["momentum"], optimizer["weight_decay"]
 
@@ -270,7 +272,7 @@ class Adapter:
             "weight_decay": self.decay,
             "batch_size": int(step.inputs[0].shape[1]),
             "threads": tf.config.threading.get_intra_op_parallelism_threads(),
-            "precision": {tf.float32: "fp32", tf.float64: "fp64"}.get(types.pop(), "mixed"),
+            "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
             "device": "gpu" if "GPU" in variables[0].device else "cpu",
             "mode": "function" if loops else "eager",
             "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.velocity),
@@ -292,6 +294,10 @@ class Adapter:
 
     def is_out_of_memory(self, error):
         return isinstance(error, tf.errors.ResourceExhaustedError)
+
+
+def _dtype(precision):
+    return {name: dtype for dtype, name in PRECISIONS.items()}[precision]
 
 
 def _spread(weight, dilation):
