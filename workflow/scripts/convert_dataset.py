@@ -19,11 +19,12 @@ def main() -> int:
     parser.add_argument("--source", type=Path, required=True, help="folder of the sources")
     parser.add_argument("--format", required=True, choices=formats.names())
     parser.add_argument("--output", type=Path, required=True, help="folder for the records")
+    parser.add_argument("--processes", type=int, default=1, help="that write shards (default: 1)")
     arguments = parser.parse_args()
 
     def run() -> None:
         dataset = catalogue.load(arguments.dataset, arguments.config_folder)
-        convert(dataset, arguments.source, arguments.format, arguments.output)
+        convert(dataset, arguments.source, arguments.format, arguments.output, arguments.processes)
 
     return exit_status(run, arguments.output)
 

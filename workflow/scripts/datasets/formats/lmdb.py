@@ -1,9 +1,9 @@
-"""LMDB: `{stem}.lmdb`, one plain file without a lock file (open with `subdir=False, lock=False`).
+"""LMDB: `{stem}.lmdb`, one plain file (opened with `subdir=False`).
 
-Key: the example's index as 8 ASCII digits. Value: the label as little-endian uint32, then the
-uint8 pixels, height x width x channels. Keys are appended in order and committed every 1,000,
-which makes the file the same from run to run. The map starts at 64 MiB and doubles when it is
-full: the file is as long as its pages, and a reader maps less than twice that (or 64 MiB).
+A key is the number of the example as 8 digits, a value its label as little-endian uint32 and
+then the image: uint8 pixels, height x width x channels, or a JPEG file. Written in key order
+with `append=True`, 1000 a transaction, and without a lock file, the same examples give the same
+bytes on the same version of the library.
 """
 
 from __future__ import annotations
@@ -15,49 +15,68 @@ from itertools import islice
 from pathlib import Path
 
 import lmdb
-import numpy as np
 
-from datasets.formats import Example
+from datasets.formats import Example, content, restore
+
+SHARDED = True
+PHOTOS = True
 
 _MAP_SIZE = 64 << 20
 _COMMIT = 1000
+_PAGE = 4096
+_LARGEST_IN_PAGE = 2020
 
 
 def write(stem: Path, examples: Iterable[Example]) -> list[Path]:
     """See `datasets.formats.Format`."""
     path = Path(f"{stem}.lmdb")
     path.unlink(missing_ok=True)
-    records = (
-        (b"%08d" % index, struct.pack("<I", label) + pixels.tobytes())
-        for index, (label, pixels) in enumerate(examples)
-    )
+    pack = struct.Struct("<I").pack
+    write_values(path, (pack(label) + content(image) for label, image in examples), folder=False)
+    return [path]
+
+
+def read(stem: Path, shape: list[int] | None) -> Iterator[Example]:
+    """See `datasets.formats.Format`."""
+    for value in read_values(Path(f"{stem}.lmdb"), folder=False):
+        (label,) = struct.unpack_from("<I", value)
+        yield label, restore(value[4:], shape)
+
+
+def record_size(image: int) -> int:
+    """See `datasets.formats.Format`: larger values take whole pages of their own."""
+    value = image + 64
+    return value if value <= _LARGEST_IN_PAGE else -(-value // _PAGE) * _PAGE + 128
+
+
+def write_values(path: Path, values: Iterable[bytes], folder: bool) -> None:
+    """Write `values` under the keys 00000000, 00000001, ... to a new LMDB file or folder."""
+    records = ((b"%08d" % index, value) for index, value in enumerate(values))
     try:
         # sync=False: one flush at the end; a file that was cut off never gets its final name.
         with lmdb.open(
-            str(path), subdir=False, lock=False, map_size=_MAP_SIZE, sync=False
+            str(path), subdir=folder, lock=False, map_size=_MAP_SIZE, sync=False
         ) as environment:
             while batch := list(islice(records, _COMMIT)):
                 _append(environment, batch)
             environment.sync(True)
     except lmdb.Error as error:
         raise OSError(errno.EIO, str(error), str(path)) from error
-    return [path]
 
 
-def read(stem: Path, shape: list[int]) -> Iterator[Example]:
-    """See `datasets.formats.Format`."""
-    path = Path(f"{stem}.lmdb")
+def read_values(path: Path, folder: bool) -> Iterator[bytes]:
+    """Yield the values of an LMDB file or folder in key order; raises ValueError if damaged."""
+    file = path / "data.mdb" if folder else path
     try:
         with (
-            lmdb.open(str(path), subdir=False, lock=False, readonly=True) as environment,
+            lmdb.open(str(path), subdir=folder, lock=False, readonly=True) as environment,
             environment.begin() as transaction,
         ):
             size = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-            if path.stat().st_size < size:  # a look beyond the end would kill the process
-                raise ValueError(f"{path}: shorter than its {size} bytes")
+            if file.stat().st_size < size:  # a look beyond the end would kill the process
+                raise ValueError(f"{file}: shorter than its {size} bytes")
             for _, value in transaction.cursor():
-                (label,) = struct.unpack_from("<I", value)
-                yield label, np.frombuffer(value, np.uint8, offset=4).reshape(shape)
+                yield value
     except lmdb.Error as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -67,8 +86,7 @@ def _append(environment: lmdb.Environment, batch: list[tuple[bytes, bytes]]) -> 
     while True:
         try:
             with environment.begin(write=True) as transaction:
-                for key, value in batch:
-                    transaction.put(key, value, append=True)
+                transaction.cursor().putmulti(batch, append=True)
             return
         except lmdb.MapFullError:
             environment.set_mapsize(2 * environment.info()["map_size"])

@@ -7,22 +7,29 @@ the record is split there and the magic number left out: flag 1 marks the first 
 middle one, 3 the last.
 
 A payload is the image header (flag 0 as uint32, label as float32, index and a zero as uint64;
-MXNet, python/mxnet/recordio.py) and the image as BMP, which every decoder restores exactly and
-fast: bottom row first, rows padded to 4 bytes, 8-bit indices of a grey palette for one channel,
-24-bit blue, green, red for three. A line of the index: number, tab, offset in bytes.
+MXNet, python/mxnet/recordio.py) and an image file: a photo's JPEG, or else pixels as BMP, which
+every decoder restores exactly and fast: bottom row first, rows padded to 4 bytes, 8-bit indices
+of a grey palette for one channel, 24-bit blue, green, red for three. A line of the index: number,
+tab, offset in bytes.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
-from datasets.formats import Example, Pixels
+from datasets.formats import Example, Image, Pixels
 
+SHARDED = True
+PHOTOS = True
+
+_BUFFER = 1 << 20
+_BATCH = 4 << 20  # bytes of pixels that are written at once
 _MAGIC = struct.pack("<I", 0xCED7230A)
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 _IMAGE_HEADER = struct.Struct("<IfQQ")
@@ -34,15 +41,22 @@ _GREY_PALETTE = bytes(byte for grey in range(256) for byte in (grey, grey, grey,
 def write(stem: Path, examples: Iterable[Example]) -> list[Path]:
     """See `datasets.formats.Format`."""
     paths = [Path(f"{stem}.rec"), Path(f"{stem}.idx")]
-    with paths[0].open("wb") as records, paths[1].open("w", encoding="ascii") as index:
-        for number, (label, pixels) in enumerate(examples):
-            index.write(f"{number}\t{records.tell()}\n")
-            payload = _IMAGE_HEADER.pack(0, label, number, 0) + encode_bmp(pixels)
-            records.write(_record(payload))
+    remaining = iter(examples)
+    number = offset = 0
+    with (
+        paths[0].open("wb", buffering=_BUFFER) as file,
+        paths[1].open("w", encoding="ascii") as index,
+    ):
+        for first in remaining:
+            size = 0 if isinstance(first[1], bytes) else max(1, _BATCH // first[1].nbytes)
+            for record in _records(number, [first, *islice(remaining, max(0, size - 1))]):
+                file.write(record)
+                index.write(f"{number}\t{offset}\n")
+                number, offset = number + 1, offset + len(record)
     return paths
 
 
-def read(stem: Path, shape: list[int]) -> Iterator[Example]:
+def read(stem: Path, shape: list[int] | None) -> Iterator[Example]:
     """See `datasets.formats.Format`. The index is checked against the records."""
     path = Path(f"{stem}.rec")
     with path.open("rb") as records, Path(f"{stem}.idx").open(encoding="ascii") as index:
@@ -51,12 +65,58 @@ def read(stem: Path, shape: list[int]) -> Iterator[Example]:
                 raise ValueError(f"{path}: record {number} is not where the index says")
             payload = _read_record(records, path)
             _, label, identity, _ = _IMAGE_HEADER.unpack_from(payload)
-            pixels = decode_bmp(payload[_IMAGE_HEADER.size :])
-            if identity != number or list(pixels.shape) != list(shape):
-                raise ValueError(f"{path}: record {identity} of shape {pixels.shape}")
-            yield int(label), pixels
+            image: Image = payload[_IMAGE_HEADER.size :]
+            if shape is not None:
+                image = decode_bmp(payload[_IMAGE_HEADER.size :])
+                if list(image.shape) != list(shape):
+                    raise ValueError(f"{path}: record {identity} of shape {image.shape}")
+            if identity != number:
+                raise ValueError(f"{path}: record {identity} at the place of {number}")
+            yield int(label), image
         if records.read(1):
             raise ValueError(f"{path}: records that are not in the index")
+
+
+def record_size(image: int) -> int:
+    """See `datasets.formats.Format`: frame, headers, palette; rows padded by up to 3 bytes.
+
+    A line of the index is counted too.
+    """
+    return image + image // 16 + 1200
+
+
+def _records(first: int, batch: list[Example]) -> Iterator[bytes | memoryview]:
+    """The records of `batch`, numbered from `first`; pixels are laid out all at once."""
+    pixels = [image for _, image in batch if not isinstance(image, bytes)]
+    labels = [label for label, _ in batch]
+    laid_out = _lay_out(first, labels, np.stack(pixels)) if pixels else None
+    if laid_out is not None:
+        for row in laid_out:
+            yield row.data
+        return
+    for number, (label, image) in enumerate(batch, first):
+        file = image if isinstance(image, bytes) else encode_bmp(image)
+        yield _record(_IMAGE_HEADER.pack(0, label, number, 0) + file)
+
+
+def _lay_out(first: int, labels: list[int], images: Pixels) -> Pixels | None:
+    """Whole records of `images` (N x H x W x C), one a row, or None if one must be split."""
+    count, height, width, channels = images.shape
+    head = _bmp_head(height, width, channels)
+    row = width * channels + -width * channels % 4
+    length = _IMAGE_HEADER.size + len(head) + height * row
+    begin = 8 + _IMAGE_HEADER.size
+    records = np.zeros((count, 8 + length + -length % 4), np.uint8)
+    template = _MAGIC + struct.pack("<I", length) + bytes(_IMAGE_HEADER.size) + head
+    records[:, : len(template)] = np.frombuffer(template, np.uint8)
+    records[:, 12:16] = np.array(labels, "<f4")[:, None].view(np.uint8)
+    records[:, 16:24] = np.arange(first, first + count, dtype="<u8")[:, None].view(np.uint8)
+    rows = records[:, begin + len(head) : 8 + length].reshape(count, height, row)
+    stored = rows[:, :, : width * channels].reshape(count, height, width, channels)
+    for channel in range(channels):
+        stored[..., channel] = images[:, ::-1, :, channels - 1 - channel]
+    words = records.view("<u4")[:, 2:]
+    return None if (words == int.from_bytes(_MAGIC, "little")).any() else records
 
 
 def _record(payload: bytes) -> bytes:
@@ -99,13 +159,19 @@ def encode_bmp(pixels: Pixels) -> bytes:
     row = width * channels + -width * channels % 4
     rows = np.zeros((height, row), np.uint8)
     rows[:, : width * channels] = pixels[::-1, :, ::-1].reshape(height, -1)
+    return _bmp_head(height, width, channels) + rows.tobytes()
+
+
+def _bmp_head(height: int, width: int, channels: int) -> bytes:
+    """What stands before the rows of a BMP file: headers and, for one channel, the palette."""
+    size = height * (width * channels + -width * channels % 4)
     palette = _GREY_PALETTE if channels == 1 else b""
     offset = _BMP_HEADER.size + len(palette)
     header = _BMP_HEADER.pack(
-        *(b"BM", offset + rows.size, 0, 0, offset),
-        *(40, width, height, 1, 8 * channels, 0, rows.size, 0, 0, len(palette) // 4, 0),
+        *(b"BM", offset + size, 0, 0, offset),
+        *(40, width, height, 1, 8 * channels, 0, size, 0, 0, len(palette) // 4, 0),
     )
-    return header + palette + rows.tobytes()
+    return header + palette
 
 
 def decode_bmp(content: bytes) -> Pixels:

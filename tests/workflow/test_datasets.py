@@ -1,0 +1,36 @@
+"""Data sets as targets of the workflow: converted, verified, and refused alone."""
+
+import yaml
+
+from conftest import ENVIRONMENTS
+from workflow.project import Project
+
+
+def test_data_sets_are_converted_verified_and_refused_alone(tmp_path):
+    cell = {"framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k"}
+    study = {"study": "test", "title": "A test", "sweeps": [cell]}
+    project = Project(tmp_path / "project", ENVIRONMENTS, study)
+    entry = yaml.safe_load((project.folder / "config/datasets/synthetic.yaml").read_text())
+    del entry["fingerprints"]
+    entry |= {"shape": [8, 8, 3], "splits": {"train": 60, "test": 9}, "shards": {"train": 3}}
+    (project.folder / "config/datasets/toy.yaml").write_text(yaml.safe_dump(entry))
+    entry["decoder"] = {"name": "image-folder", "folder": "nowhere", "test_share": 0.5, "seed": 1}
+    (project.folder / "config/datasets/lost.yaml").write_text(yaml.safe_dump(entry))
+    formats = ["datum", "lmdb", "png", "recordio", "tfrecord"]
+    wanted = [f"results/data/toy/{name}/manifest.json" for name in formats]
+    lost = "results/data/lost/lmdb/manifest.json"
+
+    status, output = project.snakemake("--cores", "2", *wanted, lost)
+    assert status != 0 and "error: nowhere: there is no such folder; correct its name" in output
+    assert all((project.folder / path).is_file() for path in wanted)
+    assert not (project.folder / lost).exists()
+
+    output = project.run("verify")
+    assert all(f"toy {name}: ok" in output for name in formats)
+    damaged = "results/data/toy/tfrecord/train-00001-of-00003.tfrecord"
+    content = bytearray((project.folder / damaged).read_bytes())
+    content[100] ^= 1
+    (project.folder / damaged).write_bytes(content)
+    status, output = project.snakemake("verify")
+    assert status != 0 and f"error: {damaged}: its SHA-256 is not the manifest's" in output
+    assert all(f"toy {name}: ok" in output for name in formats[:-1])
