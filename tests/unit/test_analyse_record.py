@@ -14,9 +14,11 @@ from jsonschema import Draft202012Validator
 from analyse.files import InputError
 from analyse.metrics import FLAGS, METRICS, PHASES, STATUSES
 from analyse.record import build_record
+from analyse.run import resample
 from analyse.steadiness import Chunk, drifts
 from fixtures.runs import (
     GPU_REASON,
+    LOG_TAIL,
     default_telemetry,
     edit_json,
     make_run,
@@ -110,7 +112,8 @@ def test_counters_are_interpolated_at_the_edges_of_uneven_samples(tmp_path):
     assert value(record, "gpu_energy") == 8825.0 - 7700.0
     assert value(record, "host_memory") == 25.0
     assert value(record, "host_memory_peak") == 900.0
-    assert record["flags"] == ["few_samples"]
+    # The energy counter was silent from 106 to 110 s.
+    assert record["flags"] == ["few_samples", "sampling_gaps"]
 
 
 def test_samples_that_do_not_enclose_the_phase_are_not_extrapolated(tmp_path):
@@ -166,15 +169,175 @@ def test_gpu_columns(tmp_path):
     assert value(record, "gpu_energy") == 300.0 * 3.75
 
 
+def with_gpu(**columns):
+    """Telemetry with constant GPU columns, or functions of seconds since the run's begin."""
+
+    def telemetry(end):
+        return [
+            {**row, **{k: v(row["t"] - 100) if callable(v) else v for k, v in columns.items()}}
+            for row in default_telemetry(end)
+        ]
+
+    return {"gpu": True, "telemetry": telemetry}
+
+
+def test_what_more_the_gpu_tells(tmp_path):
+    record = judged(
+        tmp_path,
+        **with_gpu(
+            gpu_energy=lambda t: 1000.0 + 250.0 * t,
+            gpu_power=lambda t: 50.0 * t,  # at 5 s 250 W, at 8.75 s 437.5 W
+            gpu_temperature=lambda t: 40.0 + t,
+            gpu_process_memory=lambda t: 100.0 * t,
+            gpu_sm_clock=1980.0,
+            gpu_throttle_reasons=0,
+        ),
+    )
+    assert value(record, "gpu_energy") == 250.0 * 3.75
+    assert value(record, "gpu_energy_per_image") == 250.0 * 3.75 / 960
+    assert value(record, "gpu_energy_integrated") == (250 + 437.5) / 2 * 3.75
+    assert value(record, "gpu_temperature") == 46.5  # samples at 5, 6, 7 and 8 s
+    assert value(record, "gpu_temperature_peak") == 50.0
+    assert value(record, "gpu_process_memory_peak") == 1000.0
+    assert value(record, "gpu_sm_clock") == 1980.0
+    assert reason(record, "gpu_pcie_tx") == "no sensor gave gpu_pcie_tx"
+    assert record["flags"] == ["energy_disagrees"]
+
+
+@pytest.mark.parametrize(
+    "bits, flags",
+    [
+        (0x1, []),  # idle
+        (0x4, ["power_capped"]),
+        (0x20, ["throttled"]),
+        (0x8 | 0x4, ["throttled", "power_capped"]),
+    ],
+)
+def test_throttle_reasons(tmp_path, bits, flags):
+    once = with_gpu(gpu_throttle_reasons=lambda t: bits if t == 7 else 0)
+    assert judged(tmp_path / "a", **once)["flags"] == flags
+    early = with_gpu(gpu_throttle_reasons=lambda t: bits if t == 3 else 0)
+    assert judged(tmp_path / "b", **early)["flags"] == []
+
+
+def test_the_kernels_counters_are_rates_of_the_measured_phase(tmp_path):
+    def telemetry(end):
+        return [
+            {
+                **row,
+                "context_switches": 100.0 * i, "involuntary_context_switches": 25.0 * i,
+                "minor_page_faults": 50.0 * i, "major_page_faults": 4.0 * i,
+                "disk_read": 2e6 * i, "disk_written": 1e6 * i,
+                "network_received": 3e6 * i, "network_sent": 5e5 * i,
+                "cpu_energy": 40.0 * i, "host_memory_high_water": 900.0 - i,
+            }
+            for i, row in enumerate(default_telemetry(end))
+        ]  # fmt: skip
+
+    record = judged(tmp_path, telemetry=telemetry)
+    expected = {
+        "context_switch_rate": 100.0, "involuntary_context_switch_rate": 25.0,
+        "minor_page_fault_rate": 50.0, "major_page_faults": 15.0, "disk_read_rate": 2.0,
+        "disk_write_rate": 1.0, "network_receive_rate": 3.0, "network_send_rate": 0.5,
+        "cpu_energy": 150.0, "cpu_energy_per_image": 150.0 / 960,
+        "cpu_time_per_1000_images": 1.5 * 3.75 / 0.96, "host_memory_high_water": 900.0,
+    }  # fmt: skip
+    assert {name: value(record, name) for name in expected} == expected
+
+
+def test_percentiles_of_step_times(tmp_path):
+    # 200 measured steps of 64 examples: 100 of 1/8 s, 94 of 1/4, 4 of 1/2, 2 of 1 s, shuffled.
+    times = [0.125] * 100 + [0.25] * 94 + [0.5] * 4 + [1.0] * 2
+    random.Random(3).shuffle(times)
+    options = {"epochs": 205, "train_examples": 64, "step_seconds": lambda step: times[step - 5]}
+    record = judged(tmp_path / "a", **options)
+    found = [value(record, f"step_time_p{p}") for p in (50, 95, 99)]
+    assert found == [125.0, 250.0, 500.0]
+    short = judged(tmp_path / "b")  # 15 chunks
+    assert value(short, "step_time_p50") == 250.0
+    assert reason(short, "step_time_p95") == "too few chunks: 15, and it takes 20"
+
+
+def test_a_long_chunk_counts_with_all_its_steps(tmp_path):
+    folder = make_run(tmp_path)
+    events = read_events(folder)
+    chunks = [e for e in events if e["event"] == "chunk" and e["phase"] == "measured"]
+    merged = {**chunks[0], "steps": 8, "end": chunks[7]["end"], "losses": [0.5] * 8}
+    kept = [e for e in events if e not in chunks[1:8]]
+    write_events(folder, [merged if e == chunks[0] else e for e in kept])
+    assert value(build_record(folder), "step_time_p50") == 250.0
+    late = [e for e in kept if e["event"] == "chunk" and e["phase"] == "measured"][1:]
+    for chunk in late:  # 8 steps in 2.5 s, 7 in 1.25 s
+        chunk["end"] = 107.5 + 1.25 / 7 * (late.index(chunk) + 1)
+    slower = {**merged, "end": 107.5}
+    write_events(folder, [slower if e == chunks[0] else e for e in kept])
+    assert value(build_record(folder), "step_time_p50") == 312.5
+
+
+def test_the_allocators_peak(tmp_path):
+    folder = make_run(tmp_path, device="gpu", gpu=True)
+    assert "does not tell" in reason(build_record(folder), "gpu_allocator_peak")
+    events = read_events(folder)
+    of(events, "memory")["device_peak_mib"] = 812.5
+    write_events(folder, events)
+    assert value(build_record(folder), "gpu_allocator_peak") == 812.5
+    cpu = judged(tmp_path / "cpu")
+    assert reason(cpu, "gpu_allocator_peak") == "the cell trains on the CPU"
+
+
+def test_a_sensor_that_falls_silent_is_a_gap_with_its_reason(tmp_path):
+    folder = make_run(
+        tmp_path,
+        gpu=True,
+        telemetry=lambda end: [
+            {**row, **({"gpu_energy": 10.0 * i, "gpu_power": 10.0} if i < 6 else {})}
+            for i, row in enumerate(default_telemetry(end))
+        ],
+    )
+    assert build_record(folder)["flags"] == ["sampling_gaps"]  # nothing from 105 to 108.75 s
+    edit_json(folder / "env.json", sensors__gpu__missing={"gpu_energy": "NVML: GPU is lost"})
+    record = build_record(folder)
+    lost = "they do not enclose the measured phase"
+    assert reason(record, "gpu_energy") == f"too few samples: {lost} (NVML: GPU is lost)"
+    assert reason(record, "gpu_energy_per_image") == reason(record, "gpu_energy")
+    assert reason(record, "gpu_energy_integrated") == f"too few samples: {lost}"
+    assert value(record, "gpu_power") == 10.0  # at 105 s, the one sample that there was
+    VALIDATOR.validate(record)
+
+
+def test_a_gap_is_more_than_two_intervals(tmp_path):
+    def without(*seconds):
+        return lambda end: [r for r in default_telemetry(end) if r["t"] - 100 not in seconds]
+
+    assert judged(tmp_path / "a", telemetry=without(6))["flags"] == []
+    assert judged(tmp_path / "b", telemetry=without(6, 7))["flags"] == [
+        "few_samples", "sampling_gaps",
+    ]  # fmt: skip
+    # Across the phase's edge, too: the samples around it count.
+    assert "sampling_gaps" in judged(tmp_path / "c", telemetry=without(4, 5))["flags"]
+
+
+def test_samples_at_another_interval():
+    column = [(10.0 + i, float(i)) for i in range(12) if i not in (5, 6, 7, 8, 9)]
+    assert resample(column, 10.0, 22.0, 5.0) == [(10.0, 2.0), (15.0, None)]
+    assert resample(column, 20.0, 22.0, 1.0) == [(20.0, 10.0), (21.0, 11.0)]
+
+
 @pytest.mark.parametrize("status", [s for s in STATUSES if s != "ok"])
 def test_what_a_failed_run_did_not_reach_carries_its_status(tmp_path, status):
     record = judged(tmp_path, status=status, reason="because", steps=8)
-    reached = set() if status == "unsupported" else {"first_step_time"}
+    reached = set() if status in ("unsupported", "error") else {"first_step_time"}
     assert {name for name in METRICS if value(record, name) is not None} == reached
     for name in METRICS.keys() - reached:
         assert reason(record, name) == f"{status}: because"
     assert (record["status"], record["reason"]) == (status, "because")
     assert record["flags"] == [] and record["losses"] == []
+    assert record.get("log_tail") == (LOG_TAIL if status == "error" else None)
+
+
+def test_a_fault_after_training_leaves_no_number(tmp_path):
+    record = judged(tmp_path, status="error", reason="the runner ended with exit status 1")
+    assert not [name for name in METRICS if value(record, name) is not None]
 
 
 def test_a_timeout_after_training_keeps_the_training_metrics(tmp_path):
@@ -454,6 +617,8 @@ def break_at(path, new):
         break_at(["phases", "measured"], -1.0),
         break_at(["factors", "framework"], KeyError),
         break_at(["provenance", "seed"], KeyError),
+        break_at(["log_tail"], ["an ok run has none"]),
+        break_at(["provenance", "start"], KeyError),
         break_at(["losses"], [{"epoch": 0, "loss": 1.0}]),
     ],
 )

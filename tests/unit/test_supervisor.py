@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from measure import supervisor
+from measure import attempts, order, processes, sensors, supervisor
+from measure.sensors import gpu
 from measure.supervisor import Fault, supervise
 
 START = (
@@ -21,12 +22,26 @@ START = (
 )
 
 
+@pytest.fixture(params=["group", "tree"])
+def follow(request, monkeypatch):
+    """Both ways to follow a run's processes: its control group, and /proc alone."""
+    if request.param == "tree":
+        monkeypatch.setattr(processes, "make_group", lambda: (None, "the test wants none"))
+        return request.param
+    group, reason = processes.make_group()
+    if group is None:
+        pytest.skip(reason)
+    group.remove()
+    return request.param
+
+
 @pytest.fixture
 def watch(tmp_path, monkeypatch):
     """Supervise a runner given as Python text, and give back all that it left."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
 
-    def run(text, seconds=30.0, mib=None, threads=1, interval=0.1):
+    def run(text, seconds=30.0, mib=None, threads=1, interval=0.1, final=False):
         spec = {
             "cell": "cell", "repeat": 1,
             "factors": {"batch_size": 1}, "data": {"train_examples": 1}, "phases": {"epochs": 1},
@@ -35,7 +50,7 @@ def watch(tmp_path, monkeypatch):
         }  # fmt: skip
         events = tmp_path / "events.jsonl"
         command = [sys.executable, "-c", START + text, str(events)]
-        status = supervise(spec, command, tmp_path, tmp_path / "train.log")
+        status = supervise(spec, command, tmp_path, tmp_path / "train.log", final)
         with open(tmp_path / "telemetry.csv") as file:
             rows = [{k: float(v or "nan") for k, v in row.items()} for row in csv.DictReader(file)]
         return SimpleNamespace(
@@ -58,10 +73,7 @@ def test_a_runner_that_says_how_it_went(watch):
     }  # fmt: skip
     assert run.log == "hello\n"
     assert run.env["sensors"]["gpu"] == {
-        "available": False, "reason": "the cell trains on the CPU",
-        "columns": {
-            "gpu_utilization": "%", "gpu_memory": "MiB", "gpu_power": "W", "gpu_energy": "J",
-        },
+        "available": False, "reason": "the cell trains on the CPU", "columns": gpu.COLUMNS,
     }  # fmt: skip
 
 
@@ -126,6 +138,138 @@ def test_anything_else_is_a_fault_with_the_end_of_the_log(watch, text, how):
         assert "ValueError: broken" in str(fault.value)
 
 
+def test_a_fault_at_the_last_attempt_is_an_outcome(watch, tmp_path):
+    run = watch(
+        "say(event='start'); events.write('{half'); events.flush()\n"
+        "for i in range(30): print('line', i, flush=True)\n"
+        "raise ValueError('broken')",
+        final=True,
+    )
+    outcome = run.events[-1]
+    assert [event["event"] for event in run.events] == ["start", "outcome"]
+    assert (run.status, outcome["exit_code"]) == ("error", 1)
+    assert outcome["reason"] == "the runner ended with exit status 1 and no result"
+    assert len(outcome["log_tail"]) == 20 and outcome["log_tail"][-1] == "ValueError: broken"
+    assert "cpu_seconds" in run.rows[0] and run.env["machine"]["logical_cores"]
+    # What the rule's params count, so that the next execution makes the run again.
+    (line,) = (tmp_path / attempts.NAME).read_text().splitlines()
+    assert json.loads(line)["reason"] == outcome["reason"]
+
+
+def test_faults_are_counted_per_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wildcards = SimpleNamespace(cell="a", repeat="2")
+    assert attempts.errors(wildcards) == 0
+    folder = tmp_path / "results/runs/a/rep2"
+    folder.mkdir(parents=True)
+    for count in (1, 2):
+        attempts.note(folder, "broken")
+        assert attempts.errors(wildcards) == count
+    assert attempts.errors(SimpleNamespace(cell="a", repeat="1")) == 0
+
+
+def test_a_shell_that_says_137_is_no_proof_of_a_lack_of_memory(watch):
+    with pytest.raises(Fault, match="exit status 137"):
+        watch("sys.exit(137)")
+
+
+@pytest.mark.parametrize(
+    "ending", ["os.kill(os.getpid(), 9)", "sys.exit(137)"], ids=["SIGKILL", "137"]
+)
+def test_a_kill_that_the_kernel_counts_is_a_lack_of_memory(watch, monkeypatch, ending):
+    counts = iter([3, 4])
+    monkeypatch.setattr(supervisor.machine, "kernel_oom_kills", lambda: next(counts))
+    run = watch(ending)
+    assert (run.status, run.events[-1]["reason"]) == (
+        "oom", "the kernel killed it: the host ran out of memory",
+    )  # fmt: skip
+
+
+def test_where_a_run_started(watch):
+    first, second = (watch("say(event='result', status='ok', reason=None)") for _ in range(2))
+    assert [run.env["start"]["position"] for run in (first, second)] == [1, 2]
+    assert first.env["start"]["block"] == 1
+    assert first.env["start"]["idle_seconds"] is None
+    assert "no run before" in first.env["unknown"]["start.idle_seconds"]
+    # Between the runs lies what the first one's env.json took, and nothing else.
+    assert 0 < second.env["start"]["idle_seconds"] < 5
+    for run in (first, second):
+        for part in ("machine", "software", "start"):
+            for name, value in run.env[part].items():
+                assert value is not None or run.env["unknown"][f"{part}.{name}"]
+
+
+def test_the_rest_before_a_run_ends_with_the_machines_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
+    order.ended()
+    assert order.idle_seconds()[0] is not None
+    monkeypatch.setattr(order, "_boot", lambda: "another")
+    assert order.idle_seconds() == (None, "the first run since the machine was started")
+
+
+def test_nothing_of_a_run_goes_on_behind_it(watch, follow):
+    run = watch(
+        "import subprocess\n"
+        "sleeper = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
+        "child = subprocess.Popen(sleeper, start_new_session=True)\n"
+        "say(child=child.pid); say(event='result', status='ok', reason=None)"
+    )
+    assert run.status == "ok" and not running(run.events[0]["child"])
+    assert not list(processes.own_group().glob(f"{processes.PREFIX}{os.getpid()}"))
+
+
+class Scripted:
+    """A sensor module whose n-th reading takes the n-th of some seconds, or raises."""
+
+    def __init__(self, column, *script):
+        self.COLUMNS, self.script = {column: "1"}, iter(script)
+        self.column = column
+
+    def unavailable(self, watched):
+        return None
+
+    def Sensor(self, watched):
+        return self
+
+    def sample(self):
+        step = next(self.script, 0.0)
+        if isinstance(step, Exception):
+            raise step
+        time.sleep(step)
+        return {self.column: time.monotonic()}
+
+
+def test_a_slow_sensor_delays_no_other_and_shows_its_gap(watch, monkeypatch):
+    slow, quick = Scripted("slow", 0.0, 1.0), Scripted("quick")
+    found = {"quick": quick, "slow": slow}
+    monkeypatch.setattr(sensors, "modules", lambda: found)
+    run = watch("time.sleep(1.9); say(event='result', status='ok', reason=None)")
+    quick_times = [row["quick"] for row in run.rows if row["quick"] == row["quick"]]
+    gaps = [b - a for a, b in zip(quick_times, quick_times[1:], strict=False)]
+    assert max(gaps) < 0.45  # the one tick that waited: an interval and the grace at most
+    slow_times = [row["slow"] for row in run.rows if row["slow"] == row["slow"]]
+    gaps = [b - a for a, b in zip(slow_times, slow_times[1:], strict=False)]
+    assert 0.95 < max(gaps) < 1.4
+    times = [row["t"] for row in run.rows]
+    assert times == sorted(times)
+    # The late answer stands in a row of its own, at the time when it came.
+    (late,) = [row for row in run.rows if row["quick"] != row["quick"]]
+    assert late["t"] == pytest.approx(late["slow"], abs=0.05)
+    known = run.env["sensors"]["slow"]
+    assert known["missed"] >= 5 and known["longest_seconds"] == pytest.approx(1.0, abs=0.1)
+    assert run.env["sensors"]["quick"]["missed"] == 0
+
+
+def test_a_sensor_that_hangs_or_fails_ends_no_run(watch, monkeypatch):
+    found = {"hangs": Scripted("hangs", 1e6), "fails": Scripted("fails", *[OSError("gone")] * 99)}
+    monkeypatch.setattr(sensors, "modules", lambda: found)
+    begin = time.monotonic()
+    run = watch("time.sleep(0.5); say(event='result', status='ok', reason=None)")
+    assert run.status == "ok" and time.monotonic() - begin < 5
+    assert len(run.rows) >= 3
+    assert run.env["sensors"]["fails"]["missing"] == {"fails": "OSError: gone"}
+
+
 def test_a_crash_after_the_result_leaves_the_result(watch):
     run = watch("say(event='result', status='ok', reason=None); os.kill(os.getpid(), 11)")
     assert (run.status, run.events[-1]["exit_code"]) == ("ok", -11)
@@ -134,7 +278,7 @@ def test_a_crash_after_the_result_leaves_the_result(watch):
 BURN = "def burn(s):\n t = time.process_time()\n while time.process_time() - t < s: pass\n"
 
 
-def test_cpu_time_and_memory_of_the_tree(watch):
+def test_cpu_time_and_memory_of_the_tree(watch, follow):
     run = watch(
         BURN + "import subprocess\nkept = bytearray(os.urandom(1)) * (300 << 20)\n"
         "child = subprocess.Popen([sys.executable, '-c', '''import time\n"

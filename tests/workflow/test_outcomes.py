@@ -17,10 +17,10 @@ CELL = {"network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "warmup_seconds
 def make(tmp_path):
     """A project with one repeat of each of these sweeps."""
 
-    def make_project(*sweeps, repeats=1):
+    def make_project(*sweeps, repeats=1, **more):
         study = {
             "study": "test", "title": "A test", "repeats": repeats, "defaults": CELL,
-            "sweeps": list(sweeps),
+            "sweeps": list(sweeps), **more,
         }  # fmt: skip
         return Project(tmp_path / "project", ENVIRONMENTS, study)
 
@@ -60,18 +60,35 @@ def test_a_failure_is_a_row_and_the_others_go_on(make):
     assert project.jobs() == {}
 
 
-def test_a_fault_of_the_code_fails_the_job_and_keeps_its_log(make):
-    project = make({"framework": "mxnet"}, {"framework": "pytorch"})
-    project.edit("workflow/scripts/frameworks/mxnet.py", "loss.backward()", "loss.backwards()")
-    status, output = project.snakemake()
-    assert status != 0
-    assert "the runner ended with exit status 1 and no result" in output
-    logs = list(project.folder.glob("results/runs/mxnet-*/rep1/train.log"))
-    assert len(logs) == 1 and "Traceback" in logs[0].read_text()
-    # The other cell went on, and only the failed one is left to do.
-    assert len(list(project.folder.glob("results/records/pytorch-*/rep1.json"))) == 1
-    jobs = project.jobs()
-    assert (jobs["train"], jobs["parse_run"]) == (1, 1)
+def test_a_fault_of_the_code_is_an_outcome_that_is_tried_again(make):
+    project = make({"framework": "mxnet"}, {"framework": "pytorch"}, parity=False)
+    adapter = "workflow/scripts/frameworks/mxnet.py"
+    project.edit(adapter, "loss.backward()", "loss.backwards()")
+    output = project.run()
+    assert "the runner ended with exit status 1 and no result" in output  # the first attempt
+    (path,) = project.folder.glob("results/records/mxnet-*/rep1.json")
+    record = json.loads(path.read_text())
+    assert record["status"] == "error"
+    assert record["reason"] == "the runner ended with exit status 1 and no result"
+    assert "AttributeError" in record["log_tail"][-1]
+    assert {metric["value"] for metric in record["metrics"].values()} == {None}
+    # The other cell and the tables went on.
+    (other,) = project.folder.glob("results/records/pytorch-*/rep1.json")
+    assert json.loads(other.read_text())["status"] == "ok"
+    assert record["reason"] in (project.folder / "results/report/index.html").read_text()
+    positions = (project.folder / "results/.order.jsonl").read_text().splitlines()
+    assert len(positions) == 3  # two attempts of one run, one of the other
+
+    # The next execution tries again, and again, until it comes good.
+    again = {"train": 1, "parse_run": 1, "gather": 1, "plot": 1, "report": 1}
+    assert project.jobs() == again
+    project.run()
+    assert json.loads(path.read_text())["status"] == "error"
+    assert project.jobs() == again
+    project.edit(adapter, "loss.backwards()", "loss.backward()")
+    project.run()
+    assert json.loads(path.read_text())["status"] == "ok"
+    assert project.jobs() == {}
 
 
 def test_a_driver_that_is_killed_loses_only_the_run_in_progress(make):

@@ -4,6 +4,10 @@
 # A run is made again when, and only when, its spec, its environment, or code that can
 # change its numbers has changed: `params` carry exactly these. It takes all the cores that
 # Snakemake has, so that nothing else runs beside a measured run.
+#
+# A fault of machine or code is tried again at once; at the last attempt it is recorded as the
+# outcome `error`, so that the tables go on, and the next execution makes the run again.
+from measure import attempts
 
 
 rule train:
@@ -17,15 +21,19 @@ rule train:
     log:
         "results/runs/{cell}/rep{repeat}/train.log",
     priority: priority
+    retries: attempts.ATTEMPTS - 1
     conda:
         environment
     threads: workflow.cores or 1
+    resources:
+        attempt=attempts.attempt,
     params:
         settings=settings,
         spec=spec_digest,
         pins=pins,
         code=train_code,
+        errors=attempts.errors,
     shell:
         "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/train.py --cell {params.settings:q}"
-        " --repeat {wildcards.repeat} --log {log}"
+        " --repeat {wildcards.repeat} --attempt {resources.attempt} --log {log}"
         " --run results/runs/{wildcards.cell}/rep{wildcards.repeat}"

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from in_env import EnvironmentFault, runner_python
+from measure.attempts import ATTEMPTS
 from measure.supervisor import Fault, machine_to_itself, supervise
 from plan import frameworks
 from plan.model import Cell
@@ -19,6 +20,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cell", type=json.loads, required=True, help="its settings as JSON")
     parser.add_argument("--repeat", type=int, required=True)
+    parser.add_argument("--attempt", type=int, required=True, help="which try this is, from 1")
     parser.add_argument("--run", type=Path, required=True, help="the folder of the run")
     parser.add_argument("--log", type=Path, required=True, help="gets what the runner prints")
     arguments = parser.parse_args()
@@ -32,7 +34,8 @@ def main() -> None:
             path = arguments.run / "spec.json"
             path.write_text(json.dumps(spec, indent=1) + "\n")
             command = [python, str(RUNTIME), str(path), str(arguments.run / "events.jsonl")]
-            supervise(spec, command, arguments.run, arguments.log)
+            final = arguments.attempt >= ATTEMPTS
+            supervise(spec, command, arguments.run, arguments.log, final)
     except (EnvironmentFault, Fault, OSError) as fault:
         sys.exit(f"error: {spec['cell']} rep{spec['repeat']}: {fault}")
 

@@ -10,6 +10,11 @@ class Metric(NamedTuple):
     definition: str
 
 
+STEP_TIME = (
+    "A chunk lasts from the end of the chunk before it to its own end, and each of its steps"
+    " has the chunk's mean; nearest rank over the measured phase's steps."
+)
+
 METRICS = {
     "throughput": Metric("images/s", "Examples of the measured phase / its time."),
     "step_rate": Metric("steps/s", "Steps of the measured phase / its time."),
@@ -31,13 +36,80 @@ METRICS = {
     "gpu_utilization": Metric("%", "Mean of the samples in the measured phase."),
     "gpu_memory": Metric("MiB", "Mean of the samples in the measured phase (the driver's figure)."),
     "gpu_memory_peak": Metric("MiB", "Largest sample of the whole run (the driver's figure)."),
-    "gpu_power": Metric("W", "Mean of the samples in the measured phase, summed over devices."),
+    "gpu_power": Metric("W", "Mean of the samples in the measured phase."),
     "gpu_energy": Metric(
-        "J", "Difference of the devices' energy counters over the measured phase."
+        "J", "Increase of the device's own energy counter over the measured phase."
     ),
+    "step_time_p50": Metric("ms", f"Median of the step times. {STEP_TIME}"),
+    "step_time_p95": Metric("ms", f"95th percentile of the step times. {STEP_TIME}"),
+    "step_time_p99": Metric("ms", f"99th percentile of the step times. {STEP_TIME}"),
+    "cpu_time_per_1000_images": Metric(
+        "s", "CPU time of the process tree over the measured phase / its examples x 1000."
+    ),
+    "host_memory_high_water": Metric(
+        "MiB",
+        "Largest sample of the whole run; a sample is the largest resident size that a process"
+        " ever had (VmHWM), summed over the process tree: shared pages count in every process.",
+    ),
+    "context_switch_rate": Metric(
+        "1/s", "Context switches of the tree's threads over the measured phase / its time."
+    ),
+    "involuntary_context_switch_rate": Metric(
+        "1/s", "Those of them in which the kernel took the core from a thread."
+    ),
+    "minor_page_fault_rate": Metric(
+        "1/s", "Page faults that read no disk, over the measured phase / its time."
+    ),
+    "major_page_faults": Metric("1", "Page faults that read the disk, in the measured phase."),
+    "disk_read_rate": Metric(
+        "MB/s", "Bytes that the tree had disks read, over the measured phase / its time."
+    ),
+    "disk_write_rate": Metric(
+        "MB/s", "Bytes that the tree had disks write, over the measured phase / its time."
+    ),
+    "network_receive_rate": Metric(
+        "MB/s",
+        "Bytes received over the measured phase / its time, by all interfaces that the runner"
+        " sees but loopback.",
+    ),
+    "network_send_rate": Metric(
+        "MB/s",
+        "Bytes sent over the measured phase / its time, by all interfaces that the runner sees"
+        " but loopback.",
+    ),
+    "gpu_process_memory_peak": Metric(
+        "MiB", "Largest sample of the whole run of what the driver says the tree's processes hold."
+    ),
+    "gpu_allocator_peak": Metric(
+        "MiB", "The largest amount that the framework's own allocator says it had in use."
+    ),
+    "gpu_power_average": Metric(
+        "W", "Mean of the samples in the measured phase of the device's own one-second average."
+    ),
+    "gpu_energy_integrated": Metric(
+        "J", "Power at the samples, integrated over the measured phase (trapezoidal rule)."
+    ),
+    "gpu_energy_per_image": Metric("J", "GPU energy of the measured phase / its examples."),
+    "gpu_temperature": Metric("°C", "Mean of the samples in the measured phase."),
+    "gpu_temperature_peak": Metric("°C", "Largest sample of the whole run."),
+    "gpu_sm_clock": Metric("MHz", "Mean of the samples in the measured phase."),
+    "gpu_memory_clock": Metric("MHz", "Mean of the samples in the measured phase."),
+    "gpu_pcie_tx": Metric(
+        "MB/s", "What the device sent over PCIe: mean of the samples in the measured phase."
+    ),
+    "gpu_pcie_rx": Metric(
+        "MB/s", "What the device received over PCIe: mean of the samples in the measured phase."
+    ),
+    "cpu_energy": Metric(
+        "J", "Energy of all CPU packages of the machine over the measured phase, by RAPL."
+    ),
+    "dram_energy": Metric(
+        "J", "Energy of the memory of the machine over the measured phase, by RAPL."
+    ),
+    "cpu_energy_per_image": Metric("J", "CPU energy of the measured phase / its examples."),
 }
 
-STATUSES = ("ok", "diverged", "oom", "timeout", "unsupported")
+STATUSES = ("ok", "diverged", "oom", "timeout", "unsupported", "error")
 
 STATUS_MEANING = {
     "ok": "The run finished and every planned step was done.",
@@ -45,6 +117,7 @@ STATUS_MEANING = {
     "oom": "Out of memory: on the device, or over the memory limit of the host.",
     "timeout": "The run was stopped at its time limit.",
     "unsupported": "The framework cannot do what the cell asks for.",
+    "error": "A fault of the machine or of the code, twice in a row: no result, to be tried again.",
 }
 
 PHASES = ("import", "load", "build", "first_step", "warmup", "measured", "evaluation")
@@ -52,6 +125,13 @@ PHASES = ("import", "load", "build", "first_step", "warmup", "measured", "evalua
 NOISE_LIMIT = 0.10
 MINIMUM_SAMPLES = 3
 DRIFT_LIMIT = 0.05
+GAP_LIMIT = 2
+ENERGY_LIMIT = 0.05
+
+# nvmlClocksEventReason* of NVML's nvml.h: HwSlowdown, SwThermalSlowdown, HwThermalSlowdown and
+# HwPowerBrakeSlowdown; SwPowerCap.
+THROTTLED_BITS = 0x8 | 0x20 | 0x40 | 0x80
+POWER_CAP_BIT = 0x4
 
 FLAGS = {
     "noisy_machine": f"Other processes used more than {NOISE_LIMIT * 100:.0f} % of the machine's"
@@ -63,4 +143,11 @@ FLAGS = {
     " phase, with a significant trend: the number is an average of a speed that was not steady.",
     "drift_untested": "The measured phase had too few chunks to test for drift.",
     "settings_differ": "A setting read back from the live framework is not the requested one.",
+    "sampling_gaps": f"A sensor gave nothing for more than {GAP_LIMIT} sampling intervals in the"
+    " measured phase: its numbers leave that time out.",
+    "throttled": "The GPU lowered its clocks in the measured phase because of its temperature or"
+    " its power supply.",
+    "power_capped": "The GPU lowered its clocks in the measured phase to keep to its power limit.",
+    "energy_disagrees": f"The GPU's energy counter and its integrated power differ by more than"
+    f" {ENERGY_LIMIT * 100:.0f} %.",
 }

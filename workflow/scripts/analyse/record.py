@@ -3,17 +3,51 @@
 import math
 from bisect import bisect_left
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from analyse.files import FORMAT, RERUN, InputError
-from analyse.metrics import METRICS, MINIMUM_SAMPLES, NOISE_LIMIT, PHASES
+from analyse.metrics import (
+    ENERGY_LIMIT,
+    GAP_LIMIT,
+    METRICS,
+    MINIMUM_SAMPLES,
+    NOISE_LIMIT,
+    PHASES,
+    POWER_CAP_BIT,
+    THROTTLED_BITS,
+)
 from analyse.run import Run, read_run
 from analyse.steadiness import Chunk, drifts
 
 Answer = float | str
 """A metric's number, or the reason why there is none."""
+
+MEANS = (
+    "gpu_utilization", "gpu_memory", "gpu_power", "gpu_power_average", "gpu_temperature",
+    "gpu_sm_clock", "gpu_memory_clock", "gpu_pcie_tx", "gpu_pcie_rx",
+)  # fmt: skip
+"""Metrics that are the mean of the column of their name over the measured phase."""
+RATES = {
+    "context_switch_rate": ("context_switches", 1.0),
+    "involuntary_context_switch_rate": ("involuntary_context_switches", 1.0),
+    "minor_page_fault_rate": ("minor_page_faults", 1.0),
+    "disk_read_rate": ("disk_read", 1e6),
+    "disk_write_rate": ("disk_written", 1e6),
+    "network_receive_rate": ("network_received", 1e6),
+    "network_send_rate": ("network_sent", 1e6),
+}
+"""Metrics that are the increase of a column over the measured phase / its time / a unit."""
+PEAKS = {
+    "host_memory_peak": "host_memory",
+    "host_memory_high_water": "host_memory_high_water",
+    "gpu_memory_peak": "gpu_memory",
+    "gpu_process_memory_peak": "gpu_process_memory",
+    "gpu_temperature_peak": "gpu_temperature",
+}
+"""Metrics that are the largest sample of a column in the whole run."""
 
 SAME = 1e-6  # relative; a setting kept in float32 is the requested one (2^-24 = 6e-8)
 
@@ -52,7 +86,11 @@ def build_record(folder: Path) -> dict[str, Any]:
     planned_steps = run.spec["phases"]["epochs"] * steps_per_epoch
     if status == "ok":
         _check_finished(run, phases, len(losses), planned_steps)
-    finished = status != "diverged" and len(losses) == planned_steps and "measured" in phases
+    finished = (
+        status not in ("diverged", "error")
+        and len(losses) == planned_steps
+        and "measured" in phases
+    )
     if "measured" in phases:
         _check_measured(run, phases["measured"])
     stated = [e.get("reason") for e in (outcome, *run.of("result")) if e.get("reason")]
@@ -68,19 +106,23 @@ def build_record(folder: Path) -> dict[str, Any]:
         "status": status,
         "reason": reason,
         "factors": run.spec["factors"],
-        "flags": _flags(run, phases, settings) if finished else [],
+        "flags": _flags(run, phases, settings, answers) if finished else [],
         "metrics": {name: _metric(name, answers[name]) for name in METRICS},
         "phases": {name: phase.seconds for name, phase in phases.items()},
         "losses": [{"epoch": i, "loss": mean} for i, mean in enumerate(means, start=1)],
         "provenance": {
             "seed": run.spec["seed"],
+            "deviations": run.spec["deviations"],
             "started": run.env["run"]["started"],
             "machine": run.env["machine"],
             "environment": {k: v for k, v in run.env["run"].items() if k != "started"},
             "software": {**run.env["software"], **_without_event(software)},
             "settings": _without_event(settings),
+            "start": run.env["start"],
+            "unknown": run.env["unknown"],
             "run": folder.as_posix(),
         },
+        **({"log_tail": outcome.get("log_tail", [])} if status == "error" else {}),
     }
 
 
@@ -178,16 +220,19 @@ def _answers(
     """Every metric of the contract; what an unfinished run did not reach says its status.
 
     Training that was complete counts even when the run failed later, in its evaluation.
-    The peaks need an ok run: of a run that was stopped they are only lower bounds.
+    The peaks need an ok run: of a run that was stopped they are only lower bounds. A fault
+    leaves nothing to be trusted: settings that differ from those asked for are one.
     """
     answers: dict[str, Answer] = dict.fromkeys(METRICS, status_reason)
-    if "first_step" in phases:
+    if "first_step" in phases and run.of("outcome")[0]["status"] != "error":
         answers["first_step_time"] = phases["first_step"].seconds
     if not finished:
         return answers
     measured = phases["measured"]
-    cores = _rate(run, "cpu_seconds", measured)
+    cpu = _increase(run, "cpu_seconds", measured)
+    cores = _over(cpu, measured.seconds)
     logical = run.env["machine"]["logical_cores"]
+    energy, cpu_energy = (_increase(run, name, measured) for name in ("gpu_energy", "cpu_energy"))
     answers |= {
         "throughput": measured.examples / measured.seconds,
         "step_rate": measured.steps / measured.seconds,
@@ -195,20 +240,67 @@ def _answers(
         "cpu_cores": cores,
         "cpu_utilization": cores if isinstance(cores, str) else cores / logical * 100,
         "host_memory": _mean(run, "host_memory", measured),
-        "gpu_utilization": _mean(run, "gpu_utilization", measured),
-        "gpu_memory": _mean(run, "gpu_memory", measured),
-        "gpu_power": _mean(run, "gpu_power", measured),
-        "gpu_energy": _increase(run, "gpu_energy", measured),
+        "gpu_energy": energy,
+        **_step_times(_measured_chunks(run), measured.begin),
+        "cpu_time_per_1000_images": _over(cpu, measured.examples / 1000),
+        "major_page_faults": _increase(run, "major_page_faults", measured),
+        "gpu_energy_integrated": _integral(run, "gpu_power", measured),
+        "gpu_energy_per_image": _over(energy, measured.examples),
+        "cpu_energy": cpu_energy,
+        "dram_energy": _increase(run, "dram_energy", measured),
+        "cpu_energy_per_image": _over(cpu_energy, measured.examples),
     }
+    for name in MEANS:
+        answers[name] = _mean(run, name, measured)
+    for name, (column, unit) in RATES.items():
+        answers[name] = _over(_increase(run, column, measured), measured.seconds * unit)
     if "first_step" in phases:
         answers["training_time"] = measured.end - phases["first_step"].begin
     if run.of("outcome")[0]["status"] == "ok":
-        answers |= {
-            "test_accuracy": _accuracy(run),
-            "host_memory_peak": _peak(run, "host_memory"),
-            "gpu_memory_peak": _peak(run, "gpu_memory"),
-        }
+        answers |= {name: _peak(run, column) for name, column in PEAKS.items()}
+        answers |= {"test_accuracy": _accuracy(run), "gpu_allocator_peak": _allocator_peak(run)}
     return answers
+
+
+def _over(answer: Answer, divisor: float) -> Answer:
+    """A number divided, or the reason why there is none."""
+    return answer if isinstance(answer, str) else answer / divisor
+
+
+def _step_times(chunks: list[dict[str, Any]], begin: float) -> dict[str, Answer]:
+    """Percentiles (ms) of the step times of a phase that begins at `begin` (s).
+
+    A step has the mean step time of its chunk, which lasts from the end of the chunk before:
+    so the step times add up to the phase. Nearest rank: the least step time that at least p %
+    of the steps do not exceed. With fewer than 100 / (100 - p) chunks that would be the
+    maximum under another name, and there is no number.
+    """
+    ends = [begin, *(chunk["end"] for chunk in chunks)]
+    pairs = zip(pairwise(ends), chunks, strict=True)
+    times = sorted(((e - b) / chunk["steps"], chunk["steps"]) for (b, e), chunk in pairs)
+    total = sum(steps for _, steps in times)
+    found: dict[str, Answer] = {}
+    for percent in (50, 95, 99):
+        name, least = f"step_time_p{percent}", math.ceil(100 / (100 - percent))
+        if len(chunks) < least:
+            found[name] = f"too few chunks: {len(chunks)}, and it takes {least}"
+            continue
+        passed = 0
+        for seconds, steps in times:
+            passed += steps
+            if passed * 100 >= total * percent:
+                found[name] = seconds * 1000
+                break
+    return found
+
+
+def _allocator_peak(run: Run) -> Answer:
+    told = [event.get("device_peak_mib") for event in run.of("memory")]
+    if told and told[-1] is not None:
+        return float(told[-1])
+    if run.spec["factors"].get("device") == "cpu":
+        return "the cell trains on the CPU"
+    return "the framework does not tell its allocator's peak"
 
 
 def _final_loss(means: list[float | None]) -> Answer:
@@ -228,14 +320,24 @@ def _accuracy(run: Run) -> Answer:
     return last[-1]["correct"] / examples if examples else "the test set is empty"
 
 
+def _why_missing(run: Run, name: str) -> str | None:
+    """The reason that the sensors gave for an empty column, or for its end."""
+    for sensor in run.env["sensors"].values():
+        if name in sensor.get("columns", {}):
+            reason: str | None = sensor.get("reason") or sensor.get("missing", {}).get(name)
+            return reason
+    return None
+
+
 def _column(run: Run, name: str) -> list[tuple[float, float]] | str:
     """The samples of a telemetry column, or why there are none."""
-    if run.telemetry.get(name):
-        return run.telemetry[name]
-    for sensor in run.env["sensors"].values():
-        if name in sensor.get("columns", {}) and sensor.get("reason"):
-            return str(sensor["reason"])
-    return f"no sensor gave {name}"
+    return run.telemetry.get(name) or _why_missing(run, name) or f"no sensor gave {name}"
+
+
+def _few(run: Run, name: str, how: str) -> str:
+    """Why the samples of a column do not suffice."""
+    reason = _why_missing(run, name)
+    return f"too few samples: {how} the measured phase" + (f" ({reason})" if reason else "")
 
 
 def _from_samples(
@@ -246,7 +348,7 @@ def _from_samples(
     if isinstance(column, str):
         return column
     values = [value for t, value in column if phase is None or phase.begin <= t <= phase.end]
-    return statistic(values) if values else "too few samples: none in the measured phase"
+    return statistic(values) if values else _few(run, name, "none in")
 
 
 def _mean(run: Run, name: str, phase: Phase) -> Answer:
@@ -258,7 +360,7 @@ def _peak(run: Run, name: str) -> Answer:
 
 
 def _interpolate(column: list[tuple[float, float]], t: float) -> float | None:
-    """A cumulative column at time `t`, linear between samples; None outside of them."""
+    """A column at time `t`, linear between samples; None outside of them."""
     i = bisect_left(column, (t, -math.inf))
     if i < len(column) and column[i][0] == t:
         return column[i][1]
@@ -275,13 +377,53 @@ def _increase(run: Run, name: str, phase: Phase) -> Answer:
         return column
     first, last = _interpolate(column, phase.begin), _interpolate(column, phase.end)
     if first is None or last is None:
-        return "too few samples: they do not enclose the measured phase"
+        return _few(run, name, "they do not enclose")
     return last - first if last >= first else "the counter fell during the measured phase"
 
 
-def _rate(run: Run, name: str, phase: Phase) -> Answer:
-    increase = _increase(run, name, phase)
-    return increase if isinstance(increase, str) else increase / phase.seconds
+def _integral(run: Run, name: str, phase: Phase) -> Answer:
+    """A column integrated over a phase: trapezia between the real times of its samples."""
+    column = _column(run, name)
+    if isinstance(column, str):
+        return column
+    first, last = _interpolate(column, phase.begin), _interpolate(column, phase.end)
+    if first is None or last is None:
+        return _few(run, name, "they do not enclose")
+    inside = [(t, value) for t, value in column if phase.begin < t < phase.end]
+    points = [(phase.begin, first), *inside, (phase.end, last)]
+    return sum((t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in pairwise(points))
+
+
+def _gaps(run: Run, phase: Phase) -> bool:
+    """Whether a sensor was silent for too long in a phase; one that never spoke has no gap."""
+    for sensor in run.env["sensors"].values():
+        named = [run.telemetry.get(name, []) for name in sensor.get("columns", {})]
+        times = sorted({t for column in named for t, _ in column})
+        if not times:
+            continue
+        before = max((t for t in times if t < phase.begin), default=phase.begin)
+        after = min((t for t in times if t > phase.end), default=phase.end)
+        known = [before, *(t for t in times if phase.begin <= t <= phase.end), after]
+        limit = GAP_LIMIT * run.spec["sampling_interval"]
+        if any(t1 - t0 > limit for t0, t1 in pairwise(known)):
+            return True
+    return False
+
+
+def _throttle_bits(run: Run, phase: Phase) -> int:
+    """All reasons for lower clocks that the GPU gave in a phase, as NVML's bits."""
+    bits = 0
+    for t, value in run.telemetry.get("gpu_throttle_reasons", []):
+        if phase.begin <= t <= phase.end:
+            bits |= int(value)
+    return bits
+
+
+def _disagree(counted: Answer, integrated: Answer) -> bool:
+    """Whether two figures for one energy differ by too much; a missing one says nothing."""
+    if isinstance(counted, str) or isinstance(integrated, str):
+        return False
+    return abs(integrated - counted) > ENERGY_LIMIT * counted
 
 
 def _differs(requested: Any, effective: Any) -> bool:
@@ -300,15 +442,18 @@ def differing_settings(settings: dict[str, Any]) -> list[str]:
     return [name for name in requested if _differs(requested[name], effective.get(name))]
 
 
-def _flags(run: Run, phases: dict[str, Phase], settings: dict[str, Any]) -> list[str]:
+def _flags(
+    run: Run, phases: dict[str, Phase], settings: dict[str, Any], answers: dict[str, Answer]
+) -> list[str]:
     measured, asked = phases["measured"], run.spec["phases"]
-    machine = _rate(run, "machine_cpu_seconds", measured)
-    tree = _rate(run, "cpu_seconds", measured)
+    machine = _increase(run, "machine_cpu_seconds", measured)
+    tree = _increase(run, "cpu_seconds", measured)
     noise = (
         None
         if isinstance(machine, str) or isinstance(tree, str)
-        else (machine - tree) / run.env["machine"]["logical_cores"]
+        else (machine - tree) / measured.seconds / run.env["machine"]["logical_cores"]
     )
+    throttle = _throttle_bits(run, measured)
     warmup = phases.get("warmup", Phase(0, 0, 0, 0))
     samples = sum(measured.begin <= t <= measured.end for t in run.samples)
     drift = drifts([Chunk(c["steps"], c["end"]) for c in _measured_chunks(run)], measured.begin)
@@ -320,5 +465,9 @@ def _flags(run: Run, phases: dict[str, Phase], settings: dict[str, Any]) -> list
         "drifting": drift is True,
         "drift_untested": drift is None,
         "settings_differ": bool(differing_settings(settings)),
+        "sampling_gaps": _gaps(run, measured),
+        "throttled": bool(throttle & THROTTLED_BITS),
+        "power_capped": bool(throttle & POWER_CAP_BIT),
+        "energy_disagrees": _disagree(answers["gpu_energy"], answers["gpu_energy_integrated"]),
     }
     return [name for name, up in raised.items() if up]

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from analyse.files import RERUN, InputError, parse_json, read_object, read_text
@@ -23,6 +24,7 @@ SPEC_FIELDS: dict[str, Kind] = {
     "phases.epochs": int,
     "phases.warmup_steps": int,
     "phases.warmup_seconds": NUMBER,
+    "sampling_interval": NUMBER,
 }
 ENV_FIELDS: dict[str, Kind] = {
     "machine": dict,
@@ -30,7 +32,9 @@ ENV_FIELDS: dict[str, Kind] = {
     "software": dict,
     "run": dict,
     "run.started": str,
+    "start": dict,
     "sensors": dict,
+    "unknown": dict,
 }
 EVENT_FIELDS: dict[str, dict[str, Kind]] = {
     "phase": {"name": str, "begin": NUMBER, "end": NUMBER},
@@ -60,6 +64,23 @@ class Run(NamedTuple):
     def of(self, event: str) -> list[dict[str, Any]]:
         """All events of one kind, in order of time."""
         return [e for e in self.events if e["event"] == event]
+
+
+def resample(
+    column: list[tuple[float, float]], begin: float, end: float, interval: float
+) -> list[tuple[float, float | None]]:
+    """A telemetry column at another interval: the mean of the samples in each window.
+
+    Windows of `interval` seconds follow one another from `begin`; one that `end` cuts short is
+    left out. Each is given as its begin (s) and its mean, None where it has no sample. So are
+    1 s samples compared with a study that looked every 5 s.
+    """
+    windows: list[list[float]] = [[] for _ in range(int((end - begin) // interval))]
+    for t, value in column:
+        place = math.floor((t - begin) / interval)
+        if 0 <= place < len(windows):
+            windows[place].append(value)
+    return [(begin + i * interval, fmean(w) if w else None) for i, w in enumerate(windows)]
 
 
 def _check(value: dict[str, Any], fields: dict[str, Kind], where: str, path: Path) -> None:

@@ -2,13 +2,13 @@
 
 A runner that says how it went, that exceeds a limit, or that the kernel kills for want of
 memory has an outcome, which is a result. Anything else is a fault of the machine or of
-our code: `Fault` is raised, and the job fails and may be tried again.
+our code: `Fault` is raised, so that the run may be tried again, or, at the last attempt, the
+outcome is `error`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import ctypes
 import fcntl
 import json
@@ -23,16 +23,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from measure import machine, sensors
+from measure import attempts, machine, order, processes, sensors
 from measure.progress import Progress
+from measure.sampler import Sampler
+from measure.sensors import memory
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
 )  # fmt: skip
 MEMORY_INTERVAL = 0.1
 """Seconds between looks at the memory of a run that has a limit."""
+LOG_TAIL = 20
+"""Lines of the log's end that tell of a fault."""
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""How a runner ends that the kernel kills, and how a shell around it says so."""
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal a process gets when its parent dies."""
 
@@ -74,23 +78,37 @@ def thread_variables(threads: int, wait_policy: str) -> dict[str, str]:
     return {**variables, "OMP_WAIT_POLICY": wait_policy.upper()}
 
 
-def supervise(spec: dict[str, Any], command: list[str], folder: Path, log: Path) -> str:
-    """Run `command` for `spec`; leave events.jsonl and telemetry.csv in `folder`.
+def supervise(
+    spec: dict[str, Any], command: list[str], folder: Path, log: Path, final: bool = False
+) -> str:
+    """Run `command` for `spec`; leave events.jsonl, telemetry.csv and env.json in `folder`.
 
     `command` is to write `folder`/events.jsonl. Returns the status, which is also the last
-    event. Raises Fault.
+    event. A runner that ends without a result raises Fault, or, if this attempt is `final`,
+    has the outcome `error`. Raises Fault where it cannot even be started.
     """
+    device = spec["execution"]["device"]
     used = cores(spec["execution"]["threads"])
     variables = thread_variables(len(used), spec["execution"]["wait_policy"])
+    if device == "gpu":
+        # CUDA's own order is by speed: NVML would watch another device than the run's.
+        variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     kills = machine.kernel_oom_kills()
     events = folder / "events.jsonl"
+    events.unlink(missing_ok=True)
+    unknown: machine.Unknown = {}
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     run = {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "started": started,
         "threads": len(used),
         "affinity": used,
         "environment": variables,
         "load_before": machine.load(),
     }
+    start = _start(spec, started, unknown)
+    processes.become_reaper()
+    others = frozenset(processes.children(os.getpid()))
+    group, without = processes.make_group()
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     asked, ask = os.pipe()
     os.set_blocking(ask, False)
@@ -105,11 +123,11 @@ def supervise(spec: dict[str, Any], command: list[str], folder: Path, log: Path)
             env=clean,
             pass_fds=[ask],
             start_new_session=True,
-            preexec_fn=lambda: _prepare(used),
+            preexec_fn=lambda: _prepare(used, group),
         )
     os.close(ask)
     progress = Progress(spec, events)
-    watched = sensors.Watched(psutil.Process(process.pid), spec["execution"]["device"])
+    watched = sensors.Watched(process.pid, device, group, others)
     try:
         known, stopped = _watch(process, asked, watched, spec, folder / "telemetry.csv", progress)
     finally:
@@ -117,32 +135,40 @@ def supervise(spec: dict[str, Any], command: list[str], folder: Path, log: Path)
         # Whatever happens to this process, nothing of the run goes on behind it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        _, ended, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(ended)
+        cpu_seconds = _end(process, watched)
     code = process.returncode
     said = _result(events)
+    tail: dict[str, Any] = {}
     if stopped:
         status, reason = stopped
     elif said:
         status, reason = said["status"], said["reason"]
-    elif code == -signal.SIGKILL and kills is not None and machine.kernel_oom_kills() != kills:
+    elif code in KILLED and kills is not None and machine.kernel_oom_kills() != kills:
         status, reason = "oom", "the kernel killed it: the host ran out of memory"
     else:
-        raise Fault(_fault(code, log))
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:]
+        status, reason, tail = "error", _fault(code), {"log_tail": lines}
+        if not final:
+            raise Fault("\n".join([f"{reason}; its log {log} ends:", *lines]))
+        attempts.note(folder, reason)
     _close(events, status=status, reason=reason, exit_code=code, begin=begin,
-           end=time.monotonic(), cpu_seconds=usage.ru_utime + usage.ru_stime)  # fmt: skip
+           end=time.monotonic(), cpu_seconds=cpu_seconds, **tail)  # fmt: skip
+    if without:
+        unknown["run.control_group"] = without
     (folder / "env.json").write_text(
         json.dumps(
             {
                 "format": 1,
-                "machine": machine.machine(),
+                "machine": machine.machine(unknown),
                 "software": {
                     "touchstone": machine.VERSION,
-                    "git_commit": machine.git_commit(Path(__file__).parent),
+                    "git_commit": machine.git_commit(Path(__file__).parent, unknown),
                     "packages": machine.packages(command[0]),
                 },
                 "run": run,
+                "start": start,
                 "sensors": known,
+                "unknown": unknown,
             },
             indent=1,
         )
@@ -151,10 +177,38 @@ def supervise(spec: dict[str, Any], command: list[str], folder: Path, log: Path)
     return status
 
 
-def _prepare(used: list[int]) -> None:
-    """In the new process: keep to the cores, and die with the supervisor."""
+def _start(spec: dict[str, Any], started: str, unknown: machine.Unknown) -> dict[str, Any]:
+    """The run's place in the order of execution, and the state that the machine starts it in."""
+    idle, why = order.idle_seconds()
+    if why:
+        unknown["start.idle_seconds"] = why
+    return {
+        "block": spec["repeat"],
+        "position": order.enter(spec, started),
+        "idle_seconds": idle,
+        "cpu_temperature": machine.cpu_temperature(unknown),
+    }
+
+
+def _prepare(used: list[int], group: processes.ControlGroup | None) -> None:
+    """In the new process: keep to the cores and the group, and die with the supervisor."""
+    if group:
+        group.enter()
     os.sched_setaffinity(0, used)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end(process: subprocess.Popen[bytes], watched: sensors.Watched) -> float:
+    """Reap the runner and end what it left behind; returns the CPU time of all of them, s."""
+    _, ended, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(ended)
+    order.ended()
+    watched.end()
+    if watched.group is None:
+        return usage.ru_utime + usage.ru_stime + watched.reaped.cpu_seconds
+    total = watched.group.cpu_seconds()
+    watched.group.remove()
+    return total
 
 
 def _watch(
@@ -171,29 +225,17 @@ def _watch(
     the runner sends one at the edges of the measured phase. Returns what is known of every
     sensor, and the outcome and reason if it is to be stopped.
     """
-    known, readings = {}, []
-    for name, module in sensors.modules().items():
-        reason = module.unavailable(watched)
-        known[name] = {"available": reason is None, "reason": reason, "columns": module.COLUMNS}
-        if reason is None:
-            readings.append((module.Sensor(watched), module.COLUMNS))
-    columns = ["t", *(column for _, named in readings for column in named)]
     seconds, mib = spec["limits"]["seconds"], spec["limits"]["memory_mib"]
     interval = spec["sampling_interval"]
     due = time.monotonic()
     deadline = due + seconds
+    stopped = None
     ended = os.pidfd_open(process.pid)
     try:
         with open(telemetry, "w", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(columns)
+            sampler = Sampler(watched, file)
             while True:
-                watched.refresh()
-                row: dict[str, float | None] = {"t": time.monotonic()}
-                for reading, _ in readings:
-                    row.update(reading.sample())
-                table.writerow(["" if row[c] is None else row[c] for c in columns])
-                file.flush()
+                sampler.sample()
                 progress.update()
                 if (late := time.monotonic() - due) >= 0:
                     # A tick that was missed is left out; the time stamps show the gap.
@@ -204,23 +246,24 @@ def _watch(
                         wait = min(wait, MEMORY_INTERVAL)
                     ready = select.select([ended, asked], [], [], wait)[0]
                     if ended in ready:
-                        return known, None
+                        return sampler.finish(), None
                     if time.monotonic() >= deadline:
-                        return known, ("timeout", f"it ran longer than the limit of {seconds:g} s")
-                    if mib is not None and (used := _memory_mib(watched)) > mib:
+                        stopped = "timeout", f"it ran longer than the limit of {seconds:g} s"
+                    elif mib is not None and (used := _memory(watched, mib)) > mib:
                         reason = f"host memory of {used:.0f} MiB exceeds the limit of {mib:g} MiB"
-                        return known, ("oom", reason)
+                        stopped = "oom", reason
+                    if stopped:
+                        return sampler.finish(), stopped
                     if asked in ready and os.read(asked, 64):
                         break
     finally:
         os.close(ended)
 
 
-def _memory_mib(watched: sensors.Watched) -> float:
-    """Resident memory of the tree in MiB, shared pages counted once in proportion."""
+def _memory(watched: sensors.Watched, limit: float) -> float:
+    """Host memory of the run's processes, MiB, exact where it exceeds `limit`."""
     watched.refresh()
-    sensor = sensors.modules()["memory"].Sensor(watched)
-    return sensor.sample()["host_memory"] or 0.0
+    return memory.Sensor(watched).used(limit)
 
 
 def _result(events: Path) -> dict[str, Any] | None:
@@ -238,8 +281,7 @@ def _close(events: Path, **outcome: Any) -> None:
         file.write(whole + json.dumps({"event": "outcome", **outcome}) + "\n")
 
 
-def _fault(code: int, log: Path) -> str:
-    """Why the runner failed: its exit, and the tail of what it said."""
+def _fault(code: int) -> str:
+    """Why the runner failed, as far as its exit tells."""
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-    tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-12:]
-    return "\n".join([f"the runner ended with {how} and no result; its log {log} ends:", *tail])
+    return f"the runner ended with {how} and no result"

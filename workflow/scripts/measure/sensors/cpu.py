@@ -1,4 +1,4 @@
-"""CPU time of the runner's process tree, and of the whole machine."""
+"""CPU time of the runner's processes, and of the whole machine."""
 
 import psutil
 
@@ -20,21 +20,13 @@ class Sensor:
         self.total = 0.0
 
     def sample(self) -> dict[str, float | None]:
-        """Time of the living, and, in their parents' accounts, of the children they reaped."""
-        total, living = 0.0, 0
-        for process in self.watched.processes:
-            try:
-                times = process.cpu_times()
-            except psutil.Error:
-                continue
-            total += times.user + times.system + times.children_user + times.children_system
-            living += 1
+        """Time of the living and of those that have gone."""
         # A child that has ended but is not yet in its parent's account must not count back.
-        self.total = max(self.total, total)
+        self.total = max(self.total, self.watched.cpu_seconds())
         machine = psutil.cpu_times()
         busy = machine.user + machine.nice + machine.system + machine.irq + machine.softirq
         return {
-            "cpu_seconds": self.total if living else None,
+            "cpu_seconds": self.total,
             "machine_cpu_seconds": busy,
-            "processes": living,
+            "processes": len(self.watched.processes),
         }

@@ -1,0 +1,34 @@
+"""Runs that end in a fault: tried again at once, then recorded, and tried by every later execution.
+
+The functions are called by the rule `train`. Snakemake makes a job again whose params have
+changed; the number of faults recorded for a run is one of them, so that a run whose last
+outcome is `error` is made again, and one that came good is not.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+ATTEMPTS = 2
+"""How often an execution tries a run before its fault is recorded as the outcome `error`."""
+NAME = "errors.jsonl"
+"""In the run's folder; no output of the rule, so that Snakemake leaves it there."""
+
+
+def attempt(wildcards: Any, attempt: int) -> int:
+    """Which try of this execution a job is, from 1."""
+    return attempt
+
+
+def errors(wildcards: Any) -> int:
+    """How many faults are recorded for a run."""
+    path = Path(f"results/runs/{wildcards.cell}/rep{wildcards.repeat}") / NAME
+    return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+
+
+def note(folder: Path, reason: str) -> None:
+    """Record a fault of the run in `folder`."""
+    date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    with open(folder / NAME, "a", encoding="utf-8") as file:
+        file.write(json.dumps({"date": date, "reason": reason}) + "\n")

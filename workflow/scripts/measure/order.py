@@ -1,0 +1,48 @@
+"""In which order runs are made, and how long the machine rested before each."""
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+PATH = Path("results/.order.jsonl")
+"""One line for every run that was begun in this results folder, in this order."""
+
+
+def enter(spec: dict[str, Any], started: str) -> int:
+    """Enter a run that begins; returns its position among all that were begun, from 1."""
+    PATH.parent.mkdir(exist_ok=True)
+    with open(PATH, "a+", encoding="utf-8") as file:
+        line = {"started": started, "cell": spec["cell"], "repeat": spec["repeat"]}
+        file.write(json.dumps(line) + "\n")
+        file.seek(0)
+        return len(file.readlines())
+
+
+def ended() -> None:
+    """Note that a measured run of this user on this machine ends now."""
+    _last().write_text(json.dumps({"boot": _boot(), "end": time.monotonic()}))
+
+
+def idle_seconds() -> tuple[float | None, str | None]:
+    """Seconds since the last measured run of this user on this machine, or why none is known."""
+    try:
+        last = json.loads(_last().read_text())
+        if last["boot"] != _boot():
+            return None, "the first run since the machine was started"
+        return round(time.monotonic() - last["end"], 3), None
+    except FileNotFoundError:
+        return None, "no run before it is known on this machine"
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        return None, f"{_last()} cannot be read ({fault})"
+
+
+def _last() -> Path:
+    return Path(tempfile.gettempdir()) / f"touchstone-{os.getuid()}.last"
+
+
+def _boot() -> str:
+    """This start of the machine: the monotonic clock begins anew with each."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
