@@ -7,9 +7,10 @@ import time
 
 import pytest
 
+from analyse.certificates import proof, read_certificates
 from analyse.files import InputError
 from analyse.metrics import METRICS
-from analyse.tables import MEASUREMENTS, SUMMARY, gather, read_plan
+from analyse.tables import COMPARISONS, MEASUREMENTS, SUMMARY, gather, read_plan
 from fixtures.runs import FACTORS, cell_name, make_record, write_plan
 
 
@@ -32,7 +33,7 @@ def mixed(tmp_path):
     for repeat in (1, 2, 3):
         make_record(*places, repeat=repeat, status="oom", reason="bad, alloc", steps=0, **b)
     write_plan(tmp_path / "plan.tsv", [b, a])
-    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables")
+    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables", {})
     return tmp_path
 
 
@@ -45,7 +46,7 @@ def test_measurements_follow_the_plan_and_keep_everything(mixed):
     speeds = [row for row in table if row["metric"] == "throughput"]
     assert [row["value"] for row in speeds] == ["", "", "", "256.0", "128.0", ""]
     assert speeds[0]["reason"] == "oom: bad, alloc" and speeds[5]["reason"] == "timeout: 600 s"
-    assert {row["flags"] for row in speeds[3:5]} == {""}
+    assert {row["flags"] for row in speeds[3:5]} == {"parity_not_shown"}
     for row in table:
         assert (row["value"] == "") == (row["reason"] != "")
         record = json.loads(
@@ -64,9 +65,10 @@ def test_summary_counts_statuses_and_values(mixed):
     assert (speed["median"], speed["min"], speed["max"]) == ("192.0", "128.0", "256.0")
     assert float(speed["sd"]) == statistics.stdev([256.0, 128.0])
     assert by_metric["pytorch", "first_step_time"]["n"] == "3"
+    assert float(speed["cv"]) == float(speed["sd"]) / 192
     empty = by_metric["mxnet", "throughput"]
     assert (empty["status"], empty["n"]) == ("oom 3", "0")
-    assert {empty[name] for name in ("median", "mean", "min", "max", "sd")} == {""}
+    assert {empty[name] for name in ("median", "mean", "min", "max", "sd", "cv")} == {""}
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
@@ -80,7 +82,7 @@ def test_statistics_of_any_number_of_repeats(tmp_path, count):
             step_seconds=lambda step, i=i: 0.1 + 0.037 * i * i,
         )
     write_plan(tmp_path / "plan.tsv", [{}], repeats=count)
-    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables")
+    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables", {})
     row = rows(tmp_path / "tables" / "summary.csv")[0]
     assert row["metric"] == "throughput" and row["n"] == str(count)
     assert float(row["median"]) == pytest.approx(statistics.median(values), rel=1e-12)
@@ -95,12 +97,12 @@ def test_flags_are_counted_in_the_summary(tmp_path):
         make_record(tmp_path / "runs", tmp_path / "records", repeat=repeat, epochs=repeat)
         # both under the name of the default cell: an epoch of 10 steps is too short to test
     write_plan(tmp_path / "plan.tsv", [{}], repeats=2)
-    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables")
+    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables", {})
     assert rows(tmp_path / "tables" / "measurements.csv")[0]["flags"] == (
-        "few_samples, drift_untested"
+        "few_samples, drift_untested, parity_not_shown"
     )
     assert rows(tmp_path / "tables" / "summary.csv")[0]["flags"] == (
-        "drift_untested 1, few_samples 1"
+        "drift_untested 1, few_samples 1, parity_not_shown 2"
     )
 
 
@@ -111,7 +113,7 @@ def test_records_that_were_not_planned_stay_out(mixed):
     extra = mixed / "records" / cell_name({**FACTORS, "framework": "pytorch"}) / "rep4.json"
     extra.write_text("{}")
     before = (mixed / "tables" / "summary.csv").read_bytes()
-    gather(mixed / "plan.tsv", mixed / "records", mixed / "tables")
+    gather(mixed / "plan.tsv", mixed / "records", mixed / "tables", {})
     assert (mixed / "tables" / "summary.csv").read_bytes() == before
 
 
@@ -128,7 +130,7 @@ def test_a_record_that_cannot_be_used_is_named(mixed, damage):
         path.write_text(json.dumps({**record, **change}))
     before = (mixed / "tables" / "measurements.csv").read_bytes()
     with pytest.raises(InputError, match="rep2.json"):
-        gather(mixed / "plan.tsv", mixed / "records", mixed / "tables")
+        gather(mixed / "plan.tsv", mixed / "records", mixed / "tables", {})
     assert (mixed / "tables" / "measurements.csv").read_bytes() == before
 
 
@@ -151,6 +153,138 @@ def test_a_damaged_plan_is_refused(tmp_path, change, cause):
         read_plan(path)
 
 
+def speeds(root, table, **factors):
+    """Records and plan of cells with the given step seconds by framework and repeat."""
+    cells = []
+    for framework, seconds in table.items():
+        cell = {"framework": framework, **factors.get(framework, {})}
+        cells.append(cell)
+        for repeat, second in enumerate(seconds, start=1):
+            make_record(
+                root / "runs",
+                root / "records",
+                repeat=repeat,
+                step_seconds=lambda step, s=second: s,
+                **cell,
+            )
+    write_plan(root / "plan.tsv", cells, repeats=max(map(len, table.values())))
+    return root
+
+
+def compared(root):
+    gather(root / "plan.tsv", root / "records", root / "tables", {})
+    table = rows(root / "tables" / "comparisons.csv")
+    assert all(tuple(row) == COMPARISONS for row in table)
+    return [row for row in table if row["metric"] == "throughput"]
+
+
+def test_comparisons_by_hand(tmp_path):
+    """Twice, four and eight times as fast as the cell planned first."""
+    seconds = {"pytorch": [1.0, 1.0, 1.0], "mxnet": [0.5, 0.25, 0.125]}
+    (row,) = compared(speeds(tmp_path, seconds))
+    assert (row["framework"], row["reference_framework"]) == ("mxnet", "pytorch")
+    assert float(row["ratio"]) == pytest.approx(4.0)
+    half = 4.302652729911275 / 3**0.5
+    ends = [float(row[name]) for name in ("low", "high")]
+    assert ends == pytest.approx([4 / 2**half, 4 * 2**half])
+    assert (row["n"], row["verdict"], row["indicative"]) == ("3", "no difference shown", "yes")
+    assert row["flags"] == "few_samples 1, parity_not_shown 3"
+    assert row["reference_flags"] == "parity_not_shown 3"
+    assert row["remarks"] == ""
+
+
+def test_one_repeat_is_a_ratio_without_an_interval(tmp_path):
+    (row,) = compared(speeds(tmp_path, {"pytorch": [1.0], "mxnet": [0.5]}))
+    assert float(row["ratio"]) == pytest.approx(2.0) and row["verdict"] == "too few runs"
+    assert {row[name] for name in ("low", "high", "detectable")} == {""}
+
+
+def test_only_cells_that_differ_in_framework_or_mode_are_compared(tmp_path):
+    seconds = {"pytorch": [1.0] * 2, "mxnet": [1.0] * 2, "tensorflow": [1.0] * 2}
+    factors = {"mxnet": {"mode": "static"}, "tensorflow": {"precision": "bf16"}}
+    (row,) = compared(speeds(tmp_path, seconds, **factors))
+    assert (row["mode"], row["reference_mode"]) == ("static", "channels_last")
+
+
+def test_other_machines_and_eras_are_remarked(tmp_path):
+    speeds(tmp_path, {"pytorch": [1.0] * 2, "mxnet": [0.5] * 2})
+    for path in (tmp_path / "records").glob("*/*.json"):
+        record = json.loads(path.read_text())
+        old = record["factors"]["framework"] == "mxnet"
+        record["provenance"]["software"]["cuda"] = "11.2" if old else "12.8"
+        record["provenance"]["machine"]["hostname"] = f"node{old}"
+        path.write_text(json.dumps(record))
+    (row,) = compared(tmp_path)
+    assert row["remarks"] == "different_machine, different_era"
+
+
+CERTIFICATE = {
+    "format": 1,
+    "network": "lenet5",
+    "reference": "pytorch",
+    "tolerances": {"fp64": {"forward": 1e-10, "update": 1e-6}},
+    "frameworks": {
+        "tensorflow": {
+            "equal": True,
+            "beyond": [],
+            "deviations": {"fp64": {"forward": 1e-15, "update": 5e-7, "other": 1.0}},
+        },
+        "mxnet": {
+            "equal": False,
+            "beyond": ["fp64 update"],
+            "deviations": {"fp64": {"forward": 1e-15, "update": 5e-2}},
+        },
+        "caffe": {"equal": False, "beyond": [], "deviations": {}, "unsupported": "no layer x"},
+    },
+    "equal": False,
+}
+
+
+def certificate(root, **changes):
+    path = root / "lenet5.json"
+    path.write_text(json.dumps({**CERTIFICATE, **changes}))
+    return path
+
+
+def test_a_certificate_says_for_each_framework(tmp_path):
+    certificates = read_certificates([certificate(tmp_path)])
+    found = {f: proof(certificates, "lenet5", f) for f in (*CERTIFICATE["frameworks"], "pytorch")}
+    assert {f: one.verdict for f, one in found.items()} == {
+        "tensorflow": "equal", "mxnet": "differs", "caffe": "not shown", "pytorch": "reference"
+    }  # fmt: skip
+    assert [f for f, one in found.items() if one.shown] == ["tensorflow", "pytorch"]
+    closest = found["tensorflow"].closest
+    assert (closest.kind, closest.value, closest.tolerance) == ("update", 5e-7, 1e-6)
+    assert found["mxnet"].why == "beyond the tolerance: fp64 update"
+    assert found["caffe"].why == "unsupported: no layer x"
+    assert "does not have" in proof(certificates, "lenet5", "jax").why
+    assert proof(certificates, "vgg16", "mxnet").verdict == "not shown"
+
+
+def test_only_runs_without_proof_carry_the_flag(tmp_path):
+    speeds(tmp_path, {"pytorch": [1.0], "tensorflow": [1.0], "mxnet": [1.0]})
+    certificates = read_certificates([certificate(tmp_path)])
+    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables", certificates)
+    table = rows(tmp_path / "tables" / "measurements.csv")
+    flagged = {row["framework"] for row in table if "parity_not_shown" in row["flags"]}
+    assert flagged == {"mxnet"}
+    table = rows(tmp_path / "tables" / "summary.csv")
+    assert {row["framework"] for row in table if "parity_not_shown 1" in row["flags"]} == flagged
+
+
+@pytest.mark.parametrize(
+    "changes", [{"format": 2}, {"network": None}, {"frameworks": {"mxnet": {}}}, {"reference": 1}]
+)
+def test_a_certificate_of_another_kind_is_refused(tmp_path, changes):
+    with pytest.raises(InputError, match="lenet5.json"):
+        read_certificates([certificate(tmp_path, **changes)])
+
+
+def test_two_certificates_of_a_network_are_refused(tmp_path):
+    with pytest.raises(InputError, match="a second certificate of lenet5"):
+        read_certificates([certificate(tmp_path)] * 2)
+
+
 def test_gather_is_linear(tmp_path):
     """1500 records well under the pace of 30,000 in 20 s."""
     record = make_record(tmp_path / "runs", tmp_path / "one")
@@ -164,6 +298,6 @@ def test_gather_is_linear(tmp_path):
             (folder / f"rep{repeat}.json").write_text(text)
     write_plan(tmp_path / "plan.tsv", cells)
     begin = time.perf_counter()
-    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables")
+    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables", {})
     assert time.perf_counter() - begin < 1500 * 20 / 30_000 * 2  # the machine may be busy
     assert len(rows(tmp_path / "tables" / "measurements.csv")) == 1500 * len(METRICS)

@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from analyse.figures import POINT_FIGURES, draw_losses, draw_points, drawing
-from analyse.report import FIGURES, answer, compare, number
+from analyse.figures import MUTED, POINT_FIGURES, draw_losses, draw_points, drawing, drawn
+from analyse.report import FIGURES, ROWS, answer, compare, number
 from analyse.study import Series, read_study
 from analyse.style import CHOSEN, style_of
 from analyse.tables import gather
-from fixtures.runs import make_record, make_study, write_plan
+from fixtures.runs import FACTORS, cell_name, make_record, make_study, write_plan
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "workflow" / "scripts"
 
@@ -42,8 +42,8 @@ def report(root):
     )
 
 
-def gathered(root):
-    gather(root / "plan.tsv", root / "records", root / "tables")
+def gathered(root, certificates=None):
+    gather(root / "plan.tsv", root / "records", root / "tables", certificates or {})
     return read_study(root / "plan.tsv", root / "tables", root / "records")
 
 
@@ -203,42 +203,58 @@ def speeds(root, table, batch=64):
 def test_a_clear_winner_is_named_with_ratio_n_and_caveat(tmp_path):
     study = speeds(tmp_path, {"mxnet": [256, 258, 260], "pytorch": [512, 516, 520]})
     (comparison,) = compare(study)
-    assert comparison.winner == Series("pytorch") and comparison.n == (3, 3)
-    assert comparison.ratio == pytest.approx(2.0) and comparison.chance == 0.1
+    assert comparison.winner == Series("pytorch") and comparison.n == 3
+    assert comparison.reference.series == Series("mxnet")
     result, caveat = answer(study, [comparison])
-    assert "pytorch was fastest at batch size 64, with 2.00 times the median of mxnet" in result
-    assert caveat.startswith("n=3, indicative") and "10 %" in caveat
+    words = "pytorch was fastest at batch size 64, at 2.00 [2.00, 2.00] times the throughput of"
+    assert f"{words} mxnet" in result
+    assert caveat.startswith("n = 3, indicative") and "95 %" in caveat
 
 
-def test_overlapping_ranges_are_not_ranked(tmp_path):
+def test_what_slows_a_whole_block_is_paired_away(tmp_path):
+    """The ranges overlap by far, but in each block the ratio is about 1.2."""
+    rates = {"mxnet": [200, 400, 300], "pytorch": [240, 484, 357]}
+    (comparison,) = compare(speeds(tmp_path, rates))
+    assert comparison.winner == Series("pytorch")
+
+
+def test_an_interval_that_holds_1_is_not_ranked(tmp_path):
     study = speeds(tmp_path, {"mxnet": [256, 258, 400], "pytorch": [399, 516, 520]})
     (comparison,) = compare(study)
     assert comparison.winner is None
     result, _ = answer(study, [comparison])
-    assert "no difference shown" in result and "fastest at" not in result
+    assert "no difference shown between the fastest, pytorch and mxnet" in result
+    assert "fastest at" not in result
 
 
 def test_the_fastest_must_beat_all_others_not_only_the_next(tmp_path):
-    rates = {"pytorch": [300, 310, 320], "mxnet": [280, 285, 290], "tensorflow": [100, 200, 305]}
+    rates = {"pytorch": [300, 310, 320], "mxnet": [280, 289, 298], "tensorflow": [100, 200, 305]}
     study = speeds(tmp_path, rates)
     (comparison,) = compare(study)
-    assert [cell.series.framework for cell in comparison.ranked] == [*rates]
-    assert comparison.winner is None
+    assert comparison.fastest.series == Series("pytorch") and comparison.winner is None
     result, _ = answer(study, [comparison])
     assert "no difference shown between the fastest, pytorch and tensorflow" in result
 
 
-def test_two_runs_are_too_few_to_rank(tmp_path):
-    study = speeds(tmp_path, {"mxnet": [100, 101], "pytorch": [500, 501]})
+def test_with_more_rivals_each_interval_is_wider(tmp_path):
+    """Logarithms 0.06, 0.09, 0.12 have a t of 5.2: above 4.3 (95 %), below 6.2 (97.5 %)."""
+    rates = {"mxnet": [100, 100, 100], "pytorch": [106.18, 109.42, 112.75]}
+    (two,) = compare(speeds(tmp_path / "two", rates))
+    assert two.winner == Series("pytorch")
+    (three,) = compare(speeds(tmp_path / "three", {**rates, "tensorflow": [50, 50, 50]}))
+    assert three.winner is None
+    assert [cell.series for cell in three.rivals] == [Series("mxnet")]
+
+
+def test_one_run_is_too_few_to_rank(tmp_path):
+    study = speeds(tmp_path, {"mxnet": [100], "pytorch": [500]})
     result, caveat = answer(study, compare(study))
-    assert "too few runs to rank the fastest, pytorch and mxnet" in result and not caveat
+    assert "too few runs to rank the fastest, mxnet and pytorch" in result and not caveat
 
 
-def test_four_runs_are_no_longer_indicative(tmp_path):
-    study = speeds(tmp_path, {"mxnet": [256] * 4, "pytorch": [512] * 4})
-    (comparison,) = compare(study)
-    assert comparison.chance == 2 / 70
-    assert answer(study, [comparison])[1].startswith("n=4: ")
+def test_six_runs_are_no_longer_indicative(tmp_path):
+    study = speeds(tmp_path, {"mxnet": [256] * 6, "pytorch": [512] * 6})
+    assert answer(study, compare(study))[1].startswith("n = 6: ")
 
 
 def test_nothing_to_compare_is_said(failed):
@@ -307,8 +323,8 @@ def test_page_has_the_words_for_failures(bad):
         "stopped after 600 s, at step 260",
         "the loss is nan at step 410",
         "std::bad_alloc in Forward",
-        "too few runs to rank the fastest, pytorch and mxnet",
         "1/3 timeout",
+        "mxnet 128 oom 0 – no number – not shown parity_not_shown 3",
     ):
         assert words in page, words
     assert "Every planned run finished" not in page
@@ -342,6 +358,109 @@ def test_page_marks_a_setting_that_was_ignored(tmp_path):
     page = text_of(built(root))
     assert "Some settings that were read back" in page
     assert "learning rate 0.05 0.01 differs mxnet 1" in page
+
+
+CERTIFICATE = {
+    "format": 1,
+    "network": "lenet5",
+    "reference": "pytorch",
+    "tolerances": {"fp64": {"forward": 1e-10, "gradients": 1e-8}},
+    "frameworks": {
+        "tensorflow": {
+            "equal": True,
+            "beyond": [],
+            "deviations": {"fp64": {"forward": 2e-15, "gradients": 3e-12}},
+        },
+        "mxnet": {
+            "equal": False,
+            "beyond": ["fp64 gradients"],
+            "deviations": {"fp64": {"forward": 2e-15, "gradients": 0.5}},
+        },
+    },
+    "equal": False,
+}
+
+
+def test_page_shows_the_proof_beside_the_speeds(tmp_path):
+    root = make_study(tmp_path)
+    for path in (root / "records").glob("mxnet*/*.json"):
+        record = json.loads(path.read_text())
+        record["provenance"]["deviations"] = ["keeps epsilon in <single> precision"]
+        path.write_text(json.dumps(record))
+    (root / "lenet5.json").write_text(json.dumps(CERTIFICATE))
+    gathered(root, {"lenet5": CERTIFICATE})
+    assert plot(root).returncode == 0
+    done = script(
+        "report",
+        root,
+        *("--figures", root / "figures", "--config", root / "config.resolved.yaml"),
+        *("--certificates", root / "lenet5.json", "--output", root / "report" / "index.html"),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    page = text_of(root)
+    assert "lenet5 pytorch reference" in page
+    assert "lenet5 tensorflow equal to pytorch 2.0e-15 of 1e-10 3.0e-12 of 1e-08" in page
+    assert "lenet5 mxnet differs" in page and "beyond the tolerance: fp64 gradients" in page
+    assert "mxnet, lenet5 keeps epsilon in &lt;single&gt; precision" in page
+    assert "differs parity_not_shown 3" in page and "6 runs." in page
+    captions = json.loads((root / "figures" / "captions.json").read_text())
+    for texts in captions.values():
+        assert "†: equal computation is not shown (mxnet on lenet5)" in texts["caption"]
+    assert "parity_not_shown" not in captions["throughput"]["caption"]
+
+
+def test_a_page_without_certificates_says_so(good):
+    page = text_of(good)
+    assert "No certificate was asked for in this study" in page
+    assert "pytorch not shown" in page and "parity_not_shown 3" in page
+
+
+def test_flagged_runs_are_ringed(tmp_path):
+    study = speeds(tmp_path, {"pytorch": [256.0, 256.0], "mxnet": [256.0, 512.0]})
+    flagged = sum(run.flags != ["parity_not_shown"] for run in study.runs)
+    assert flagged == 1  # the fast run is over before a third sample
+    with drawing():
+        (ax,) = draw_points(study, POINT_FIGURES[0]).axes
+    rings = [x for x in ax.lines if x.get_fillstyle() == "none" and x.get_color() == MUTED]
+    assert len(rings) == flagged
+
+
+def large(root, networks, batches):
+    """A gathered study of two frameworks, one repeat, from copies of one record."""
+    record = make_record(root / "runs", root / "one")
+    cells = [
+        {"framework": framework, "network": f"net{n}", "batch_size": b}
+        for n in range(networks)
+        for b in range(1, batches + 1)
+        for framework in ("pytorch", "mxnet")
+    ]
+    for cell in cells:
+        name = cell_name({**FACTORS, **cell})
+        (root / "records" / name).mkdir(parents=True)
+        text = json.dumps({**record, "cell": name})
+        (root / "records" / name / "rep1.json").write_text(text)
+    write_plan(root / "plan.tsv", cells, repeats=1)
+    (root / "config.resolved.yaml").write_text("title: Large\n")
+    return gathered(root)
+
+
+def test_the_page_of_a_large_study_is_bounded(tmp_path):
+    large(tmp_path, 1, ROWS // 2 + 5)
+    page = text_of(built(tmp_path))
+    assert f"The first {ROWS} of {ROWS + 10} cells are shown" in page
+    assert f"The first {ROWS} of {ROWS + 10} rows are shown: all are in results/tables/comp" in page
+    captions = json.loads((tmp_path / "figures" / "captions.json").read_text())
+    assert f"Only 16 of {ROWS + 10} cells are drawn" in captions["throughput"]["caption"]
+    assert "at most 12 panels" in captions["training_loss"]["caption"]
+
+
+def test_many_networks_are_neither_all_drawn_nor_all_told(tmp_path):
+    study = large(tmp_path, 20, 2)
+    some, left_out = drawn(study, lambda cell: cell.facet)
+    assert len(some.by_facet()) == 12 and "Only 48 of 80 cells" in left_out
+    assert drawn(some, lambda cell: cell.facet) == (some, "")
+    result, _ = answer(study, compare(study))
+    assert result.count("On net") == 6 and "14 more are in the table of speeds" in result
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,11 @@ rule gather:
     input:
         plan="results/plan.tsv",
         records=RECORDS,
+        certificates=CERTIFICATES,
     output:
         measurements="results/tables/measurements.csv",
         summary="results/tables/summary.csv",
+        comparisons="results/tables/comparisons.csv",
     log:
         "results/logs/gather.log",
     localrule: True
@@ -45,7 +47,7 @@ rule gather:
         code=code.digest("gather.py"),
     shell:
         "python $TOUCHSTONE_SCRIPTS/gather.py --plan {input.plan} --records results/records"
-        " --output results/tables > {log} 2>&1"
+        " --output results/tables --certificates {input.certificates} > {log} 2>&1"
 
 
 rule plot:
@@ -75,6 +77,7 @@ rule report:
         tables=["results/tables/measurements.csv", "results/tables/summary.csv"],
         figures=expand("results/figures/{name}.svg", name=FIGURES),
         captions="results/figures/captions.json",
+        certificates=CERTIFICATES,
     output:
         "results/report/index.html",
     log:
@@ -87,4 +90,4 @@ rule report:
     shell:
         "python $TOUCHSTONE_SCRIPTS/report.py --plan {input.plan} --config {input.config}"
         " --tables results/tables --records results/records --figures results/figures"
-        " --output {output} > {log} 2>&1"
+        " --output {output} --certificates {input.certificates} > {log} 2>&1"

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from analyse.certificates import read_certificates
 from analyse.files import exit_with
 from analyse.tables import gather
 
@@ -12,8 +13,12 @@ def main() -> None:
     parser.add_argument("--plan", type=Path, required=True, help="plan.tsv")
     parser.add_argument("--records", type=Path, required=True, help="folder of the records")
     parser.add_argument("--output", type=Path, required=True, help="folder of the tables")
+    parser.add_argument(
+        "--certificates", type=Path, nargs="*", default=[], help="of the study's networks"
+    )
     arguments = parser.parse_args()
-    gather(arguments.plan, arguments.records, arguments.output)
+    certificates = read_certificates(arguments.certificates)
+    gather(arguments.plan, arguments.records, arguments.output, certificates)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import yaml
 
+from analyse.certificates import read_certificates
 from analyse.files import InputError, exit_with, read_text, write_atomic
 from analyse.report import make_report
 from analyse.study import read_study
@@ -18,6 +19,9 @@ def main() -> None:
     parser.add_argument("--figures", type=Path, required=True, help="folder of the figures")
     parser.add_argument("--config", type=Path, required=True, help="the resolved configuration")
     parser.add_argument("--output", type=Path, required=True, help="the page to write")
+    parser.add_argument(
+        "--certificates", type=Path, nargs="*", default=[], help="of the study's networks"
+    )
     arguments = parser.parse_args()
     remedy = "Plan the study again"
     try:
@@ -28,7 +32,8 @@ def main() -> None:
     if not isinstance(config, dict):
         raise InputError(arguments.config, "not a mapping of settings", remedy)
     study = read_study(arguments.plan, arguments.tables, arguments.records)
-    page = make_report(study, arguments.figures, arguments.config, config)
+    certificates = read_certificates(arguments.certificates)
+    page = make_report(study, certificates, arguments.figures, arguments.config, config)
     write_atomic(arguments.output, page)
 
 

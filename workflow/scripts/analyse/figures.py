@@ -2,7 +2,7 @@
 
 import io
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import ceil, isfinite, log10
 from statistics import fmean, median
@@ -17,7 +17,8 @@ from matplotlib.ticker import MaxNLocator
 
 from analyse.metrics import METRICS
 from analyse.study import Cell, Result, Series, Study, describe_machine, machines
-from analyse.style import FILLS, darker, style_of
+from analyse.style import FILLS, UNPROVEN, darker, style_of
+from analyse.tables import PARITY_NOT_SHOWN, counted
 
 INK, MUTED, GRID, GROUND = "#1A1A1A", "#5A5A5A", "#E3E3E3", "#F3F3F3"
 RC: dict[Any, Any] = {
@@ -46,6 +47,9 @@ RC: dict[Any, Any] = {
 WIDTH = 8.0  # inches; a full text column of the report
 LOG_FROM = 20.0  # a range of values wider than this ratio gets a logarithmic axis
 MARKER = 5.5  # points
+PANELS, SERIES, BATCHES = 12, 12, 8
+"""What a figure draws at most: so the figures of a study of any size can be read and loaded."""
+NAMED = 6  # pairs that a caption names
 
 
 class PointFigure(NamedTuple):
@@ -101,9 +105,36 @@ def drawing() -> Iterator[None]:
 
 def make_figures(study: Study) -> Iterator[tuple[str, Figure, dict[str, str]]]:
     """Name, figure and texts (`title`, `caption`, `alt`) of each figure of the report."""
+    some, left_out = drawn(study, lambda cell: cell.facet)
     for kind in POINT_FIGURES:
-        yield kind.metric, draw_points(study, kind), _point_texts(study, kind)
-    yield "training_loss", draw_losses(study), _loss_texts(study)
+        texts = _point_texts(some, kind)
+        texts["caption"] += left_out
+        yield kind.metric, draw_points(some, kind), texts
+    some, left_out = drawn(study, lambda cell: (cell.facet, cell.batch_size))
+    texts = _loss_texts(some)
+    texts["caption"] += left_out
+    yield "training_loss", draw_losses(some), texts
+
+
+def drawn(study: Study, panel: Callable[[Cell], Any]) -> tuple[Study, str]:
+    """The part of a study that a figure draws, and a sentence on what it leaves out.
+
+    The first series, batch sizes and panels are drawn, in order of the plan.
+    """
+    series = set(study.series[:SERIES])
+    cells = [cell for cell in study.cells if cell.series in series]
+    sizes: dict[Any, set[int]] = {}
+    for cell in cells:
+        sizes.setdefault(cell.facet, set()).add(cell.batch_size)
+    cells = [c for c in cells if c.batch_size in sorted(sizes[c.facet])[:BATCHES]]
+    panels = set(list(dict.fromkeys(map(panel, cells)))[:PANELS])
+    cells = [cell for cell in cells if panel(cell) in panels]
+    if len(cells) == len(study.cells):
+        return study, ""
+    return Study(cells), (
+        f" Only {len(cells)} of {len(study.cells)} cells are drawn: at most {PANELS} panels,"
+        f" {SERIES} series and {BATCHES} batch sizes, the first of each; the tables hold all."
+    )
 
 
 def render(figure: Figure) -> dict[str, bytes]:
@@ -144,11 +175,13 @@ def _grid(panels: int, columns: int, width: float, height: float) -> tuple[Figur
 
 
 def _legend(figure: Figure, study: Study, line: bool) -> None:
+    unproven = {cell.series for cell in study.cells if PARITY_NOT_SHOWN in cell.flags}
+    labels = {s: s.label + UNPROVEN * (s in unproven) for s in study.series}
     handles = [
-        Line2D([], [], linestyle="-" if line else "none", label=s.label, **_marker(study, s))
-        for s in study.series
+        Line2D([], [], linestyle="-" if line else "none", label=label, **_marker(study, s))
+        for s, label in labels.items()
     ]
-    longest = max(len(series.label) for series in study.series) + 6
+    longest = max(map(len, labels.values())) + 6
     columns = max(1, min(len(handles), int(10 * figure.get_figwidth() / longest)))
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, borderpad=0)
 
@@ -209,6 +242,11 @@ def _draw_facet(
             ax.plot(
                 at, values, linestyle="none", alpha=0.9, **_marker(study, cell.series, marker_size)
             )
+            runs = [run for run in cell.runs if run.values[kind.metric] is not None]
+            for dx, value, run in zip(at, values, runs, strict=True):
+                if _flagged(run):
+                    size = marker_size + 4
+                    ax.plot(dx, value, "o", color=MUTED, fillstyle="none", markersize=size, mew=0.7)
             if missing := cell.words(kind.metric):
                 words.append((x, missing, cell.series.framework))
     ax.set_xlim(-0.5, len(batches) - 0.5)
@@ -219,6 +257,11 @@ def _draw_facet(
     _scale(ax, kind, numbers)
     if words:
         _write_words(ax, words, slot_width)
+
+
+def _flagged(run: Result) -> bool:
+    """Whether a run has a flag of its own, beside that on its framework and network."""
+    return any(flag != PARITY_NOT_SHOWN for flag in run.flags)
 
 
 def _scale(ax: Axes, kind: PointFigure, numbers: list[float]) -> None:
@@ -386,6 +429,22 @@ def _mean_losses(runs: list[Result]) -> list[float]:
 # Texts
 
 
+def _flags(study: Study, rings: bool) -> str:
+    """What the figure says of flags, in sentences."""
+    flags = [f for run in study.runs for f in run.flags if f != PARITY_NOT_SHOWN]
+    pairs = {(c.series.framework, c.facet[0]) for c in study.cells if PARITY_NOT_SHOWN in c.flags}
+    text = ""
+    if flags:
+        mark = "A ring marks a run with a flag" if rings else "Runs drawn carry flags"
+        text += f"{mark} ({counted(flags)}). "
+    if pairs:
+        names = [f"{framework} on {network}" for framework, network in sorted(pairs)]
+        more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+        text += f"{UNPROVEN.strip()}: equal computation is not shown"
+        text += f" ({', '.join(names[:NAMED] + more)}). "
+    return text
+
+
 def _setting(study: Study) -> str:
     """How many runs on which machine, in a sentence."""
     repeats = sorted({cell.plan.repeats for cell in study.cells})
@@ -407,6 +466,7 @@ def _point_texts(study: Study, kind: PointFigure) -> dict[str, str]:
     caption = f"{kind.clock} Each point is one run, the line is their median. "
     if best and any(cell.words(kind.metric) for cell in study.cells):
         caption += "A word stands where there is no number (1/3: one run of three). "
+    caption += _flags(study, rings=True)
     unit = METRICS[kind.metric].unit.replace("1", "")
     alt = f"Dot plot of {kind.label} by batch size and framework. "
     if best is None:
@@ -429,6 +489,7 @@ def _loss_texts(study: Study) -> dict[str, str]:
     )
     if any(cell.failed for cell in study.cells):
         caption += " A cross marks the last complete epoch of a run that failed."
+    caption = f"{caption} {_flags(study, rings=False)}".rstrip()
     alt = "Line plot of mean training loss by epoch, one panel per batch size. "
     finals = {cell.plan.name: cell.values("final_loss") for cell in study.cells}
     ends = [median(values) for values in finals.values() if values]

@@ -3,9 +3,9 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from math import comb
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -13,70 +13,117 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from analyse.certificates import Certificates, Proof, proof
 from analyse.files import InputError, parse_json, read_text
 from analyse.metrics import FLAGS, METRICS, PHASES, STATUS_MEANING, STATUSES
 from analyse.record import differing_settings
+from analyse.statistics import (
+    INDICATIVE_BELOW,
+    LEVEL,
+    NO_DIFFERENCE,
+    Ratio,
+    paired_ratio,
+    summarise,
+)
 from analyse.study import FACET, Cell, Series, Study, describe_machine, distinct, machines
 from analyse.style import style_of
-from analyse.tables import counted
+from analyse.tables import COMPARED, PARITY_NOT_SHOWN, STUDY_FLAGS, counted, remarks
 
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
-NO_DIFFERENCE = "no difference shown"
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
-LEAST_RUNS = 3
-INDICATIVE_ABOVE = 0.05
+ROWS = 400
+"""Rows that a table of the page has at most, so that a study of any size can be read."""
+FEW = 3
+"""Different values of a setting that are all told."""
+SENTENCES = 6
+"""Sentences of the answer at most."""
+PROVEN = ("forward", "gradients")
+"""The kinds of deviation that the table of proof shows beside the closest one."""
 
 
 class Comparison(NamedTuple):
-    """The throughputs of one facet at one batch size, fastest median first."""
+    """The throughputs of comparable cells, by facet, batch size and what else tells groups apart.
+
+    `cells` are those with numbers, in order of the plan, `without` those that have none. The
+    first of them is the reference, chosen before the data are seen: one chosen as the fastest
+    would owe its place partly to its luckiest runs.
+    """
 
     facet: tuple[str, str, str]
     batch_size: int
-    ranked: list[Cell]
+    setting: str
+    cells: list[Cell]
+    without: list[Cell]
 
     @property
-    def n(self) -> tuple[int, int]:
-        return len(self.ranked[0].values("throughput")), len(self.ranked[1].values("throughput"))
+    def reference(self) -> Cell:
+        return self.cells[0]
+
+    @property
+    def fastest(self) -> Cell:
+        """The cell with the largest median."""
+        return max(self.cells, key=_middle)
+
+    @property
+    def level(self) -> float:
+        """Confidence of each interval, such that all of a cell's together have 95 %.
+
+        Bonferroni over the others: whichever cell is truly the fastest, a false winner needs
+        its own interval or one of a rival against it to fail.
+        """
+        return 1 - (1 - LEVEL) / (len(self.cells) - 1)
+
+    def ratio(self, cell: Cell, reference: Cell) -> Ratio | None:
+        """Throughput of one cell / that of another, within blocks."""
+        return paired_ratio(cell.by_block("throughput"), reference.by_block("throughput"))
+
+    @property
+    def against(self) -> list[tuple[Cell, Ratio | None]]:
+        """The fastest against each other cell, the next fastest first."""
+        others = sorted((c for c in self.cells if c is not self.fastest), key=_middle, reverse=True)
+        return [(cell, self.ratio(self.fastest, cell)) for cell in others]
+
+    @property
+    def n(self) -> int:
+        """Blocks of the comparison of the fastest that has fewest."""
+        return min(ratio.n if ratio else 0 for _, ratio in self.against)
 
     @property
     def testable(self) -> bool:
-        """Whether the two fastest have enough runs to be told apart at all."""
-        return min(self.n) >= LEAST_RUNS
+        """Whether every interval of the fastest can be had."""
+        return self.n > 1
 
     @property
     def rivals(self) -> list[Cell]:
-        """The cells with a run that was at least as fast as one of the fastest cell's."""
-        slowest = min(self.ranked[0].values("throughput"))
-        return [cell for cell in self.ranked[1:] if max(cell.values("throughput")) >= slowest]
+        """The cells that the fastest was not shown to be faster than."""
+        return [
+            cell
+            for cell, ratio in self.against
+            if ratio is None or ratio.verdict("throughput", self.level) != "faster"
+        ]
 
     @property
     def winner(self) -> Series | None:
-        """The fastest, when each of its runs is faster than every run of all others."""
-        return self.ranked[0].series if self.testable and not self.rivals else None
+        """The fastest, where it was shown to be faster than all others together."""
+        return self.fastest.series if self.testable and not self.rivals else None
 
-    @property
-    def ratio(self) -> float:
-        """Median throughput of the fastest / that of the next."""
-        return _middle(self.ranked[0]) / _middle(self.ranked[1])
-
-    @property
-    def indicative(self) -> bool:
-        """Whether chance alone is too likely to rely on the verdict."""
-        return self.chance > INDICATIVE_ABOVE
-
-    def share(self, cell: Cell) -> float:
-        """Median throughput of a cell / that of the fastest."""
-        return _middle(cell) / _middle(self.ranked[0])
-
-    @property
-    def chance(self) -> float:
-        """How often the two fastest would be told apart if they were equally fast.
-
-        Of the C(a + b, a) equally likely orders of a + b runs, 2 separate the groups. Further
-        frameworks can only make a false winner rarer.
-        """
-        a, b = self.n
-        return 2 / comb(a + b, a)
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per cell: its ratio to the reference, and what to keep in mind."""
+        ours = [run.provenance for run in self.reference.runs]
+        winner = self.winner
+        return [
+            {
+                "cell": cell,
+                "median": _middle(cell) if cell.values("throughput") else None,
+                "n": len(cell.values("throughput")),
+                "ratio": self.ratio(cell, self.reference),
+                "wins": winner == cell.series,
+                "words": ", ".join(cell.words("throughput")),
+                "flags": counted(cell.flags),
+                "remarks": ", ".join(remarks([run.provenance for run in cell.runs], ours)),
+            }
+            for cell in (*self.cells, *self.without)
+        ]
 
 
 def _middle(cell: Cell) -> float:
@@ -84,14 +131,28 @@ def _middle(cell: Cell) -> float:
 
 
 def compare(study: Study) -> list[Comparison]:
-    """The comparisons by throughput that have two series or more with numbers."""
+    """The comparisons by throughput that have two cells or more with numbers."""
+    groups = [
+        group
+        for group in study.comparable()
+        if sum(bool(cell.values("throughput")) for cell in group) > 1
+    ]
+    told = (*COMPARED, *FACET, "batch_size")
+    varying = [
+        name
+        for name in (study.cells[0].plan.factors if groups else ())
+        if name not in told and len({group[0].plan.factors[name] for group in groups}) > 1
+    ]
     comparisons = []
-    for facet, batches in study.by_facet().items():
-        for batch, cells in batches.items():
-            ranked = sorted((c for c in cells if c.values("throughput")), key=_middle, reverse=True)
-            if len(ranked) > 1:
-                comparisons.append(Comparison(facet, batch, ranked))
-    return comparisons
+    for group in groups:
+        factors = group[0].plan.factors
+        setting = ", ".join(f"{n.replace('_', ' ')} {factors[n] or '–'}" for n in varying)
+        found = [cell for cell in group if cell.values("throughput")]
+        without = [cell for cell in group if not cell.values("throughput")]
+        place = (group[0].facet, group[0].batch_size, setting)
+        comparisons.append(Comparison(*place, found, without))
+    order = {facet: i for i, facet in enumerate(dict.fromkeys(c.facet for c in study.cells))}
+    return sorted(comparisons, key=lambda c: (order[c.facet], c.batch_size, c.setting))
 
 
 # Numbers as text
@@ -119,6 +180,12 @@ def ratio_text(value: float) -> str:
     return f"{value:.2f}" if value >= 1.01 else f"{value:.3f}"
 
 
+def interval_text(ratio: Ratio) -> str:
+    """The 95 % interval of a ratio, `[1.70, 2.21]`."""
+    interval = ratio.interval()
+    return "[{:.2f}, {:.2f}]".format(*interval) if interval else ""
+
+
 # The answer
 
 
@@ -132,11 +199,14 @@ def answer(study: Study, comparisons: list[Comparison]) -> tuple[str, str]:
         only = len(outcomes) == 1
         parts = [_verdict(*outcome, members, only) for outcome, members in outcomes.items()]
         sentences.append(f"On {facet[0]} with {facet[1]} ({facet[2]}), {'; '.join(parts)}.")
+    if len(sentences) > SENTENCES:
+        more = len(sentences) - SENTENCES
+        sentences[SENTENCES:] = [f"{more} more are in the table of speeds."]
     if not comparisons:
         with_numbers = [cell for cell in study.cells if cell.values("throughput")]
         sentences.append(
-            "No two frameworks have numbers for the same network, data set, device and batch size,"
-            " so there is nothing to compare."
+            "No two cells with numbers differ in framework or mode alone, so there is nothing to"
+            " compare."
             if with_numbers
             else "No run reached the end of its measured phase: there is no throughput to compare."
         )
@@ -155,44 +225,49 @@ def _verdict(winner: Series | None, testable: bool, members: list[Comparison], o
 
     `only`: there is no other outcome on the same network, data set and device.
     """
-    sizes = listing(str(c.batch_size) for c in members)
-    at = f"at batch size{'s' if len(members) > 1 else ''} {sizes}"
+    sizes = [f"{c.batch_size} ({c.setting})" if c.setting else str(c.batch_size) for c in members]
+    at = f"at batch size{'s' if len(sizes) > 1 else ''} {listing(sizes)}"
     if only and len(members) > 2:
-        at = f"at all {len(members)} batch sizes"
+        at = f"in all {len(members)} comparisons"
     if winner:
-        low, high = (ratio_text(pick(c.ratio for c in members)) for pick in (min, max))
+        nexts = [c.against[0] for c in members]
+        ratios = [ratio for _, ratio in nexts if ratio]
+        who = listing(dict.fromkeys(cell.series.label for cell, _ in nexts))
+        low, high = (ratio_text(pick(r.value for r in ratios)) for pick in (min, max))
         times = low if low == high else f"{low} to {high}"
-        nexts = listing(dict.fromkeys(c.ranked[1].series.label for c in members))
-        return f"{winner.label} was fastest {at}, with {times} times the median of {nexts}"
+        if len(ratios) == 1:
+            times += f" {interval_text(ratios[0])}"
+        return f"{winner.label} was fastest {at}, at {times} times the throughput of {who}"
     groups = dict.fromkeys(
-        listing(c.series.label for c in ([m.ranked[0], *m.rivals] if testable else m.ranked[:2]))
+        listing(c.series.label for c in ([m.fastest, *m.rivals] if testable else m.cells[:2]))
         for m in members
     )
     who = f"the fastest, {next(iter(groups))}" if len(groups) == 1 else "the fastest of each"
     if not testable:
         return f"{at} there are too few runs to rank {who}"
-    return f"{at} {NO_DIFFERENCE} between {who}, because their ranges overlap"
+    return f"{at} {NO_DIFFERENCE} between {who}"
 
 
 def _caveat(comparisons: list[Comparison]) -> str:
-    """How often chance alone would name a winner, and which flags the compared runs carry."""
+    """What the ranking rests on, and which flags the compared runs carry."""
     tested = [c for c in comparisons if c.testable]
     if not tested:
         return ""
-    weakest = max(tested, key=lambda c: c.chance)
+    n = min(c.n for c in tested)
     text = (
-        f"n={min(weakest.n)}{', indicative' if weakest.indicative else ''}: a framework is called"
-        " fastest when each of its runs beat every run of all others; if the two fastest were"
-        f" equal, chance would name one of them in {weakest.chance * 100:.2g} % of comparisons"
+        f"n = {n}{', indicative' if n < INDICATIVE_BELOW else ''}: a framework is called fastest"
+        " when its throughput is shown to be above that of every other one, by t intervals on the"
+        " logarithms of the ratios within blocks that hold together with 95 % confidence"
     )
     if len(tested) > 1:
-        expected = sum(c.chance for c in tested)
-        text += f", that is in about {expected:.1f} of the {len(tested)} made here"
-    flags = {f for c in tested for cell in c.ranked[:2] for run in cell.runs for f in run.flags}
-    doubtful = [f for f in ("settings_differ", "noisy_machine", "drifting") if f in flags]
-    if doubtful:
+        text += (
+            f"; of the {len(tested)} rankings made here up to {0.05 * len(tested):.2g} may be false"
+        )
+    flags = [f for c in tested for cell in c.cells for f in dict.fromkeys(cell.flags)]
+    remarked = [f for c in tested for row in c.rows() for f in row["remarks"].split(", ") if f]
+    if doubtful := sorted(set(flags + remarked)):
         flagged = f"flag{'s' if len(doubtful) > 1 else ''} {listing(doubtful)}"
-        text += f". Some of the runs compared carry the {flagged}, explained below"
+        text += f". Cells compared carry the {flagged}, explained below"
     return text + "."
 
 
@@ -249,8 +324,19 @@ GPU_COLUMNS = (
 )
 
 
-def _summary_rows(study: Study, columns: list[Column]) -> Iterator[dict[str, Any]]:
-    for cell in study.cells:
+def _further_columns(study: Study) -> list[Column]:
+    """A column for every other metric that a run has a value of."""
+    shown = {column.metric for column in (*COLUMNS, *GPU_COLUMNS)} | {"cpu_utilization"}
+    return [
+        Column(name.replace("_", " "), "" if metric.unit == "1" else metric.unit, name)
+        for name, metric in METRICS.items()
+        if name not in shown and any(cell.values(name) for cell in study.cells)
+    ]
+
+
+def _summary_rows(cells: Iterable[Cell], columns: list[Column]) -> list[dict[str, Any]]:
+    rows = []
+    for cell in cells:
         entries = []
         for column in columns:
             values = [column.convert(value) for value in cell.values(column.metric)]
@@ -264,12 +350,17 @@ def _summary_rows(study: Study, columns: list[Column]) -> Iterator[dict[str, Any
                     "words": ", ".join(cell.words(column.metric)),
                 }
             )
-        yield {
-            "cell": cell,
-            "entries": entries,
-            "flags": counted(flag for run in cell.runs for flag in run.flags),
-            "status": counted((run.status for run in cell.runs), STATUSES),
-        }
+        cv = summarise(cell.values("throughput")).cv
+        rows.append(
+            {
+                "cell": cell,
+                "entries": entries,
+                "cv": None if cv is None else number(cv * 100, 2),
+                "flags": counted(cell.flags),
+                "status": counted((run.status for run in cell.runs), STATUSES),
+            }
+        )
+    return rows
 
 
 class Factors(NamedTuple):
@@ -301,15 +392,16 @@ def _factors(study: Study) -> Factors:
     return result
 
 
-def _phase_rows(study: Study) -> list[dict[str, Any]]:
-    """Median seconds of each phase over the ok runs of each series, by facet and batch size."""
+def _phase_rows(cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    """Median seconds of each phase over the ok runs of each cell."""
     rows = []
-    for cell in study.cells:
+    for cell in cells:
         runs = [run for run in cell.runs if run.status == "ok"]
         rows.append(
             {
                 "cell": cell,
                 "n": len(runs),
+                "flags": counted(cell.flags),
                 "words": ", ".join(cell.words("test_accuracy")),
                 "seconds": [
                     number(median(known), 3)
@@ -385,10 +477,52 @@ def _failures(study: Study) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _environments(study: Study) -> list[dict[str, Any]]:
-    """The different execution environments, without the load, which differs in every run."""
-    environments = (run.provenance["environment"] for run in study.runs)
-    return distinct({k: v for k, v in e.items() if k != "load_before"} for e in environments)
+def _environments(study: Study) -> dict[str, str]:
+    """Each fact of the runs' execution environments: its values, or the range of many."""
+    found: dict[str, list[Any]] = {}
+    for environment in distinct(run.provenance["environment"] for run in study.runs):
+        for name, value in environment.items():
+            if name != "load_before":  # differs in every run
+                found.setdefault(name, []).append(value)
+    return {name: _values(distinct(values)) for name, values in found.items()}
+
+
+def _values(values: list[Any]) -> str:
+    if len(values) > FEW and all(isinstance(value, int | float) for value in values):
+        return f"{number(min(values))} to {number(max(values))}"
+    if len(values) > FEW:
+        return f"{len(values)} different values"
+    return "; ".join(_words(value) for value in values)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={word}" for key, word in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _proofs(study: Study, certificates: Certificates) -> list[Proof]:
+    """What is known of equal computation, for every network and framework of the study."""
+    pairs = dict.fromkeys((cell.facet[0], cell.series.framework) for cell in study.cells)
+    return [proof(certificates, *pair) for pair in pairs]
+
+
+def _proof_columns(proofs: list[Proof]) -> list[tuple[str, str]]:
+    """Kind and trace of the deviations that the table of proof has a column for."""
+    found = {(d.kind, d.trace) for one in proofs for d in one.deviations if d.kind in PROVEN}
+    return sorted(found)
+
+
+def _deviations(study: Study) -> list[tuple[str, str, str]]:
+    """Framework, network and sentence of each deviation that a record names."""
+    return list(
+        dict.fromkeys(
+            (cell.series.framework, cell.facet[0], sentence)
+            for cell in study.cells
+            for run in cell.runs
+            for sentence in run.provenance.get("deviations", [])
+        )
+    )
 
 
 # The page
@@ -421,10 +555,29 @@ def _dot(framework: str) -> Markup:
     return html.format(colour)
 
 
-def make_report(study: Study, figures: Path, config_path: Path, config: dict[str, Any]) -> str:
+class Part(NamedTuple):
+    """The first rows of a table, and how many it would have."""
+
+    rows: list[Any]
+    total: int
+
+
+def _part(items: Sequence[Any], make: Callable[[Sequence[Any]], list[Any]] = list) -> Part:
+    """As many of the items as a table of the page has, made into rows."""
+    return Part(make(items[:ROWS]), len(items))
+
+
+def make_report(
+    study: Study,
+    certificates: Certificates,
+    figures: Path,
+    config_path: Path,
+    config: dict[str, Any],
+) -> str:
     """The page as HTML.
 
     Args:
+        certificates: of the study's networks, as far as they were asked for.
         figures: folder made by `plot.py`.
         config_path: the resolved configuration, quoted in full.
         config: its content; `title` and `study` are used when there.
@@ -439,36 +592,49 @@ def make_report(study: Study, figures: Path, config_path: Path, config: dict[str
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["dot"] = _dot
-    environment.globals["describe"] = describe_machine
-    environment.globals["ratio_text"] = ratio_text
+    for function in (ratio_text, interval_text, number):
+        environment.globals[function.__name__] = function
+    environment.globals |= {"dot": _dot, "describe": describe_machine}
     comparisons = compare(study)
+    compared = [(c, row) for c in comparisons[:ROWS] for row in c.rows()]
     has_gpu = any(cell.values(column.metric) for cell in study.cells for column in GPU_COLUMNS)
     columns = [*COLUMNS, *(GPU_COLUMNS if has_gpu else ())]
+    further = _further_columns(study)
+    proofs = _proofs(study, certificates)
     started = sorted(run.provenance["started"] for run in study.runs)
-    flags = [flag for run in study.runs for flag in run.flags]
+    flags = Counter(flag for run in study.runs for flag in run.flags)
+    remarked = Counter(f for _, row in compared for f in row["remarks"].split(", ") if f)
     factors = _factors(study)
     return environment.get_template("report.html.j2").render(
         title=str(config.get("title") or config.get("study") or "Benchmark"),
         study=study,
         answer=answer(study, comparisons),
-        comparisons=comparisons,
+        compared=Part(compared[:ROWS], sum(len(c.cells) + len(c.without) for c in comparisons)),
+        settings_shown=any(c.setting for c in comparisons),
+        proofs=_part(proofs),
+        proof_of={(one.network, one.framework): one for one in proofs},
+        proof_columns=_proof_columns(proofs),
+        deviations=_part(_deviations(study)),
         outcomes={s: [r.status for r in study.runs].count(s) for s in STATUSES},
         status_meaning=STATUS_MEANING,
-        failures=_failures(study),
+        failures=_part(_failures(study)),
         figures=_figures(figures),
         columns=columns,
-        rows=list(_summary_rows(study, columns)),
+        further=further,
+        rows=_part(study.cells, lambda cells: _summary_rows(cells, columns)),
+        further_rows=_part(study.cells, lambda cells: _summary_rows(cells, further)),
         gpu_reason=None if has_gpu else study.why_empty("gpu_power"),
         factors=factors,
         facet_shown=not factors.same.keys() >= set(FACET),
         phases=PHASES,
-        phase_rows=_phase_rows(study),
-        machines=machines(study),
+        phase_rows=_part(study.cells, _phase_rows),
+        machines=_part(machines(study)),
         environments=_environments(study),
-        software=_software(study),
-        settings=_settings_rows(study),
-        flags={name: (text, flags.count(name)) for name, text in FLAGS.items()},
+        software=_part(_software(study)),
+        settings=_part(_settings_rows(study)),
+        flags={name: (text, flags[name]) for name, text in FLAGS.items()}
+        | {name: (text, flags[name] or remarked[name]) for name, text in STUDY_FLAGS.items()},
+        parity_flag=PARITY_NOT_SHOWN,
         metrics=METRICS,
         started=(started[0], started[-1]),
         seeds=sorted({run.provenance["seed"] for run in study.runs}),

@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from analyse.files import InputError, read_text
 from analyse.metrics import METRICS
-from analyse.tables import MEASUREMENTS, PlannedCell, counted, read_plan, read_records
+from analyse.tables import (
+    MEASUREMENTS,
+    PlannedCell,
+    comparable,
+    counted,
+    read_plan,
+    read_records,
+    shared,
+)
 
 FACET = ("network", "dataset", "device")
 GROUP = ("framework", *FACET, "batch_size")
@@ -30,6 +38,7 @@ class Result(NamedTuple):
     losses: list[float | None]
     phases: dict[str, float]
     provenance: dict[str, Any]
+    log_tail: list[str]
 
 
 class Series(NamedTuple):
@@ -69,6 +78,16 @@ class Cell(NamedTuple):
         found = (run.values[metric] for run in self.runs)
         return [value for value in found if value is not None]
 
+    def by_block(self, metric: str) -> dict[int, float]:
+        """The numbers that there are, by the block (repeat) that they were measured in."""
+        found = ((run.repeat, run.values[metric]) for run in self.runs)
+        return {repeat: value for repeat, value in found if value is not None}
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags of all runs, each as often as it occurs."""
+        return [flag for run in self.runs for flag in run.flags]
+
     def words(self, metric: str) -> list[str]:
         """What to print for the runs without a number: `oom`, `1/3 timeout`, `no value`."""
         missing = [run for run in self.runs if run.values[metric] is None]
@@ -106,6 +125,12 @@ class Study:
             groups[cell.facet].setdefault(cell.batch_size, []).append(cell)
         return groups
 
+    def comparable(self) -> list[list[Cell]]:
+        """The groups of cells that may be compared, each in order of the plan."""
+        cells = {cell.plan.name: cell for cell in self.cells}
+        groups = comparable(cell.plan for cell in self.cells)
+        return [[cells[plan.name] for plan in group] for group in groups]
+
     def why_empty(self, metric: str) -> str | None:
         """The reasons why no run has this metric; None when one has.
 
@@ -130,19 +155,25 @@ def _distinguishing(plan: list[PlannedCell]) -> tuple[str, ...]:
     )
 
 
-def _measurements(path: Path) -> dict[tuple[str, int], dict[str, tuple[float | None, str]]]:
-    """By (cell, repeat), each metric's value and the reason for none."""
+Row = tuple[float | None, str, list[str]]
+"""The value of a metric of a run, the reason for none, and the run's flags."""
+
+
+def _measurements(path: Path) -> dict[tuple[str, int], dict[str, Row]]:
+    """By (cell, repeat), the row of each metric."""
     remedy = "Make the tables again with gather"
     rows = csv.reader(io.StringIO(read_text(path, remedy), newline=""))
     if tuple(next(rows, ())) != MEASUREMENTS:
         raise InputError(path, "its columns are not those of this version", remedy)
-    at = {name: MEASUREMENTS.index(name) for name in ("cell", "repeat", "metric", "value")}
-    table: dict[tuple[str, int], dict[str, tuple[float | None, str]]] = defaultdict(dict)
+    names = ("cell", "repeat", "metric", "value", "flags")
+    at = {name: MEASUREMENTS.index(name) for name in names}
+    table: dict[tuple[str, int], dict[str, Row]] = defaultdict(dict)
     for row in rows:
         try:
             key = (row[at["cell"]], int(row[at["repeat"]]))
             value = float(row[at["value"]]) if row[at["value"]] else None
-            table[key][row[at["metric"]]] = (value, row[-1])
+            flags = row[at["flags"]].split(", ") if row[at["flags"]] else []
+            table[key][row[at["metric"]]] = (value, row[-1], flags)
         except (IndexError, ValueError):
             raise InputError(path, f"line {rows.line_num} is damaged", remedy) from None
     return table
@@ -167,21 +198,18 @@ def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
             if rows.keys() != METRICS.keys():
                 cause = f"it lacks {cell.name}, repeat {record['repeat']}"
                 raise InputError(table_path, cause, "Make the tables again with gather")
-            provenance = {
-                name: seen.setdefault(json.dumps(part, sort_keys=True), part)
-                for name, part in record["provenance"].items()
-            }
             runs.append(
                 Result(
                     repeat=record["repeat"],
                     status=record["status"],
                     reason=record["reason"],
-                    flags=record["flags"],
-                    values={name: value for name, (value, _) in rows.items()},
-                    reasons={name: reason for name, (_, reason) in rows.items() if reason},
+                    flags=next(iter(rows.values()))[2],
+                    values={name: value for name, (value, _, _) in rows.items()},
+                    reasons={name: reason for name, (_, reason, _) in rows.items() if reason},
                     losses=[epoch["loss"] for epoch in record["losses"]],
                     phases=record["phases"],
-                    provenance=provenance,
+                    provenance=shared(record["provenance"], seen),
+                    log_tail=record.get("log_tail", []),
                 )
             )
         f = cell.factors

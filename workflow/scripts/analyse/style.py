@@ -14,6 +14,8 @@ CHOSEN = {
 # Dark colours of Tol's "muted" scheme (personal.sron.nl/~pault) and black, none used above.
 OTHER_COLOURS = ("#000000", "#332288", "#882255", "#999933", "#AA4499", "#661100", "#6E6E6E")
 OTHER_MARKERS = ("X", "*", "p", "<", ">", "h", "d", "8")
+UNPROVEN = " †"
+"""Stands behind the name of a series whose equal computation is not shown."""
 FILLS = ("full", "none", "left", "right", "top", "bottom")
 
 

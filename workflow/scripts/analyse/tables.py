@@ -1,15 +1,19 @@
-"""The plan, and the two tables that are made from the planned records."""
+"""The plan, and the three tables that are made from the planned records."""
 
 import csv
 import io
+import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
-from statistics import fmean, median, stdev
 from typing import Any, NamedTuple
 
+from analyse.certificates import Certificates, proof
 from analyse.files import FORMAT, InputError, parse_json, read_text, write_atomic
 from analyse.metrics import METRICS, STATUSES
+from analyse.statistics import paired_ratio, summarise
 
 FACTORS = (
     "framework",
@@ -28,8 +32,26 @@ MEASUREMENTS = (
 )
 SUMMARY = (
     *FACTORS,
-    *("cell", "metric", "unit", "status", "n", "median", "mean", "min", "max", "sd", "flags"),
+    *("cell", "metric", "unit", "status", "n", "median", "mean", "min", "max", "sd", "cv", "flags"),
 )
+COMPARED = ("framework", "mode")
+"""The factors in which compared cells may differ; all others are the same."""
+COMPARISONS = (
+    *(name for name in FACTORS if name not in COMPARED),
+    *("framework", "mode", "reference_framework", "reference_mode", "cell", "reference_cell"),
+    *("metric", "unit", "n", "ratio", "low", "high", "detectable", "verdict", "indicative"),
+    *("remarks", "flags", "reference_flags"),
+)
+PARITY_NOT_SHOWN = "parity_not_shown"
+STUDY_FLAGS = {
+    PARITY_NOT_SHOWN: "No certificate says that this framework computes this network as the"
+    " reference does.",
+    "different_machine": "The two cells of a comparison did not run on the same machines: their"
+    " ratio is also one of machines.",
+    "different_era": "The two cells of a comparison use CUDA libraries of different major"
+    " versions: their ratio is also one of eras.",
+}
+"""What the study adds to the flags of records: the first to runs, the others to comparisons."""
 
 
 class PlannedCell(NamedTuple):
@@ -107,31 +129,80 @@ def counted(words: Iterable[str], order: Iterable[str] = ()) -> str:
     return ", ".join(f"{word} {counts[word]}" for word in first + rest)
 
 
+def shared(provenance: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
+    """A provenance whose parts are kept once for all that are equal; `seen` holds them."""
+    return {
+        name: seen.setdefault(json.dumps(part, sort_keys=True), part)
+        for name, part in provenance.items()
+    }
+
+
+def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
+    """The cells that may be compared with one another, in order of the plan: groups of two or
+    more that differ in framework or mode alone."""
+    groups: dict[tuple[str, ...], list[PlannedCell]] = {}
+    for cell in plan:
+        rest = tuple(value for name, value in cell.factors.items() if name not in COMPARED)
+        groups.setdefault(rest, []).append(cell)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def remarks(ours: Iterable[dict[str, Any]], theirs: Iterable[dict[str, Any]]) -> list[str]:
+    """What two cells' provenances differ in that makes their ratio more than one of frameworks."""
+    sides = [list(ours), list(theirs)]
+    machines = [[run["machine"] for run in side] for side in sides]
+    eras = [{_cuda(run["software"]) for run in side} - {None} for side in sides]
+    apart = any(one not in machines[0] for one in machines[1]) or any(
+        one not in machines[1] for one in machines[0]
+    )
+    return ["different_machine"] * apart + ["different_era"] * (
+        bool(eras[0] and eras[1]) and eras[0] != eras[1]
+    )
+
+
+def _cuda(software: dict[str, Any]) -> str | None:
+    """The major version of the CUDA libraries, where the framework tells it."""
+    found = re.match(r"\d+", str(software.get("cuda") or ""))
+    return found[0] if found else None
+
+
 def _number(value: float | None) -> str:
     return "" if value is None else repr(float(value))
 
 
-def _statistics(values: list[float]) -> tuple[float | None, ...]:
-    """Median, mean, min, max and standard deviation (n - 1) of a cell's values."""
-    if not values:
-        return (None,) * 5
-    spread = stdev(values) if len(values) > 1 else None
-    return median(values), fmean(values), min(values), max(values), spread
+def _flags(record: dict[str, Any], parity: bool) -> list[str]:
+    return [*record["flags"], *([] if parity else [PARITY_NOT_SHOWN])]
 
 
-def gather(plan_path: Path, records_folder: Path, output: Path) -> None:
-    """Write `measurements.csv` and `summary.csv` of the planned records.
+class _Compared(NamedTuple):
+    """What comparisons need of a cell: values by metric and block, provenances, flags."""
 
-    A row of measurements is one metric of one run; a row of the summary is one metric of one
-    cell over all values that there are: `n` counts them, `status` counts the runs.
+    blocks: dict[str, dict[int, float]]
+    provenances: list[dict[str, Any]]
+    flags: str
+
+
+def gather(plan_path: Path, records_folder: Path, output: Path, certificates: Certificates) -> None:
+    """Write `measurements.csv`, `summary.csv` and `comparisons.csv` of the planned records.
+
+    A row of measurements is one metric of one run. A row of the summary is one metric of one
+    cell over all values that there are: `n` counts them, `status` counts the runs. A row of
+    comparisons is one metric's ratio between two cells, the one planned later over the one
+    planned earlier, from the blocks that have both (docs/statistics.md).
     """
     measurements, summary = io.StringIO(newline=""), io.StringIO(newline="")
     long, short = (csv.writer(f, lineterminator="\n") for f in (measurements, summary))
     long.writerow(MEASUREMENTS)
     short.writerow(SUMMARY)
-    for cell, records in read_records(read_plan(plan_path), records_folder):
+    plan = read_plan(plan_path)
+    grouped = {cell.name for group in comparable(plan) for cell in group}
+    kept: dict[str, _Compared] = {}
+    seen: dict[str, Any] = {}
+    for cell, records in read_records(plan, records_folder):
         factors = [cell.factors[name] for name in FACTORS]
+        parity = proof(certificates, cell.factors["network"], cell.factors["framework"]).shown
         for record in records:
+            record["flags"] = _flags(record, parity)
             head = [*factors, cell.name, record["repeat"], record["status"]]
             flags = ", ".join(record["flags"])
             for name, metric in record["metrics"].items():
@@ -141,9 +212,44 @@ def gather(plan_path: Path, records_folder: Path, output: Path) -> None:
         flags = counted(flag for record in records for flag in record["flags"])
         for name, metric in METRICS.items():
             found = [record["metrics"][name]["value"] for record in records]
-            values = [value for value in found if value is not None]
-            numbers = map(_number, _statistics(values))
-            row = [*factors, cell.name, name, metric.unit, status, len(values), *numbers, flags]
-            short.writerow(row)
+            n, *numbers = summarise([value for value in found if value is not None])
+            head = [*factors, cell.name, name, metric.unit, status, n]
+            short.writerow([*head, *map(_number, numbers), flags])
+        if cell.name in grouped:
+            blocks = {name: _by_block(records, name) for name in METRICS}
+            provenances = [shared(record["provenance"], seen) for record in records]
+            kept[cell.name] = _Compared(blocks, provenances, flags)
     write_atomic(output / "measurements.csv", measurements.getvalue())
     write_atomic(output / "summary.csv", summary.getvalue())
+    write_atomic(output / "comparisons.csv", _comparisons(plan, kept))
+
+
+def _by_block(records: list[dict[str, Any]], metric: str) -> dict[int, float]:
+    values = {record["repeat"]: record["metrics"][metric]["value"] for record in records}
+    return {repeat: value for repeat, value in values.items() if value is not None}
+
+
+def _comparisons(plan: Sequence[PlannedCell], cells: dict[str, _Compared]) -> str:
+    """The table of all pairs of comparable cells, for every metric that has a scale of ratios."""
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COMPARISONS)
+    for group in comparable(plan):
+        for reference, cell in combinations(group, 2):
+            ours, theirs = cells[cell.name], cells[reference.name]
+            remark = ", ".join(remarks(ours.provenances, theirs.provenances))
+            head = [cell.factors[name] for name in FACTORS if name not in COMPARED]
+            head += [c.factors[name] for c in (cell, reference) for name in COMPARED]
+            head += [cell.name, reference.name]
+            for name, metric in METRICS.items():
+                if metric.unit == "1":  # accuracies and losses have no meaningful ratio
+                    continue
+                ratio = paired_ratio(ours.blocks[name], theirs.blocks[name])
+                if ratio is None:
+                    continue
+                low, high = ratio.interval() or (None, None)
+                numbers = map(_number, (ratio.value, low, high, ratio.detectable))
+                verdict = (ratio.verdict(name), "yes" if ratio.indicative else "no")
+                tail = (*verdict, remark, ours.flags, theirs.flags)
+                table.writerow([*head, name, metric.unit, ratio.n, *numbers, *tail])
+    return text.getvalue()

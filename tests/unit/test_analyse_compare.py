@@ -1,0 +1,199 @@
+"""compare: two results folders, by the script that a person and CI run."""
+
+import csv
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analyse.compare import COLUMNS
+from analyse.tables import gather
+from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
+
+SCRIPT = Path(__file__).resolve().parents[2] / "workflow" / "scripts" / "compare_results.py"
+CELLS = [{"framework": f, "batch_size": 64} for f in ("pytorch", "mxnet")]
+PYTORCH, MXNET = (cell_name({**FACTORS, **cell}) for cell in CELLS)
+
+
+def results(root, rates, seed=1, noise=0.02, repeats=3):
+    """A results folder with the given images/s by framework and noise between runs."""
+    rng = random.Random(seed)
+    for cell in CELLS:
+        for repeat in range(1, repeats + 1):
+            rate = rates[cell["framework"]] * rng.gauss(1, noise)
+            make_record(
+                root / "runs",
+                root / "records",
+                repeat=repeat,
+                step_seconds=lambda step, r=rate: 64 / r,
+                **cell,
+            )
+    write_plan(root / "plan.tsv", CELLS, repeats)
+    manifest(root, "a")
+    return tables(root)
+
+
+def tables(root):
+    gather(root / "plan.tsv", root / "records", root / "tables", {})
+    return root
+
+
+def manifest(root, fingerprint):
+    path = root / "data" / "mnist-5k" / "lmdb" / "manifest.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    splits = {"train": {"fingerprint": fingerprint}, "test": {"fingerprint": "t"}}
+    path.write_text(json.dumps({"format": 1, "splits": splits}))
+
+
+def compare(old, new, *options):
+    command = [sys.executable, SCRIPT, old, new, "--output", new / "changes.csv", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def changes(root):
+    with (root / "changes.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert tuple(table[0]) == COLUMNS
+    return {row["cell"]: row for row in table}
+
+
+USUAL = {"pytorch": 9000.0, "mxnet": 8000.0}
+
+
+@pytest.fixture
+def old(tmp_path):
+    return results(tmp_path / "old", USUAL)
+
+
+@pytest.fixture
+def new(tmp_path):
+    return results(tmp_path / "new", USUAL, seed=2)
+
+
+def test_the_same_again_shows_no_difference(old, new):
+    done = compare(old, new)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(
+        "throughput of 2 cells: 0 slower, 0 faster, 2 no difference shown, 0 not comparable\n"
+    )
+    for row in changes(new).values():
+        assert (
+            row["verdict"] == "no difference shown" and (row["n_old"], row["n_new"]) == ("3",) * 2
+        )
+        assert float(row["low"]) < 1 < float(row["high"]) and float(row["p_value"]) > 0.05
+        assert row["flags_old"] == "few_samples 3, parity_not_shown 3"
+        assert row["why"] == row["differences"] == ""
+
+
+def test_a_planted_slowdown_of_15_per_cent_is_called_slower(old, tmp_path):
+    new = results(tmp_path / "new", {**USUAL, "mxnet": 8000 / 1.15}, seed=2)
+    done = compare(old, new)
+    assert done.returncode == 1
+    assert f"slower: {MXNET}: new / old 0.8" in done.stdout and "n = 3, indicative" in done.stdout
+    found = changes(new)
+    assert found[MXNET]["verdict"] == "slower"
+    assert found[PYTORCH]["verdict"] == "no difference shown"
+    assert float(found[MXNET]["high"]) < 1
+    assert compare(new, old).returncode == 0  # faster, the other way round
+    assert changes(old)[MXNET]["verdict"] == "faster"
+
+
+def test_a_time_that_grew_is_slower(old, tmp_path):
+    new = results(tmp_path / "new", {"pytorch": 9000.0, "mxnet": 4000.0})
+    assert compare(old, new, "--metric", "training_time", "--session-sd", "0").returncode == 1
+    assert changes(new)[MXNET]["unit"] == "s" and float(changes(new)[MXNET]["ratio"]) > 1
+
+
+def test_another_machine_is_compared_and_told(old, new):
+    for path in (new / "records").glob("*/*.json"):
+        edit_json(path, provenance__machine__cpu_model="Xeon")
+        edit_json(path, provenance__software__packages=["numpy==9.9"])
+    done = compare(old, new)
+    assert done.returncode == 0
+    assert "Differs in 2 cells: cpu_model: AMD EPYC 9B14 / Xeon" in done.stdout
+    assert "package numpy: 2.4.6 / 9.9" in changes(new)[PYTORCH]["differences"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda root: manifest(root, "b"), "other data (mnist-5k has another fingerprint)"),
+        (lambda root: plan_with(root, "weight_decay", "0.5"), "other weight_decay (0.0 / 0.5)"),
+        (lambda root: rows_with(root, "images/s", "items/s"), "other unit (images/s / items/s)"),
+    ],
+)
+def test_what_is_not_the_same_work_is_not_compared(old, new, change, why):
+    change(new)
+    done = compare(old, new)
+    assert done.returncode == 2 and f"not comparable: {PYTORCH}: {why}" in done.stdout
+    row = changes(new)[PYTORCH]
+    assert (row["verdict"], row["why"], row["ratio"]) == ("not comparable", why, "")
+
+
+def plan_with(root, column, value):
+    path = root / "plan.tsv"
+    header, *lines = (line.split("\t") for line in path.read_text().splitlines())
+    for line in lines:
+        line[header.index(column)] = value
+    path.write_text("".join("\t".join(line) + "\n" for line in [header, *lines]))
+
+
+def rows_with(root, old, new):
+    path = root / "tables" / "measurements.csv"
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_failed_runs_and_single_runs_are_not_compared(old, tmp_path):
+    new = results(tmp_path / "new", USUAL, repeats=1)
+    place = (new / "runs", new / "records")
+    make_record(*place, status="oom", reason="full", steps=0, framework="mxnet")
+    done = compare(old, tables(new))
+    assert done.returncode == 2
+    found = changes(new)
+    assert found[PYTORCH]["why"] == "new: 1 run, too few repeats"
+    assert found[MXNET]["why"] == "new: oom 1" and found[MXNET]["n_new"] == "0"
+
+
+def test_a_slower_cell_outweighs_one_that_cannot_be_compared(old, tmp_path):
+    new = results(tmp_path / "new", {**USUAL, "pytorch": 4500.0})
+    shutil.rmtree(new / "records" / MXNET)
+    write_plan(new / "plan.tsv", CELLS[:1])
+    done = compare(old, tables(new))
+    assert done.returncode == 1
+    assert changes(new)[MXNET]["why"] == "only in the old results"
+
+
+def test_a_new_cell_has_nothing_to_be_compared_with(old, new):
+    write_plan(old / "plan.tsv", CELLS[:1])
+    assert compare(tables(old), new).returncode == 0
+    assert changes(new)[MXNET]["why"] == "only in the new results"
+
+
+def test_nothing_in_common_is_not_a_pass(old, new):
+    write_plan(old / "plan.tsv", CELLS[:1])
+    write_plan(new / "plan.tsv", CELLS[1:])
+    assert compare(tables(old), tables(new)).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda root: (root / "plan.tsv").unlink(), "plan.tsv"),
+        (
+            lambda root: (root / "tables" / "measurements.csv").write_text("a,b\n"),
+            "measurements.csv",
+        ),
+        (lambda root: (root / "records" / MXNET / "rep2.json").write_text("{"), "rep2.json"),
+        (lambda root: rows_with(root, ",throughput,", ",throughput,,"), "measurements.csv"),
+        (shutil.rmtree, "is no folder"),
+    ],
+)
+def test_a_damaged_folder_is_refused(old, new, damage, named):
+    damage(old)
+    done = compare(old, new)
+    assert done.returncode == 2 and named in done.stderr and "Traceback" not in done.stderr
+    assert not (new / "changes.csv").exists()

@@ -1,0 +1,170 @@
+"""What repeated runs show: a cell's spread, and the ratio of two cells with its interval.
+
+Speeds and times are positive, and their noise is a share of them, so ratios are judged on
+logarithms. docs/statistics.md says why these methods, and how often they err.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import exp, inf, log, sqrt
+from statistics import fmean, median, stdev
+from typing import NamedTuple
+
+from scipy.special import nctdtrinc, stdtr, stdtrit
+
+LEVEL = 0.95
+"""Confidence of an interval."""
+POWER = 0.80
+"""Chance with which the smallest detectable change would be shown."""
+INDICATIVE_BELOW = 6
+"""Fewer pairs cannot reach 5 % in a test without assumptions (sign flips: 2 / 2^5 = 6 %), so
+an interval of theirs leans on logarithms being normal, which so few cannot show."""
+SESSION_SD = 0.03
+"""Standard deviation of the logarithm of a speed between sittings on one machine."""
+
+SPEEDS = ("throughput", "step_rate")
+TIMES = ("training_time", "first_step_time", "step_time_p50", "step_time_p95", "step_time_p99")
+NO_DIFFERENCE = "no difference shown"
+TOO_FEW = "too few runs"
+
+
+class Summary(NamedTuple):
+    """The values of one metric of one cell; `sd` (n - 1) and `cv` need two values."""
+
+    n: int
+    median: float | None = None
+    mean: float | None = None
+    min: float | None = None
+    max: float | None = None
+    sd: float | None = None
+    cv: float | None = None
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    """The summary of values; the coefficient of variation is `sd` / `mean`, of a mean over 0."""
+    if not values:
+        return Summary(0)
+    mean = fmean(values)
+    sd = stdev(values) if len(values) > 1 else None
+    cv = sd / mean if sd is not None and mean > 0 else None
+    return Summary(len(values), median(values), mean, min(values), max(values), sd, cv)
+
+
+class Ratio(NamedTuple):
+    """A ratio of two cells: its logarithm, standard error and degrees of freedom.
+
+    `n` is the number of values on the side that has fewer. `error` and `freedom` are None
+    where there are too few values to know the noise: then there is no interval and no verdict.
+    """
+
+    n: int
+    log: float
+    error: float | None = None
+    freedom: float | None = None
+
+    @property
+    def value(self) -> float:
+        """The ratio: a geometric mean over a geometric mean."""
+        return exp(self.log)
+
+    @property
+    def indicative(self) -> bool:
+        """Whether the values are too few to do without assumptions on their noise."""
+        return self.n < INDICATIVE_BELOW
+
+    @property
+    def label(self) -> str:
+        """`n = 3, indicative`: how far to trust it."""
+        return f"n = {self.n}" + (", indicative" if self.indicative else "")
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
+        """The t interval (Student 1908, Biometrika 6, 1) of the ratio."""
+        if self.error is None:
+            return None
+        half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.error
+        return exp(self.log - half), exp(self.log + half)
+
+    @property
+    def p_value(self) -> float | None:
+        """Two-sided, of the hypothesis that the ratio is 1."""
+        if self.error is None:
+            return None
+        t = abs(self.log) / self.error if self.error else inf if self.log else 0.0
+        return 2 * float(stdtr(self.freedom, -t))
+
+    @property
+    def detectable(self) -> float | None:
+        """The smallest change, as a share, that would be shown with 80 % power.
+
+        exp(d s) - 1, where s is the standard error measured here and d the noncentrality at
+        which a two-sided t test at 5 % has that power (Cohen 1988, "Statistical power
+        analysis for the behavioral sciences", 2nd edition, chapter 2).
+        """
+        if self.error is None:
+            return None
+        critical = stdtrit(self.freedom, (1 + LEVEL) / 2)
+        return exp(float(nctdtrinc(self.freedom, 1 - POWER, critical)) * self.error) - 1
+
+    def verdict(self, metric: str, level: float = LEVEL) -> str:
+        """`faster`, `slower` (speeds and times), `higher`, `lower`, or that nothing was shown."""
+        interval = self.interval(level)
+        if interval is None:
+            return TOO_FEW
+        up, down = directions(metric)
+        low, high = interval
+        return up if low > 1 else down if high < 1 else NO_DIFFERENCE
+
+
+def directions(metric: str) -> tuple[str, str]:
+    """What a ratio above and below 1 is called."""
+    if metric in SPEEDS:
+        return "faster", "slower"
+    return ("slower", "faster") if metric in TIMES else ("higher", "lower")
+
+
+def paired_ratio(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Ratio | None:
+    """The ratio of two cells that were run in the same blocks: ours / theirs.
+
+    The logarithms of the ratios within blocks are taken as normal around the logarithm of the
+    true ratio, so what slows a whole block falls out of it. The interval is Student's, with
+    one degree of freedom less than there are blocks.
+
+    Args:
+        ours, theirs: values by block (the number of the repeat).
+
+    Returns:
+        None where no block has both, or where a value is not positive.
+    """
+    blocks = sorted(ours.keys() & theirs.keys())
+    if not blocks or min(*(ours[b] for b in blocks), *(theirs[b] for b in blocks)) <= 0:
+        return None
+    logs = [log(ours[b] / theirs[b]) for b in blocks]
+    if len(logs) < 2:
+        return Ratio(len(logs), logs[0])
+    return Ratio(len(logs), fmean(logs), stdev(logs) / sqrt(len(logs)), len(logs) - 1)
+
+
+def unpaired_ratio(
+    new: Sequence[float], old: Sequence[float], session_sd: float = SESSION_SD
+) -> Ratio | None:
+    """The ratio of one cell measured in two sittings: new / old.
+
+    The squared standard error is that of Welch (1947, Biometrika 34, 28), the sum of
+    variance / n of the two sides' logarithms, plus 2 `session_sd`^2: what differs from
+    sitting to sitting is common to all runs of one, so more runs do not average it away. The
+    degrees of freedom are Satterthwaite's (1946, Biometrics Bulletin 2, 110), `session_sd`
+    counting as known.
+
+    Returns:
+        None where a side has no value, or where a value is not positive.
+    """
+    if not new or not old or min(*new, *old) <= 0:
+        return None
+    sides = [[log(value) for value in side] for side in (new, old)]
+    difference = fmean(sides[0]) - fmean(sides[1])
+    n = min(map(len, sides))
+    if n < 2:
+        return Ratio(n, difference)
+    shares = [stdev(side) ** 2 / len(side) for side in sides]
+    square = sum(shares) + 2 * session_sd**2
+    spread = sum(share**2 / (len(side) - 1) for share, side in zip(shares, sides, strict=True))
+    return Ratio(n, difference, sqrt(square), square**2 / spread if spread else inf)
