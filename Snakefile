@@ -13,6 +13,7 @@ include: "workflow/rules/datasets.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/analyse.smk"
 include: "workflow/rules/parity.smk"
+include: "workflow/rules/compare.smk"
 
 
 rule all:

@@ -7,14 +7,11 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
-from functools import cache
 
 import numpy as np
 import pytest
 
 from datasets import formats
-from measure.supervisor import thread_variables
 from plan import frameworks
 from plan.model import Cell
 from plan.spec import make_spec
@@ -27,46 +24,6 @@ LOSS = 1e-3
 """Of the loss after ten steps."""
 ONE_STEP = 1e-6
 """Of a weight after one step, absolute."""
-
-
-@pytest.fixture(scope="session")
-def study(tmp_path_factory, root, python_of):
-    """A folder with the data in every format, and a runner of specs in it."""
-    folder = tmp_path_factory.mktemp("study")
-    source = folder / "results/downloads/mnist-5k"
-    scripts = root / "workflow/scripts"
-    download = [scripts / "download_dataset.py", "mnist-5k", "--output", source]
-    subprocess.run([sys.executable, *map(str, download)], check=True)
-    for framework in FRAMEWORKS:
-        kind = frameworks.record_format(framework)
-        convert = [scripts / "convert_dataset.py", "mnist-5k", "--source", source]
-        convert += ["--format", kind, "--output", folder / "results/data/mnist-5k" / kind]
-        subprocess.run([sys.executable, *map(str, convert)], check=True)
-
-    def run(framework, output, *options, cwd=folder, repeat=1, **settings):
-        """Run runtime.py for a cell with those settings; the path of what it wrote."""
-        settings = {"batch_size": 64, "learning_rate": 0.01, "weight_decay": 0.001, **settings}
-        settings.setdefault("mode", frameworks.modes(framework)[0])
-        cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k", **settings)
-        stem = hashlib.sha256(repr((cell, repeat, options)).encode()).hexdigest()[:12]
-        spec = folder / f"{stem}.json"
-        spec.write_text(json.dumps(make_spec(cell, repeat, root)))
-        path = folder / f"{stem}{output}"
-        runtime = scripts / "frameworks/runtime.py"
-        command = [python_of(framework), str(runtime), str(spec), str(path), *options]
-        threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
-        variables = {**os.environ, **threads}
-        ended = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True)
-        assert ended.returncode == 0, ended.stderr[-3000:]
-        return path
-
-    @cache
-    def trace(framework, steps=10, **settings):
-        return np.load(run(framework, ".npz", "--trace", str(steps), **settings))
-
-    run.trace = trace
-    run.folder = folder
-    return run
 
 
 def events_of(path):
@@ -103,8 +60,8 @@ def test_its_own_reader_gives_the_records_in_their_order(framework, study, root,
 def deviations(found, reference):
     """The largest differences: logits (relative), losses, and weights."""
     scale = np.abs(reference["before"]).max()
-    names = [name for name in reference.files if name.startswith("weight:")]
-    assert set(names) == {name for name in found.files if name.startswith("weight:")}
+    names = [name for name in reference if name.startswith("weight:")]
+    assert set(names) == {name for name in found if name.startswith("weight:")}
     return {
         "forward": np.abs(found["before"] - reference["before"]).max() / scale,
         "loss": np.abs(found["losses"] - reference["losses"]).max(),

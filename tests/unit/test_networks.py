@@ -77,10 +77,14 @@ def test_counts_of_the_composite_networks_follow_from_their_parts():
     convolutions = (9 * 512 * 128 + 128) + 3 * (9 * 128 * 128 + 128)
     dense = (128 + 1) * 4096 + (4096 + 1) * 2048 + (2048 + 1) * 128 + (128 + 1) * 10
     made = networks.build("vo2021-a", (32, 32, 3), 10)
-    assert made.parameter_count == vgg19 + convolutions + dense
+    assert made.parameter_count == convolutions + dense
+    assert sum(math.prod(p.shape) for p in made.parameters) == vgg19 + convolutions + dense
     # vo2021-b: two bases less their outputs of 1000; 4096 channels to 1024; dense layers.
     bases = 22_855_952 + 60_236_904 - 2 * 2049 * 1000
     made = networks.build("vo2021-b", (96, 96, 3), 10)
+    assert made.parameter_count == bases + (9 * 4096 + 1) * 1024 + 1025 * 1024 + 1025 * 10
+    made = networks.build("vo2021-b50", (96, 96, 3), 10)
+    bases += 25_568_360 - 60_236_904 + (2048 * 1000 + 1000) - 2049 * 1000
     assert made.parameter_count == bases + (9 * 4096 + 1) * 1024 + 1025 * 1024 + 1025 * 10
     # vo2021-conv: 28 -> 14 -> 7 -> 4 -> 2 -> 1 -> 1.
     made = networks.build("vo2021-conv", (28, 28, 1), 10)
@@ -315,3 +319,19 @@ def test_pooling_over_the_image_and_response_normalisation():
     layer = made_of("lrn", (8, 9, 3), size=5, alpha=1e-4, beta=0.75, k=2)
     assert layer.shape == (8, 9, 3)
     assert [layer.settings[name] for name in ("size", "alpha", "beta", "k")] == [5, 1e-4, 0.75, 2]
+
+
+def test_frozen_layers_and_penalties_are_told_of_their_arrays():
+    graph = Graph("n", (4, 4, 3))
+    with graph.frozen():
+        x = graph.conv("c", "input", 2, 3)
+    x = graph.dense("d", graph.flatten("f", x), 4, l1=0.25, l2=0.5)
+    told = {p["name"]: p for p in graph.as_dict()["parameters"]}
+    assert [name for name, p in told.items() if not p["trainable"]] == ["c.weight", "c.bias"]
+    assert (told["d.weight"]["l1"], told["d.weight"]["l2"]) == (0.25, 0.5)
+    assert (told["d.bias"]["l1"], told["d.bias"]["l2"]) == (0, 0)
+    with pytest.raises(GraphError, match=r"layer e \(dense\) has a penalty below 0"):
+        graph.dense("e", x, 2, l2=-1.0)
+    frozen = pytest.raises(GraphError, match=r"layer b \(batch_norm\) cannot be frozen")
+    with frozen, graph.frozen():
+        graph.batch_norm("b", "c")

@@ -89,8 +89,36 @@ def test_a_spec_has_all_that_a_runner_needs(root):
     assert spec["network"]["parameter_count"] == 61706
     assert spec["execution"]["threads"] == 1
     assert spec["optimizer"] == {
-        "name": "sgd", "learning_rate": 0.01, "momentum": 0.9, "weight_decay": 0.0,
+        "name": "sgd", "learning_rate": 0.01, "momentum": 0.9, "nesterov": False,
+        "weight_decay": 0.0, "decoupled": False, "spared": [],
     }  # fmt: skip
+    assert spec["augmentation"] is None and spec["deviations"] == []
+    told = {
+        "optimizer": "adam", "weight_decay_form": "decoupled", "weight_decay_on": "weights",
+        "schedule": "step", "milestones": [82.0, 123.0], "crop_padding": 4,
+        "network": "resnet20-cifar",
+    }  # fmt: skip
+    spec = make_spec(cell.model_copy(update=told), 1, root)
+    assert spec["optimizer"] == {
+        "name": "adam", "learning_rate": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
+        "weight_decay": 0.0, "decoupled": True, "spared": ["bias", "scale", "offset"],
+    }  # fmt: skip
+    assert spec["schedule"]["milestones"] == [82.0, 123.0]
+    assert spec["augmentation"] == {"crop_padding": 4, "flip": False}
+    assert ["batch normalisation" in told for told in spec["deviations"]] == [True]
+
+
+def test_a_list_of_milestones_is_one_value_and_a_list_of_lists_several(root):
+    sweep = {
+        "framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k", "schedule": "step",
+    }  # fmt: skip
+    sweeps = [
+        {**sweep, "milestones": [10, 15]},
+        {**sweep, "milestones": [[5], [5, 12.5]], "seed": 1},
+    ]
+    plan = make_plan({"study": "s", "title": "t", "sweeps": sweeps}, root)
+    found = [cell.milestones for cell in plan.cells.values()]
+    assert found == [[10.0, 15.0], [5.0], [5.0, 12.5]]
 
 
 BAD = {
@@ -107,6 +135,13 @@ BAD_SETTINGS = {
     "an unknown data set": ({"dataset": "mnist5"}, "sweeps[0].dataset: no dataset is named"),
     "an unknown device": ({"device": "tpu"}, "sweeps[0].device: input should be 'cpu' or 'gpu'"),
     "an unknown mode": ({"mode": "fast"}, "sweeps[0].mode: pytorch has no mode 'fast'"),
+    "milestones of no step": ({"milestones": [3]}, "milestones: [3.0] with the schedule 'const"),
+    "a step without milestones": ({"schedule": "step"}, "milestones: [] with the schedule 'step"),
+    "milestones beyond the end": (
+        {"schedule": "step", "milestones": [30]},
+        "epochs: 20 end before the last",
+    ),
+    "nesterov without momentum": ({"nesterov": True, "momentum": 0.0}, "nesterov: only sgd with"),
     "an empty list": ({"epochs": []}, "sweeps[0].epochs: an empty list; give it a value"),
     "batch size 0": ({"batch_size": [64, 0]}, "sweeps[0].batch_size[1]: input should be greater"),
     "a batch of more than all": ({"batch_size": 4001}, "sweeps[0].batch_size: 4001 is more than"),
@@ -144,7 +179,7 @@ def test_a_missing_setting_is_named(study, root):
     study["defaults"] = {}
     text = faults(study, root)
     assert "sweeps[0].network: missing; name one: alexnet, " in text
-    assert "sweeps[1].dataset: missing; name one: mnist, mnist-5k" in text
+    assert "sweeps[1].dataset: missing; name one: " in text
 
 
 def test_a_device_without_an_environment_is_refused(study, root, tmp_path):

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import json
+import threading
 import time
 
 import numpy as np
@@ -16,8 +17,13 @@ SPEC = {
         "folder": "", "shape": [2, 2, 1], "classes": 3, "train_examples": 10, "test_examples": 5,
         "mean": [0.5], "std": [0.25],
     },
-    "optimizer": {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.0},
-    "execution": {"device": "cpu", "precision": "fp32", "mode": "plain"},
+    "optimizer": {
+        "name": "sgd", "learning_rate": 0.1, "momentum": 0.9, "nesterov": False,
+        "weight_decay": 0.0, "decoupled": False, "spared": [],
+    },
+    "schedule": {"name": "constant", "milestones": [], "factor": 0.1, "warmup_epochs": 0},
+    "augmentation": None,
+    "execution": {"device": "cpu", "precision": "fp32", "mode": "plain", "reader_threads": 1},
     "phases": {"epochs": 40, "warmup_steps": 3, "warmup_seconds": 0.0, "chunk_seconds": 0.01},
 }  # fmt: skip
 
@@ -37,7 +43,7 @@ class Arithmetic:
     def __init__(self, fails_at=None, error=None, step_seconds=0.001):
         self.steps, self.fails_at, self.error = 0, fails_at, error
         self.step_seconds = step_seconds
-        self.seen = []
+        self.seen, self.rate = [], 0.1
         self.chunks = []
 
     def read(self, stem, shape):
@@ -51,7 +57,9 @@ class Arithmetic:
     def load(self, images, labels):
         self.images, self.labels = images, labels
 
-    def train(self, indices):
+    def train(self, indices, rates, draws):
+        assert rates.shape == indices.shape[:1]
+        self.rate = rates[-1]
         self.chunks.append(len(indices))
         losses = []
         for batch in indices:
@@ -75,7 +83,8 @@ class Arithmetic:
 
     def settings(self):
         return {
-            "learning_rate": 0.1 * (1 + 1e-8), "momentum": 0.9, "weight_decay": 0.0,
+            "learning_rate": self.rate * (1 + 1e-8), "momentum": 0.9, "weight_decay": 0.0,
+            "optimizer": "sgd", "nesterov": False,
             "device": "cpu", "precision": "fp32", "mode": "plain", "batch_size": 4, "threads": 1,
             "parameters": 0,
         }  # fmt: skip
@@ -159,7 +168,8 @@ def test_every_epoch_has_every_example_at_most_once_in_a_new_order(runtime, tmp_
 def test_the_order_and_the_weights_are_the_same_for_ever(runtime):
     # Figures of NumPy 1.23 and 2.4 alike; another stream would break every comparison
     # with results made before.
-    assert runtime.Order(2026, 6, 3).take(3).tolist() == [[0, 3, 1], [4, 5, 2], [0, 2, 1]]
+    indices, draws = runtime.Order(2026, 6, 3).take(3)
+    assert indices.tolist() == [[0, 3, 1], [4, 5, 2], [0, 2, 1]] and draws is None
     parameters = [
         {"name": "a.weight", "shape": [2, 3], "init": "he_normal", "fan_in": 3},
         {"name": "a.bias", "shape": [2], "init": "zeros", "fan_in": 3},
@@ -233,13 +243,138 @@ def test_python_3_6_parses_it(root):
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
     assert imported == {
+        "concurrent",
         "datetime",
         "importlib",
         "json",
         "math",
         "os",
         "sys",
+        "threading",
         "time",
         "zlib",
         "numpy",
     }
+
+
+def test_draws_are_one_per_example_within_the_padding_and_repeat(runtime):
+    augmentation = {"crop_padding": 4, "flip": True}
+    indices, draws = runtime.Order(3, 1000, 10, augmentation).take(250)
+    assert np.array_equal(indices, runtime.Order(3, 1000, 10).take(250)[0])
+    assert draws.shape == (250, 10, 3) and draws.dtype == np.int32
+    assert set(np.unique(draws[..., :2])) == set(range(9)) and set(draws[..., 2].ravel()) == {0, 1}
+    assert not np.array_equal(draws[:100], draws[100:200])  # a new epoch draws anew
+    singly = runtime.Order(3, 1000, 10, augmentation)
+    assert np.array_equal(np.concatenate([singly.take(1)[1] for _ in range(250)]), draws)
+    _, still = runtime.Order(3, 1000, 10, {"crop_padding": 0, "flip": False}).take(100)
+    assert not still.any()
+
+
+def rates(runtime, **schedule):
+    """Ten epochs of four steps at a base rate of 2."""
+    schedule = {"milestones": [], "factor": 0.1, "warmup_epochs": 0, **schedule}
+    return runtime.Rates(2.0, schedule, 4, 10).take(0, 40)
+
+
+def test_the_rate_follows_its_schedule(runtime):
+    assert rates(runtime, name="constant").tolist() == [2.0] * 40
+    step = rates(runtime, name="step", milestones=[2, 5.5], factor=0.5)
+    assert step.tolist() == [2.0] * 8 + [1.0] * 14 + [0.5] * 18
+    cosine = rates(runtime, name="cosine")
+    assert cosine[[0, 20]] == pytest.approx([2.0, 1.0])
+    assert cosine[39] == pytest.approx(1 + np.cos(np.pi * 39 / 40))
+    warm = rates(runtime, name="cosine", warmup_epochs=2)
+    assert warm[:8] == pytest.approx(2 * np.arange(1, 9) / 8)
+    assert warm[[8, 24]] == pytest.approx([2.0, 1.0])
+    assert warm[39] == pytest.approx(1 + np.cos(np.pi * (39 / 4 - 2) / 8))
+    half = rates(runtime, name="constant", warmup_epochs=0.5)
+    assert half.tolist() == [1.0, 2.0] + [2.0] * 38
+
+
+def test_the_rate_that_is_read_back_is_the_last_of_the_schedule(runtime, tmp_path, monkeypatch):
+    spec = {**SPEC, "schedule": {**SPEC["schedule"], "name": "cosine"}}
+    events = run(runtime, tmp_path, monkeypatch, Arithmetic(), spec)
+    settings = next(e for e in events if e["event"] == "settings")
+    assert settings["requested"]["learning_rate"] == pytest.approx(
+        0.05 * (1 + np.cos(np.pi * 79 / 80))
+    )
+
+
+RECORDS = {**SPEC, "factors": {**SPEC["factors"], "input": "records"}}
+
+
+class OfRecords(Arithmetic):
+    """Its record number n holds n, and the label n modulo 3."""
+
+    def __init__(self, count=10, damaged=None):
+        super().__init__(step_seconds=0.0)
+        self.count, self.damaged = count, damaged
+        self.read_by = set()
+
+    def open(self, stem):
+        assert stem == "train"
+        return self.count
+
+    def fetch(self, indices):
+        self.read_by.add(threading.current_thread())
+        if self.damaged is not None and (indices == self.damaged).any():
+            raise ValueError(f"train.records: record {self.damaged} is damaged")
+        return indices.copy(), indices % 3
+
+    def train(self, batches, rates, draws):
+        indices = np.concatenate([part[0] for part in batches])
+        assert np.array_equal(np.concatenate([part[1] for part in batches]), indices % 3)
+        return super().train(indices, rates, draws)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_records_are_read_in_the_order_of_the_seed(runtime, tmp_path, monkeypatch, threads):
+    whole = Arithmetic()
+    run(runtime, tmp_path, monkeypatch, whole)
+    adapter = OfRecords()
+    execution = {**SPEC["execution"], "reader_threads": threads}
+    events = run(runtime, tmp_path, monkeypatch, adapter, {**RECORDS, "execution": execution})
+    assert events[-1]["status"] == "ok"
+    assert np.array_equal(adapter.seen, whole.seen)
+    settings = next(e for e in events if e["event"] == "settings")
+    assert settings["effective"]["reader_threads"] == threads
+    if not threads:
+        assert adapter.read_by == {threading.current_thread()}
+
+
+def test_the_next_chunk_is_read_while_one_is_computed(runtime):
+    read = threading.Semaphore(0)
+
+    def fetch(indices):
+        read.release()
+        return indices
+
+    order = runtime.Order(5, 100, 10)
+    reader = runtime.Reader(fetch, 1)
+    for taken in range(1, 21):
+        indices = order.take(3)[0]
+        (found,) = reader.take(indices, order.peek(3))
+        assert np.array_equal(found, indices)
+        # As many are read as were taken, and one more that nobody waits for.
+        for _ in range(2 if taken == 1 else 1):
+            assert read.acquire(timeout=10)
+    (found,) = reader.take(order.take(1)[0], order.peek(0))  # another size than foreseen
+    assert found.shape == (1, 10)
+    reader.pool.shutdown()
+    assert reader.live() == 0
+
+
+def test_a_record_that_cannot_be_read_ends_the_run(runtime, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="train.records: record 3 is damaged"):
+        run(runtime, tmp_path, monkeypatch, OfRecords(damaged=3), RECORDS)
+
+
+def test_another_number_of_records_is_refused(runtime, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="train: 11 records, the spec says 10"):
+        run(runtime, tmp_path, monkeypatch, OfRecords(count=11), RECORDS)
+
+
+def test_a_label_outside_the_classes_is_refused(runtime, tmp_path, monkeypatch):
+    spec = {**SPEC, "data": {**SPEC["data"], "classes": 2}}
+    with pytest.raises(ValueError, match="train: a record has the label 2, the spec says 2"):
+        run(runtime, tmp_path, monkeypatch, Arithmetic(), spec)

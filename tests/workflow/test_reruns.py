@@ -24,6 +24,8 @@ STUDY = {
     ],
 }  # fmt: skip
 TABLES = {"gather": 1, "plot": 1, "report": 1}
+ONE_TRACED = {"trace": 1, "compare_traces": 1}
+BOTH_TRACED = {"trace": 2, "compare_traces": 1}
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def test_the_learning_rate_of_one_cell(project, study):
 
 def test_a_frameworks_pins(project):
     project.edit("envs/pytorch.yaml", "numpy==2.4.6", "numpy==2.4.5")
-    assert project.jobs() == {"train": 6, "parse_run": 6, **TABLES}
+    assert project.jobs() == {"train": 6, "parse_run": 6, **ONE_TRACED, **TABLES}
 
 
 def test_a_comment_among_the_pins(project):
@@ -86,17 +88,23 @@ def test_a_comment_among_the_pins(project):
 
 def test_a_frameworks_adapter(project):
     project.edit("workflow/scripts/frameworks/pytorch.py", "fused=True", "fused=False")
-    assert project.jobs() == {"train": 6, "parse_run": 6, **TABLES}
+    assert project.jobs() == {"train": 6, "parse_run": 6, **ONE_TRACED, **TABLES}
 
 
 def test_the_training_loop(project):
     project.edit("workflow/scripts/frameworks/runtime.py", "size *= 2", "size *= 3")
-    assert project.jobs() == {"train": 12, "parse_run": 12, **TABLES}
+    assert project.jobs() == {"train": 12, "parse_run": 12, **BOTH_TRACED, **TABLES}
 
 
 def test_a_network_of_the_study(project):
     project.edit("workflow/scripts/networks/lenet5.py", "units=84", "units=85")
-    assert project.jobs() == {"train": 12, "parse_run": 12, **TABLES}
+    assert project.jobs() == {"train": 12, "parse_run": 12, **BOTH_TRACED, **TABLES}
+
+
+def test_a_study_without_certificates(project, study):
+    project.configure({**study, "parity": False})
+    jobs = project.jobs()
+    assert not {"train", "trace", "compare_traces"} & set(jobs) and jobs["gather"] == 1
 
 
 def test_a_network_added(project):

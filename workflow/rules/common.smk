@@ -8,10 +8,12 @@ from in_env import digest as environment_digest
 from measure import progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
-from plan.parity import STEPS, parity_spec
+from plan.parity import REFERENCE, parity_spec
 from plan.spec import data_folder, make_spec
 from plan.study import canonical, check_results, digest, make_plan
 
+# The results folder that `snakemake compare` compares with: no part of the study.
+AGAINST = config.pop("against", None)
 try:
     check_results(Path("results/config.resolved.yaml"))
     PLAN = make_plan(config, ROOT)
@@ -26,7 +28,15 @@ tell_jobs(
 RUNS = [f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN.order]
 RECORDS = [f"results/records/{cell}/rep{repeat}.json" for cell, repeat in PLAN.order]
 PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.order)}
-REFERENCE_FIRST = sorted(frameworks.names(), key=lambda name: name != "pytorch")
+TRACED = [
+    REFERENCE,
+    *sorted({cell.framework for cell in PLAN.cells.values()} - {REFERENCE}),
+]
+CERTIFICATES = (
+    sorted({f"results/parity/{cell.network}.json" for cell in PLAN.cells.values()})
+    if PLAN.study.parity
+    else []
+)
 BEFORE_RUNS = len(PLAN.order) + 1
 
 
@@ -37,7 +47,6 @@ wildcard_constraints:
     format="[a-z]+",
     network="|".join(map(re.escape, networks.names())),
     framework="|".join(map(re.escape, frameworks.names())),
-    precision="|".join(STEPS),
 
 
 onstart:
@@ -55,8 +64,9 @@ def dataset_digest(wildcards):
 
 
 def manifest(wildcards):
-    """The manifest of the cell's data in the format its framework reads."""
-    return f"{data_folder(PLAN.cells[wildcards.cell])}/manifest.json"
+    """The manifest of the cell's data in the format its framework reads; none for noise."""
+    cell = PLAN.cells[wildcards.cell]
+    return [] if cell.input == "synthetic" else f"{data_folder(cell)}/manifest.json"
 
 
 def settings(wildcards):
@@ -92,23 +102,18 @@ def priority(wildcards):
     return PRIORITIES[wildcards.cell, int(wildcards.repeat)]
 
 
-def parity_digest(wildcards):
-    """The digest of the spec that a network is traced with."""
-    return digest(
-        parity_spec(wildcards.network, wildcards.framework, wildcards.precision)
-    )
+def traced(wildcards):
+    """The digest of the spec that a network is traced with in a framework."""
+    return digest(parity_spec(wildcards.network, wildcards.framework))
 
 
-def parity_environment(wildcards):
+def traced_environment(wildcards):
     """The environment file of a framework on the CPU."""
     return str(ROOT / frameworks.environment(wildcards.framework, "cpu"))
 
 
-def parity_pins(wildcards):
-    """The digest of what that environment installs."""
-    return environment_digest(Path(parity_environment(wildcards)))
-
-
-def parity_code(wildcards):
-    """The digest of the code that computes a trace."""
-    return code.digest("frameworks/runtime.py", f"frameworks/{wildcards.framework}.py")
+def traced_code(wildcards):
+    """The digest of what that environment installs, and of the code that runs in it."""
+    path = Path(traced_environment(wildcards))
+    adapter = f"frameworks/{wildcards.framework}.py"
+    return f"{environment_digest(path)} {code.digest('frameworks/runtime.py', adapter)}"

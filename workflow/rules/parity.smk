@@ -1,31 +1,27 @@
-# Reads: every network's graph. Makes: results/parity/{network}.json, the certificate that
-# the frameworks compute the same, and results/parity.csv. Run it as `snakemake parity`.
+# Reads: graphs of networks. Makes: results/parity/{network}.json, the certificate that the
+# frameworks of the configuration compute the same; as `snakemake parity` for every network,
+# with results/parity.csv.
 
 
 rule trace:
     output:
-        "results/parity/{network}/{framework}-{precision}.npz",
+        "results/parity/{network}/{framework}.npz",
     log:
-        "results/logs/trace/{network}-{framework}-{precision}.log",
+        "results/logs/trace/{network}-{framework}.log",
+    priority: BEFORE_RUNS
     conda:
-        parity_environment
-    threads: workflow.cores or 1
+        traced_environment
     params:
-        spec=parity_digest,
-        pins=parity_pins,
-        code=parity_code,
+        spec=traced,
+        code=traced_code,
     shell:
         "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/trace.py {wildcards.network}"
-        " {wildcards.framework} {wildcards.precision} --output {output} > {log} 2>&1"
+        " {wildcards.framework} --output {output} > {log} 2>&1"
 
 
 rule compare_traces:
     input:
-        expand(
-            "results/parity/{{network}}/{framework}-{precision}.npz",
-            framework=REFERENCE_FIRST,
-            precision=STEPS,
-        ),
+        expand("results/parity/{{network}}/{framework}.npz", framework=TRACED),
     output:
         "results/parity/{network}.json",
     log:

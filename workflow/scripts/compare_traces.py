@@ -10,16 +10,11 @@ from analyse.parity import compare
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("network")
-    parser.add_argument(
-        "traces", type=Path, nargs="+", help="FRAMEWORK-PRECISION.npz, the reference first"
-    )
+    parser.add_argument("traces", type=Path, nargs="+", help="FRAMEWORK.npz, the reference first")
     parser.add_argument("--output", type=Path, required=True, help="the certificate to write")
     arguments = parser.parse_args()
-    traces: dict[str, dict[str, Path]] = {}
-    for path in arguments.traces:
-        framework, precision = path.stem.rsplit("-", 1)
-        traces.setdefault(precision, {})[framework] = path
-    write_json(arguments.output, compare(arguments.network, traces))
+    paths = {path.stem: path for path in arguments.traces}
+    write_json(arguments.output, compare(arguments.network, paths))
 
 
 if __name__ == "__main__":

@@ -79,9 +79,12 @@ def _type(value: dict[str, Any]) -> str:
         return ", ".join(f"`{each}`" for each in value["enum"])
     if "const" in value:
         return f"`{value['const']}`"
+    if value["type"] == "array":
+        noun, _, bound = _type(value["items"]).partition(" ")
+        return f"list of {noun}s {bound}".strip()
     bounds = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
     limits = [f"{sign} {value[key]:g}" for key, sign in bounds.items() if key in value]
-    names = {"object": "mapping", "array": "list of mappings", "null": "null"}
+    names = {"object": "mapping", "null": "null"}
     name = names.get(value["type"], value["type"])
     return f"{name} {' and '.join(limits)}".strip()
 

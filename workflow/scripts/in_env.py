@@ -92,12 +92,15 @@ def make(path: Path, target: Path) -> None:
 def ensure(path: Path, folder: Path) -> Path:
     """The Python of the environment of `path` under `folder`, made first if it is not there."""
     target = folder / f"{path.stem}-{digest(path)}"
+    finished, python = target / "frozen.txt", target / "bin" / "python"
+    if finished.exists():
+        return python
     folder.mkdir(parents=True, exist_ok=True)
     with open(f"{target}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (target / "frozen.txt").exists():
+        if not finished.exists():
             make(path, target)
-    return target / "bin" / "python"
+    return python
 
 
 def runner_python(path: Path) -> str:

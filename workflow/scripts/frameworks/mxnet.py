@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import os
+import struct
 import warnings
 
 import numpy as np
@@ -25,6 +27,24 @@ NATIVE = {
     "variance": "running_var",
 }
 """What MXNet's layers call an array of the graph."""
+
+DEVIATIONS = {
+    "batch_norm": "MXNet keeps the momentum and epsilon of batch normalisation in single "
+    "precision, whatever the precision of the network",
+}
+
+
+MAGIC = 0xCED7230A
+"""What every record begins with (dmlc-core, include/dmlc/recordio.h)."""
+HEAD = np.dtype(
+    [
+        ("magic", "<u4"), ("length", "<u4"), ("flag", "<u4"), ("label", "<f4"), ("ids", "<u8", 2),
+        ("bm", "S2"), ("bytes", "<u4"), ("zero", "<u4"), ("offset", "<u4"), ("header", "<u4"),
+        ("width", "<i4"), ("height", "<i4"), ("planes", "<u2"), ("bits", "<u2"),
+        ("compression", "<u4"), ("rest", "V20"),
+    ]
+)  # fmt: skip
+"""A record, its image header (python/mxnet/recordio.py), and the head of a BMP file."""
 
 
 class Network(nn.HybridBlock):
@@ -111,15 +131,60 @@ class Adapter:
         self.dtype = {"fp32": "float32", "fp64": "float64"}[spec["execution"]["precision"]]
 
     def read(self, stem, shape):
-        reader = mx.recordio.MXIndexedRecordIO(stem + ".idx", stem + ".rec", "r")
-        colour = 1 if shape[2] == 3 else 0
-        images, labels = [], []
-        for key in reader.keys:
-            header, image = mx.recordio.unpack_img(reader.read_idx(key), colour)
-            images.append(image[:, :, ::-1] if colour else image[:, :, None])
-            labels.append(int(header.label))
-        reader.close()
+        images, labels = zip(*_read(stem, shape).values())
         return np.stack(images), labels
+
+    def open(self, stem):
+        # MXNet's own iterator follows no permutation and miscounts where the batch size does
+        # not divide the examples; its indexed reader costs more than twice as much CPU time.
+        data, path = self.spec["data"], stem + ".rec"
+        height, width, channels = data["shape"]
+        row = width * channels + -(width * channels) % 4
+        palette = 1024 if channels == 1 else 0
+        fields = [("head", HEAD), ("palette", "V%d" % palette), ("rows", "u1", (height, row))]
+        self.record = np.dtype(fields)
+        self.file, self.offsets = _mapped(path, stem + ".idx", self.record.itemsize)
+        heads = _structures(self.file, self.offsets, HEAD)
+        offset = self.record.fields["rows"][1] - HEAD.fields["bm"][1]
+        expected = {
+            "magic": MAGIC, "flag": 0, "bm": b"BM", "offset": offset, "width": width,
+            "height": height, "bits": 8 * channels, "compression": 0,
+        }  # fmt: skip
+        usual = np.all([heads[key] == value for key, value in expected.items()], axis=0)
+        _require(path, "is no uncompressed BMP image of {}".format(data["shape"]), usual)
+        labels = heads["label"]
+        known = (labels >= 0) & (labels < data["classes"]) & (labels == np.floor(labels))
+        _require(path, "has a label outside the {} classes".format(data["classes"]), known)
+        # A record whose image holds the magic number at a multiple of 4 bytes is stored in
+        # parts: perhaps one of millions, which MXNet joins here.
+        whole = heads["length"] == self.record.itemsize - 8
+        joined = heads["length"] >> 29 != 0
+        _require(path, "has another length than its image", whole | joined)
+        self.joined = {}
+        if joined.any():
+            self.joined = _read(stem, data["shape"], np.flatnonzero(joined))
+        planes = np.ones((channels, height, width), np.float32)
+        self.mean, self.std = (
+            planes * np.float32(data[key])[:, None, None] for key in ("mean", "std")
+        )
+        return len(self.offsets)
+
+    def fetch(self, indices):
+        height, width, channels = self.spec["data"]["shape"]
+        images = np.empty(indices.shape + self.mean.shape, np.float32)
+        labels = np.empty(indices.shape, np.float32)
+        for batch, image, label in zip(indices, images, labels):
+            records = _structures(self.file, self.offsets[batch], self.record)
+            rows = records["rows"][:, ::-1, : width * channels]  # the bottom row is first
+            pixels = rows.reshape(-1, height, width, channels)[..., ::-1]  # blue is first
+            image[:] = pixels.transpose(0, 3, 1, 2)
+            for number, (pixels, _) in self.joined.items():
+                image[batch == number] = pixels.transpose(2, 0, 1)
+            image /= np.float32(255)
+            image -= self.mean
+            image /= self.std
+            label[:] = records["head"]["label"]
+        return images, labels
 
     def build(self, weights):
         supplied = self.spec["execution"].get("dropout") == "supplied"
@@ -136,7 +201,15 @@ class Adapter:
             self.parameters[name] = getattr(self.network.blocks[layer], NATIVE[kind])
         for name, parameter in self.parameters.items():
             parameter.set_data(nd.array(weights[name], ctx=self.context, dtype=self.dtype))
-        self.trained = [p for p in self.parameters.values() if p.grad_req != "null"]
+        self.trained, self.penalised = {}, []
+        for told in self.spec["network"]["parameters"]:
+            parameter = self.parameters[told["name"]]
+            if not told["trainable"]:
+                parameter.grad_req = "null"
+                continue
+            self.trained[told["name"]] = parameter
+            if told["l1"] or told["l2"]:
+                self.penalised.append((parameter, told["l1"], told["l2"]))
         shapes = {layer["name"]: layer["shape"] for layer in self.spec["network"]["layers"]}
         # Running variances: their start, and what makes a batch's biased variance unbiased.
         self.variances = [
@@ -152,34 +225,93 @@ class Adapter:
         static = self.spec["execution"]["mode"] == "static"
         if self.spec["execution"]["mode"] != "imperative":
             self.training.hybridize(static_alloc=static, static_shape=static)
-        optimizer = self.spec["optimizer"]
-        settings = {
-            "learning_rate": optimizer["learning_rate"],
-            "momentum": optimizer["momentum"],
-            "wd": optimizer["weight_decay"],
-        }
-        self.trainer = gluon.Trainer(self.trained, "sgd", settings, kvstore=None)
+        self._optimize()
+
+    def _optimize(self):
+        asked = self.spec["optimizer"]
+        own = {"learning_rate": asked["learning_rate"], "wd": asked["weight_decay"]}
+        keys = ("beta1", "beta2", "epsilon") if asked["name"] == "adam" else ("momentum",)
+        own.update({key: asked[key] for key in keys})
+        decayed = {n: p for n, p in self.trained.items() if n.split(".")[1] not in asked["spared"]}
+        for name, parameter in self.trained.items():
+            parameter.wd_mult = float(name in decayed and not asked["decoupled"])
+        # MXNet's optimisers know coupled decay alone: else the weights shrink before their step.
+        self.shrunk = []
+        if asked["decoupled"] and asked["weight_decay"]:
+            self.shrunk = list(decayed.values())
+        name = "nag" if asked.get("nesterov") else asked["name"]
+        self.trainer = gluon.Trainer(list(self.trained.values()), name, own, kvstore=None)
 
     def load(self, images, labels):
         images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         self.images = nd.array(images, ctx=self.context, dtype=self.dtype)
         self.labels = nd.array(labels, ctx=self.context, dtype=self.dtype)
 
-    def train(self, indices):
-        # One gathering per chunk: every operation costs MXNet's engine about 20 us.
-        rows = nd.array(indices.ravel(), ctx=self.context, dtype="int32")
-        images = nd.take(self.images, rows).reshape(indices.shape + self.images.shape[1:])
-        labels = nd.take(self.labels, rows).reshape(indices.shape)
+    def _examples(self, batches):
+        """The images of all steps, one after the other, and labels (steps, batch size)."""
+        # One operation per chunk: each costs MXNet's engine about 20 us.
+        if isinstance(batches, np.ndarray):
+            rows = nd.array(batches.ravel(), ctx=self.context, dtype="int32")
+            return nd.take(self.images, rows), nd.take(self.labels, rows).reshape(batches.shape)
+        images, labels = (np.concatenate(p) if len(p) > 1 else p[0] for p in zip(*batches))
+        images = images.reshape((-1,) + images.shape[2:])
+        return (nd.array(a, ctx=self.context, dtype=self.dtype) for a in (images, labels))
+
+    def train(self, batches, rates, draws):
+        images, labels = self._examples(batches)
+        if draws is not None:
+            images = self._augmented(images, draws.reshape(-1, 3))
+        images = images.reshape(labels.shape + images.shape[1:])
         losses = []
-        for i in range(len(indices)):
+        for i in range(len(labels)):
             with autograd.record():
                 loss = self.training(images[i], labels[i])
             loss.backward()
-            self.trainer.step(1)  # the loss is a mean already
+            self._update(rates[i])
             losses.append(loss)
         self.last = images[0]
-        self.steps += len(indices)
         return losses
+
+    def _update(self, rate):
+        """One step of the update equation; MXNet's own differs from it where the rate changes."""
+        optimizer, asked = self.trainer.optimizer, self.spec["optimizer"]
+        self.steps += 1
+        for parameter, l1, l2 in self.penalised:
+            data, gradient = parameter.data(self.context), parameter.grad(self.context)
+            gradient += l1 * nd.sign(data) + 2 * l2 * data
+        for parameter in self.shrunk:
+            data = parameter.data(self.context)
+            data *= 1 - rate * asked["weight_decay"]
+        ratio = rate / self.trainer.learning_rate
+        if asked["name"] == "adam":
+            # Its kernel adds epsilon before the correction of the square root.
+            optimizer.epsilon = asked["epsilon"] * (1 - asked["beta2"] ** self.steps) ** 0.5
+        elif ratio != 1 and asked["momentum"] and self.steps > 1:
+            # The states hold rate x v, of the rate before.
+            if asked["nesterov"]:
+                for state in self.trainer._updaters[0].states.values():
+                    state *= ratio
+            else:
+                optimizer.momentum = asked["momentum"] * ratio
+        self.trainer.set_learning_rate(rate)
+        self.trainer.step(1)  # the loss is a mean already
+        if asked["name"] == "sgd":
+            optimizer.momentum = asked["momentum"]
+
+    def _augmented(self, images, draws):
+        """Images cut out of themselves with zeros around, and mirrored, as their draws say."""
+        height, width, _ = self.spec["data"]["shape"]
+        sides = (self.spec["augmentation"]["crop_padding"],) * 4
+        images = nd.pad(images, mode="constant", pad_width=(0, 0, 0, 0) + sides, constant_value=0)
+        top, left, mirrored = draws.T[:, :, None]
+        columns = np.arange(width)
+        columns = left + np.where(mirrored, width - 1 - columns, columns)
+        rows = top + np.arange(height)
+        places = np.broadcast_arrays(
+            np.arange(len(draws))[:, None, None], rows[:, :, None], columns[:, None, :]
+        )
+        places = nd.array(np.stack(places), ctx=self.context, dtype="int32")
+        return nd.gather_nd(images.transpose((0, 2, 3, 1)), places).transpose((0, 3, 1, 2))
 
     def losses(self, handle):
         return nd.concat(*handle, dim=0).asnumpy()
@@ -232,28 +364,33 @@ class Adapter:
         # kernels take the rate in single precision.
         states = self.trainer._updaters[0].states
         rate = float(np.float32(self.trainer.learning_rate))
-        places = {id(parameter): i for i, parameter in enumerate(self.trained)}
-        return {
-            name: -states[places[id(parameter)]].asnumpy() / rate
-            for name, parameter in self.parameters.items()
-            if id(parameter) in places
-        }
+        return {name: -states[i].asnumpy() / rate for i, name in enumerate(self.trained)}
 
     def settings(self):
         optimizer = self.trainer.optimizer
         types = {np.dtype(p.dtype) for p in self.parameters.values()}
-        decays = {optimizer._get_wd(i) for i in range(len(self.trained))}
+        decays = {optimizer._get_wd(i) for i in range(len(self.trained))} - {0.0}
+        if self.shrunk:
+            decays = {self.spec["optimizer"]["weight_decay"]}
+        kind = type(optimizer).__name__.lower()
+        if kind == "adam":
+            correction = (1 - optimizer.beta2**self.steps) ** 0.5
+            own = {"beta1": optimizer.beta1, "beta2": optimizer.beta2}
+            own["epsilon"] = optimizer.epsilon / correction
+        else:
+            own = {"momentum": optimizer.momentum, "nesterov": kind == "nag"}
         return {
+            **own,
+            "optimizer": "adam" if kind == "adam" else "sgd",
             "learning_rate": self.trainer.learning_rate,
-            "momentum": optimizer.momentum,
-            "weight_decay": decays.pop() if len(decays) == 1 else sorted(decays),
+            "weight_decay": decays.pop() if len(decays) == 1 else float(max(decays, default=0)),
             "batch_size": self.last.shape[0],
             # The OpenMP library that MXNet's operators run on, asked itself.
             "threads": ctypes.CDLL("libgomp.so.1").omp_get_max_threads(),
             "precision": types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
             "device": self.last.context.device_type,
             "mode": self._mode(),
-            "parameters": sum(int(np.prod(p.shape)) for p in self.trained),
+            "parameters": sum(int(np.prod(p.shape)) for p in self.trained.values()),
         }
 
     def _mode(self):
@@ -277,6 +414,53 @@ class Adapter:
     def is_out_of_memory(self, error):
         text = str(error)
         return "out of memory" in text or "bad_alloc" in text
+
+
+def _read(stem, shape, numbers=None):
+    """Image and label of these records or of all, by MXNet's own reader, by their numbers.
+
+    Raises ValueError if one is damaged or has another shape.
+    """
+    reader = mx.recordio.MXIndexedRecordIO(stem + ".idx", stem + ".rec", "r")
+    colour = 1 if shape[2] == 3 else 0
+    found = {}
+    for number in reader.keys if numbers is None else numbers:
+        try:
+            header, image = mx.recordio.unpack_img(reader.read_idx(number), colour)
+            image = image[:, :, ::-1] if colour else image[:, :, None]
+        except (mx.MXNetError, TypeError, struct.error):
+            image = np.empty(0)
+        _require(stem + ".rec", "is damaged", np.array([image.shape == tuple(shape)]), number)
+        found[number] = image, int(header.label)
+    reader.close()
+    return found
+
+
+def _mapped(path, index, size):
+    """The bytes of a record file, and where its records of at least `size` bytes begin."""
+    try:
+        lines = np.loadtxt(index, np.int64, delimiter="\t", ndmin=2)
+        offsets = lines[:, 1]
+    except (ValueError, IndexError) as fault:
+        raise ValueError("{}: {}".format(index, fault)) from None
+    if not np.array_equal(lines[:, 0], np.arange(len(lines))):
+        raise ValueError("{}: does not count the records from 0 on".format(index))
+    length = os.path.getsize(path)
+    _require(path, "is cut off", (offsets >= 0) & (offsets + size <= length))
+    return np.asarray(np.memmap(path, np.uint8, "r")), offsets
+
+
+def _structures(file, offsets, kind):
+    """Copies of the structures of this NumPy type at these places of a file's bytes."""
+    shape = len(file) - kind.itemsize + 1, kind.itemsize
+    windows = np.lib.stride_tricks.as_strided(file, shape, (1, 1), writeable=False)
+    return windows[offsets].view(kind)[:, 0]
+
+
+def _require(path, fault, good, first=0):
+    """Raise ValueError that names the first record, counted from `first`, that is not good."""
+    if not good.all():
+        raise ValueError("{}: record {} {}".format(path, first + int(np.argmin(good)), fault))
 
 
 def _unbiased(count):

@@ -1,6 +1,7 @@
 """PyTorch: the graph as a `torch.fx` module, eager execution, fused SGD."""
 
 import operator
+import os
 
 import lmdb
 import numpy as np
@@ -32,7 +33,8 @@ class Adapter:
             raise NotImplementedError("PyTorch sees no CUDA device")
         self.device = torch.device("cuda" if device == "gpu" else "cpu")
         torch.set_num_threads(threads)
-        torch.set_num_interop_threads(1)
+        if torch.get_num_interop_threads() != 1:  # it may be set once only
+            torch.set_num_interop_threads(1)
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
@@ -42,13 +44,32 @@ class Adapter:
         self.batch_size = None
 
     def read(self, stem, shape):
-        environment = lmdb.open(stem + ".lmdb", subdir=False, readonly=True, lock=False)
-        with environment.begin(buffers=True) as transaction:
-            records = [bytes(value) for _, value in transaction.cursor()]
-        environment.close()
-        records = np.frombuffer(b"".join(records), np.uint8).reshape(len(records), -1)
-        labels = np.ascontiguousarray(records[:, :4]).view("<u4")[:, 0]
-        return records[:, 4:].reshape(-1, *shape), labels
+        with _opened(stem + ".lmdb") as environment, environment.begin(buffers=True) as transaction:
+            records = _records(transaction, stem + ".lmdb", int(np.prod(shape)))
+            pixels, labels = _joined(records)
+        return pixels.reshape(-1, *shape), labels
+
+    def open(self, stem):
+        data, path = self.spec["data"], stem + ".lmdb"
+        self.environment = _opened(path)
+        # The records stay views of the file's map as long as this transaction lives.
+        self.transaction = self.environment.begin(buffers=True)
+        size = int(np.prod(data["shape"]))
+        self.records = _records(self.transaction, path, size)
+        labels = np.frombuffer(b"".join([record[:4] for record in self.records]), "<u4")
+        if labels.size and labels.max() >= data["classes"]:
+            message = "{}: record {} has the label {}, the spec says {} classes"
+            number = labels.argmax()
+            raise ValueError(message.format(path, number, labels[number], data["classes"]))
+        rows = [np.tile(np.float32(data[key]), size // len(data[key])) for key in ("mean", "std")]
+        self.mean, self.std = (torch.from_numpy(row).to(self.device) for row in rows)
+        self.white = torch.tensor(255.0, device=self.device)
+        return len(self.records)
+
+    def fetch(self, indices):
+        pixels, labels = _joined([self.records[i] for i in indices.ravel().tolist()])
+        pixels = pixels.reshape(*indices.shape, -1)
+        return torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
 
     def build(self, weights):
         supplied = self.spec["execution"].get("dropout") == "supplied"
@@ -62,14 +83,39 @@ class Adapter:
         with torch.no_grad():
             for name, array in self.arrays.items():
                 array.copy_(torch.from_numpy(weights[name]))
-        optimizer = self.spec["optimizer"]
-        self.optimizer = torch.optim.SGD(
-            self.model.parameters(),
-            lr=optimizer["learning_rate"],
-            momentum=optimizer["momentum"],
-            weight_decay=optimizer["weight_decay"],
-            fused=True,
-        )
+        parameters = [p for p in self.spec["network"]["parameters"] if p["trainable"]]
+        frozen = set(self.arrays) - {parameter["name"] for parameter in parameters}
+        for name in frozen:
+            self.arrays[name].requires_grad_(False)
+        self.penalised = [
+            (self.arrays[p["name"]], p["l1"], p["l2"]) for p in parameters if p["l1"] or p["l2"]
+        ]
+        self._optimize([parameter["name"] for parameter in parameters])
+
+    def _optimize(self, trained):
+        asked = self.spec["optimizer"]
+        decay = asked["weight_decay"]
+        decayed = [name for name in trained if name.split(".")[1] not in asked["spared"]]
+        spared = [name for name in trained if name not in decayed]
+        groups = [
+            {"params": [self.arrays[name] for name in names], "weight_decay": own}
+            for names, own in ((decayed, decay), (spared, 0.0))
+            if names
+        ]
+        rate = asked["learning_rate"]
+        self.shrunk = []
+        if asked["name"] == "adam":
+            kind = torch.optim.AdamW if asked["decoupled"] else torch.optim.Adam
+            betas = asked["beta1"], asked["beta2"]
+            self.optimizer = kind(groups, rate, betas, asked["epsilon"], fused=True)
+            return
+        if asked["decoupled"] and decay:
+            # PyTorch has no SGD with decoupled decay: the weights shrink before its step.
+            self.shrunk = [group["params"] for group in groups if group["weight_decay"]]
+            for group in groups:
+                group["weight_decay"] = 0.0
+        momentum, nesterov = asked["momentum"], asked["nesterov"]
+        self.optimizer = torch.optim.SGD(groups, rate, momentum, nesterov=nesterov, fused=True)
 
     def load(self, images, labels):
         if not self.channels_last:
@@ -78,18 +124,60 @@ class Adapter:
         self.images = torch.from_numpy(images.reshape(len(images), -1)).to(self.device, self.dtype)
         self.labels = torch.from_numpy(labels).to(self.device)
 
-    def train(self, indices):
+    def _batches(self, batches):
+        """The images, as rows of pixels, and labels of every step."""
+        if isinstance(batches, np.ndarray):
+            for batch in torch.from_numpy(batches).to(self.device, non_blocking=True):
+                yield self.images.index_select(0, batch), self.labels.index_select(0, batch)
+            return
+        for part in batches:
+            for pixels, labels in zip(*part, strict=True):
+                rows = pixels.to(self.device, non_blocking=True).to(torch.float32)
+                rows.div_(self.white).sub_(self.mean).div_(self.std)
+                if not self.channels_last:
+                    rows = rows.view(len(rows), -1, self.spec["data"]["shape"][2])
+                    rows = rows.transpose(1, 2).flatten(1)
+                yield rows.to(self.dtype), labels.to(self.device, non_blocking=True)
+
+    def train(self, batches, rates, draws):
         losses = []
-        for batch in torch.from_numpy(indices).to(self.device, non_blocking=True):
-            images = self._images(self.images.index_select(0, batch))
-            labels = self.labels.index_select(0, batch)
+        if draws is not None:
+            draws = torch.from_numpy(draws).to(self.device, torch.int64, non_blocking=True)
+        for i, (rows, labels) in enumerate(self._batches(batches)):
+            images = self._images(rows)
+            if draws is not None:
+                images = self._augmented(images, draws[i])
             loss = nn.functional.cross_entropy(self.model(images), labels)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            self.optimizer.step()
+            self._update(float(rates[i]))
             losses.append(loss.detach())
-        self.batch_size = len(batch)
+        self.batch_size = len(labels)
         return losses
+
+    def _update(self, rate):
+        with torch.no_grad():
+            for array, l1, l2 in self.penalised:
+                array.grad.add_(array.sign(), alpha=l1).add_(array, alpha=2 * l2)
+            for arrays in self.shrunk:
+                torch._foreach_mul_(arrays, 1 - rate * self.spec["optimizer"]["weight_decay"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+
+    def _augmented(self, images, draws):
+        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        height, width, _ = self.spec["data"]["shape"]
+        padded = nn.functional.pad(images, [self.spec["augmentation"]["crop_padding"]] * 4)
+        top, left, mirrored = draws.unbind(1)
+        columns = torch.arange(width, device=self.device)
+        columns = torch.where(mirrored[:, None] > 0, width - 1 - columns, columns)
+        rows = top[:, None] + torch.arange(height, device=self.device)
+        columns = left[:, None] + columns
+        examples = torch.arange(len(draws), device=self.device)[:, None, None]
+        cut = padded.permute(0, 2, 3, 1)[examples, rows[:, :, None], columns[:, None, :]]
+        cut = cut.permute(0, 3, 1, 2)
+        return cut if self.channels_last else cut.contiguous()
 
     def _images(self, rows):
         """Rows of pixels as a batch (batch, channels, height, width) in the mode's layout."""
@@ -136,16 +224,22 @@ class Adapter:
         kept = all(p.is_contiguous(memory_format=wanted) for p in convolutions)
         asked = self.spec["execution"]["mode"]
         types = {p.dtype for p in self.model.parameters()}
+        settings = {"momentum": group.get("momentum"), "nesterov": group.get("nesterov")}
+        if "betas" in group:
+            settings = {"epsilon": group["eps"]}
+            settings["beta1"], settings["beta2"] = group["betas"]
+        decay = self.spec["optimizer"]["weight_decay"] if self.shrunk else group["weight_decay"]
         return {
+            **settings,
+            "optimizer": "adam" if "betas" in group else "sgd",
             "learning_rate": group["lr"],
-            "momentum": group["momentum"],
-            "weight_decay": group["weight_decay"],
+            "weight_decay": decay,
             "batch_size": self.batch_size,
             "threads": torch.get_num_threads(),
             "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
             "device": "gpu" if next(self.model.parameters()).is_cuda else "cpu",
             "mode": asked if kept else "another memory format than " + asked,
-            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "parameters": sum(p.numel() for p in self.model.parameters() if p.requires_grad),
         }
 
     def software(self):
@@ -165,6 +259,38 @@ class Adapter:
     def is_out_of_memory(self, error):
         text = str(error)
         return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text
+
+
+def _opened(path):
+    """The LMDB environment of a file; raises ValueError if it is damaged."""
+    try:
+        environment = lmdb.open(path, subdir=False, readonly=True, lock=False)
+    except lmdb.Error as fault:
+        raise ValueError("{}: {}".format(path, fault)) from None
+    size = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    if os.path.getsize(path) < size:  # a look beyond its end would kill the process
+        raise ValueError("{}: shorter than its {} bytes".format(path, size))
+    return environment
+
+
+def _records(transaction, path, size):
+    """All records in stored order; raises ValueError if one has not `size` bytes of pixels."""
+    try:
+        records = [record for _, record in transaction.cursor()]
+    except lmdb.Error as fault:
+        raise ValueError("{}: {}".format(path, fault)) from None
+    for number, record in enumerate(records):
+        if len(record) != 4 + size:
+            message = "{}: record {} has {} bytes, not {}"
+            raise ValueError(message.format(path, number, len(record), 4 + size))
+    return records
+
+
+def _joined(records):
+    """Records as uint8 rows of pixels, and labels."""
+    rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)
+    labels = np.ascontiguousarray(rows[:, :4]).view("<u4")[:, 0]
+    return rows[:, 4:], labels.astype(np.int64)
 
 
 def _dtype(precision):

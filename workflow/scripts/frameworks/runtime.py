@@ -1,27 +1,38 @@
 """The one training loop, run inside a framework's own environment.
 
-    runtime.py SPEC.json EVENTS.jsonl            train as the spec says, and tell it in events
-    runtime.py SPEC.json TRACE.npz --trace K     take K single steps, and keep what they did
+    runtime.py SPEC.json EVENTS.jsonl    train as the spec says, and tell it in events
+    runtime.py SPEC.json TRACES.npz      where the spec has `traces`: take single steps, and
+                                         keep what they did
 
 It imports the standard library, NumPy and the adapter of the spec's framework, and parses
 as Python 3.6. The adapter is the file `<framework>.py` beside this one: constants `MODES`
-(execution modes, its own choice first) and `RECORD_FORMAT`, and a class `Adapter` with
+(execution modes, its own choice first), `RECORD_FORMAT` and, where it cannot do quite what a
+layer says, `DEVIATIONS` (a sentence by the layer's `op`), and a class `Adapter` with
 
     Adapter(spec, threads)      import done; raises NotImplementedError with the reason if the
                                 spec asks for what the framework cannot do here
     read(stem, shape)           all records of the split `stem` + its suffix, in stored order:
                                 uint8 images (examples, height, width, channels), labels
+    open(stem)                  where the input is "records", before `build`: the training set,
+                                left in its record file; checks every record, raises ValueError
+                                with the file's name if it is damaged, and returns their number
+    fetch(indices)              the records that were opened, for int64 indices (steps, batch
+                                size), as train takes them; runs beside other calls
     build(weights)              the network, from float32 arrays in canonical layout; running
                                 statistics of batch normalisation are among them
     load(images, labels)        put the training set, float32 as above, where steps take it from
-    train(indices)              begin one step per row of int64 indices (steps, batch size)
-                                into the training set; returns a handle at once if it can
+    train(batches, rates, draws)  begin one step per row of int64 indices (steps, batch size)
+                                into the training set that was loaded, or, where it was opened,
+                                one per batch of a list of what `fetch` gave; each has its
+                                learning rate, float64 (steps,), and, where the spec augments,
+                                int32 draws (steps, batch size, 3): see `Order`; returns a
+                                handle at once if it can
     losses(handle)              wait for these steps; their mean losses, float array (steps,)
     synchronize()               wait for all the device was given
     logits(images)              the network's output in evaluation mode, array (batch, classes)
     weights()                   the present weights, in canonical layout
     velocities()                only with momentum: v of v = m v + g, in canonical layout; after
-                                the first step it is the gradient, weight decay included
+                                the first step it is the gradient, decay and penalties included
     set_masks(masks)            only where spec["execution"]["dropout"] is "supplied": what the
                                 dropout layers multiply by in the steps to come, float32 arrays
                                 (batch size,) + shape of the layer
@@ -35,19 +46,21 @@ import time
 
 BEGIN = time.monotonic()
 
+import concurrent.futures  # noqa: E402
 import datetime  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
 import math  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
+import threading  # noqa: E402
 import zlib  # noqa: E402
 
 import numpy as np  # noqa: E402
 
 SAMPLE_NOW = os.environ.get("TOUCHSTONE_SAMPLE_NOW")
 """A pipe's file descriptor: a byte asks the sensors for a sample at this very moment."""
-SAMPLE = 2**16
+SAMPLE = 2**13
 """Numbers of an array that a trace keeps: all of VGG16's gradients would be gigabytes."""
 SETTING_TOLERANCE = 1e-6
 """Relative; a setting kept in float32 is read back with an error up to 6e-8."""
@@ -84,24 +97,108 @@ class Order:
     """The order of the examples: a fresh seeded permutation for every epoch.
 
     The last partial batch of an epoch is dropped. NumPy freezes the stream of RandomState
-    (NEP 19), so every NumPy gives the same order.
+    (NEP 19), so every NumPy gives the same order. Where the spec augments, every example has
+    draws (top, left, mirrored): the corner at which it is cut out of itself with `crop_padding`
+    zeros on every side, and 1 if the cut is then mirrored left to right.
     """
 
-    def __init__(self, seed, examples, batch_size):
+    def __init__(self, seed, examples, batch_size, augmentation=None):
         self.seed, self.examples, self.batch_size = seed, examples, batch_size
+        self.augmentation = augmentation
         self.steps = examples // batch_size
         self.epoch = 0
-        self.left = np.empty((0, batch_size), np.int64)
+        self.left = self._rows(np.empty(0, np.int64))
+        self.left_draws = self._rows(np.empty((0, 3), np.int32))
+
+    def _rows(self, examples):
+        """One row per step of what there is one of per example; a partial batch is dropped."""
+        steps = len(examples) // self.batch_size
+        kept = examples[: steps * self.batch_size]
+        return kept.reshape((steps, self.batch_size) + examples.shape[1:])
+
+    def _draws(self):
+        random = np.random.RandomState([self.seed, self.epoch, 1])
+        corner = random.randint(0, 2 * self.augmentation["crop_padding"] + 1, (self.examples, 2))
+        mirrored = random.randint(0, 1 + self.augmentation["flip"], (self.examples, 1))
+        return np.concatenate([corner, mirrored], axis=1).astype(np.int32)
+
+    def peek(self, steps):
+        """The indices that the next `steps` batches will have."""
+        while len(self.left) < steps:
+            order = np.random.RandomState([self.seed, self.epoch]).permutation(self.examples)
+            self.left = np.concatenate([self.left, self._rows(order)])
+            if self.augmentation:
+                rows = self._rows(self._draws())
+                self.left_draws = np.concatenate([self.left_draws, rows])
+            self.epoch += 1
+        return self.left[:steps]
 
     def take(self, steps):
-        """The indices of the next `steps` batches, int64 (steps, batch size)."""
-        while len(self.left) < steps:
-            random = np.random.RandomState([self.seed, self.epoch])
-            epoch = random.permutation(self.examples)[: self.steps * self.batch_size]
-            self.left = np.concatenate([self.left, epoch.reshape(self.steps, self.batch_size)])
-            self.epoch += 1
+        """The next `steps` batches: indices, int64 (steps, batch size), and draws or None."""
+        self.peek(steps)
         taken, self.left = self.left[:steps], self.left[steps:]
+        draws, self.left_draws = self.left_draws[:steps], self.left_draws[steps:]
+        return taken, draws if self.augmentation else None
+
+
+class Reader:
+    """Reads records in threads of its own, one chunk of steps before it is taken.
+
+    With no threads, a chunk is read when it is taken.
+    """
+
+    def __init__(self, fetch, threads):
+        self.fetch, self.threads = fetch, []
+        self.ahead, self.parts = np.empty((0, 0), np.int64), []
+        self.pool = concurrent.futures.ThreadPoolExecutor(threads) if threads else None
+        if self.pool:
+            # All of them are there before the first step, none comes up while measuring.
+            started = threading.Barrier(threads)
+            ready = [self.pool.submit(self._start, started) for _ in range(threads)]
+            self.threads = [each.result() for each in ready]
+
+    def _start(self, started):
+        started.wait()
+        return threading.current_thread()
+
+    def take(self, indices, following):
+        """What `fetch` gives for these steps, in parts; begins to read the `following` ones."""
+        known, parts = np.array_equal(indices, self.ahead), self.parts
+        taken = [part.result() for part in parts] if known else [self.fetch(indices)]
+        if self.pool and len(following):
+            parts = np.array_split(following, min(len(self.threads), len(following)))
+            self.ahead, self.parts = following, [self.pool.submit(self.fetch, p) for p in parts]
         return taken
+
+    def live(self):
+        """The number of its threads that live."""
+        return sum(thread.is_alive() for thread in self.threads)
+
+
+class Rates:
+    """The learning rate of every step.
+
+    During warm-up it grows linearly to the base rate (Goyal et al. 2017, arXiv:1706.02677,
+    section 2.2); the cosine falls from there to 0 at the end of training (Loshchilov and Hutter
+    2017, arXiv:1608.03983, equation 5, without restarts).
+    """
+
+    def __init__(self, base, schedule, steps_per_epoch, epochs):
+        self.base, self.schedule, self.epochs = base, schedule, epochs
+        self.steps_per_epoch = steps_per_epoch
+
+    def take(self, first, steps):
+        """The rates of `steps` steps from number `first` on, float64 (steps,)."""
+        step = np.arange(first, first + steps)
+        epoch = step / float(self.steps_per_epoch)
+        warmup, rates = self.schedule["warmup_epochs"], np.full(steps, self.base)
+        if self.schedule["name"] == "step":
+            passed = (epoch[:, None] >= np.array(self.schedule["milestones"])).sum(axis=1)
+            rates *= self.schedule["factor"] ** passed
+        elif self.schedule["name"] == "cosine":
+            rates *= (1 + np.cos(np.pi * (epoch - warmup) / (self.epochs - warmup))) / 2
+        rising = (step + 1) / (max(warmup, 1e-9) * self.steps_per_epoch)
+        return np.where(epoch < warmup, self.base * rising, rates)
 
 
 def initial_weights(parameters, seed):
@@ -130,14 +227,34 @@ def examples(adapter, spec, split):
         random = np.random.RandomState([spec["seed"], zlib.crc32(split.encode())])
         images = random.standard_normal((count,) + shape).astype(np.float32)
         return images, random.randint(0, data["classes"], count)
-    pixels, labels = adapter.read(os.path.join(data["folder"], split), shape)
+    stem = os.path.join(data["folder"], split)
+    pixels, labels = adapter.read(stem, shape)
     if pixels.shape != (count,) + shape or pixels.dtype != np.uint8 or len(labels) != count:
-        message = "{}/{}: {} records of shape {}, the spec says {} of {}"
-        raise ValueError(
-            message.format(data["folder"], split, len(pixels), pixels.shape[1:], count, shape)
-        )
+        message = "{}: {} records of shape {}, the spec says {} of {}"
+        raise ValueError(message.format(stem, len(pixels), pixels.shape[1:], count, shape))
+    labels = np.asarray(labels, np.int64)
+    wrong = labels[(labels < 0) | (labels >= data["classes"])]
+    if len(wrong):
+        message = "{}: a record has the label {}, the spec says {} classes"
+        raise ValueError(message.format(stem, wrong[0], data["classes"]))
     mean, std = np.float32(data["mean"]), np.float32(data["std"])
-    return (pixels / np.float32(255) - mean) / std, np.asarray(labels, np.int64)
+    return (pixels / np.float32(255) - mean) / std, labels
+
+
+def reader_of(adapter, spec):
+    """The Reader of the training set, which is opened; None where all of it is loaded.
+
+    Raises ValueError if the records are not what the spec says.
+    """
+    data = spec["data"]
+    if spec["factors"]["input"] != "records":
+        return None
+    stem = os.path.join(data["folder"], "train")
+    count = adapter.open(stem)
+    if count != data["train_examples"]:
+        message = "{}: {} records, the spec says {}"
+        raise ValueError(message.format(stem, count, data["train_examples"]))
+    return Reader(adapter.fetch, spec["execution"]["reader_threads"])
 
 
 def check_settings(requested, effective):
@@ -185,16 +302,22 @@ def spelled(number):
 class Loop:
     """Hands chunks of steps to the adapter and writes one event per finished chunk."""
 
-    def __init__(self, adapter, order, events):
-        self.adapter, self.order, self.events = adapter, order, events
+    def __init__(self, adapter, order, rates, events, total, reader=None):
+        self.adapter, self.order, self.rates, self.events = adapter, order, rates, events
+        self.total, self.reader = total, reader
         self.step = 0
         self.pending = None
 
     def begin(self, phase, steps):
         """Begin a chunk; wait for the one before it, so that at most one is queued."""
         first, start = self.step, time.monotonic()
-        handle = self.adapter.train(self.order.take(steps))
+        batches, draws = self.order.take(steps)
         self.step += steps
+        if self.reader:
+            following = self.order.peek(min(steps, self.total - self.step))
+            batches = self.reader.take(batches, following)
+        self.last_rates = self.rates.take(first, steps)
+        handle = self.adapter.train(batches, self.last_rates, draws)
         previous, self.pending = self.pending, (phase, first, steps, start, handle)
         self._finish(previous)
 
@@ -222,8 +345,7 @@ class Loop:
 
 def run_phases(loop, spec, events, begin):
     """First step, warm-up, measured steps; `begin` is the time. Raises Diverged."""
-    phases, batch_size = spec["phases"], spec["factors"]["batch_size"]
-    total = phases["epochs"] * loop.order.steps
+    phases, batch_size, total = spec["phases"], spec["factors"]["batch_size"], loop.total
 
     def phase(name, begin, first):
         steps = loop.step - first
@@ -271,15 +393,22 @@ def make_adapter(spec, threads):
     return module.Adapter(spec, threads)
 
 
-def requested_settings(spec, threads):
-    """The settings that every adapter must read back with these very values."""
+def requested_settings(spec, threads, rate):
+    """The settings that must be read back with these very values."""
     settings = {
-        key: spec["optimizer"][key] for key in ("learning_rate", "momentum", "weight_decay")
+        key: value
+        for key, value in spec["optimizer"].items()
+        if key not in ("name", "decoupled", "spared")
     }
     settings.update({key: spec["execution"][key] for key in ("device", "precision", "mode")})
     settings.update(
+        learning_rate=float(rate),
+        optimizer=spec["optimizer"]["name"],
         batch_size=spec["factors"]["batch_size"],
         threads=threads,
+        reader_threads=(
+            spec["execution"]["reader_threads"] if spec["factors"]["input"] == "records" else 0
+        ),
         parameters=spec["network"]["parameter_count"],
     )
     return settings
@@ -291,17 +420,28 @@ def train(spec, events, threads):
     events.write("software", numpy=np.__version__, **adapter.software())
     begin = events.phase("import", BEGIN)
     try:
-        images, labels = examples(adapter, spec, "train")
+        reader = reader_of(adapter, spec)
+        loaded = None if reader else examples(adapter, spec, "train")
         test_images, test_labels = examples(adapter, spec, "test")
         begin = events.phase("load", begin)
         adapter.build(initial_weights(spec["network"]["parameters"], spec["seed"]))
-        adapter.load(images, labels)
+        if loaded:
+            adapter.load(*loaded)
         begin = events.phase("build", begin)
 
-        order = Order(spec["seed"], len(images), spec["factors"]["batch_size"])
-        loop = Loop(adapter, order, events)
+        order = Order(
+            spec["seed"], spec["data"]["train_examples"], spec["factors"]["batch_size"],
+            spec["augmentation"],
+        )  # fmt: skip
+        rates = Rates(
+            spec["optimizer"]["learning_rate"], spec["schedule"], order.steps,
+            spec["phases"]["epochs"],
+        )  # fmt: skip
+        total = spec["phases"]["epochs"] * order.steps
+        loop = Loop(adapter, order, rates, events, total, reader)
         begin = run_phases(loop, spec, events, begin)
-        requested, effective = requested_settings(spec, threads), adapter.settings()
+        requested = requested_settings(spec, threads, loop.last_rates[-1])
+        effective = dict(adapter.settings(), reader_threads=reader.live() if reader else 0)
         events.write("settings", requested=requested, effective=effective)
         check_settings(requested, effective)
 
@@ -368,47 +508,70 @@ def sampled(name, array):
     return np.asarray(array).ravel()[random.randint(0, array.size, SAMPLE)]
 
 
-def trace(spec, path, steps, threads):
-    """Keep what K single steps did, as arrays of a .npz file.
+def trace(spec, threads):
+    """What the single steps of a trace did, by name.
 
     `before`, `after`: the first batch's logits in evaluation mode; `losses`, one a step;
-    `batches`, the examples they saw; `gradient:NAME`, of the first step; `weight:NAME`,
-    every array in the end, both sampled. Dropout multiplies by supplied masks.
+    `batches`, the examples they saw; `weight:NAME`, every array in the end, `moved:NAME`, the
+    largest change of its numbers, and, with momentum, `gradient:NAME` of the first step. Weights
+    and gradients are sampled. Dropout multiplies by supplied masks.
     """
-    spec["execution"]["dropout"] = "supplied"
     adapter = make_adapter(spec, threads)
     images, labels = examples(adapter, spec, "train")
-    parameters = spec["network"]["parameters"]
-    start = initial_weights(parameters, spec["seed"])
-    adapter.build(unsettled(start, parameters, spec["seed"]))
-    adapter.load(images, labels)
-    order = Order(spec["seed"], len(images), spec["factors"]["batch_size"])
-    batches = order.take(steps)
-    before = np.asarray(adapter.logits(images[batches[0]]))
+    reader = reader_of(adapter, spec)
+    parameters, steps = spec["network"]["parameters"], spec["steps"]
+    start = unsettled(initial_weights(parameters, spec["seed"]), parameters, spec["seed"])
+    adapter.build(start)
+    if not reader:
+        adapter.load(images, labels)
+    order = Order(spec["seed"], len(images), spec["factors"]["batch_size"], spec["augmentation"])
+    rates = Rates(spec["optimizer"]["learning_rate"], spec["schedule"], order.steps, 1)
+    batches, draws = order.take(steps)
+    kept = {"batches": batches, "before": np.asarray(adapter.logits(images[batches[0]]))}
     losses = []
     for i in range(steps):
         adapter.set_masks(masks(spec["network"], spec["seed"] + i, order.batch_size))
-        losses.append(float(adapter.losses(adapter.train(batches[i : i + 1]))[0]))
-        if i == 0:
-            gradients = {
-                "gradient:" + name: sampled(name, array)
-                for name, array in adapter.velocities().items()
-            }
-    after = np.asarray(adapter.logits(images[batches[0]]))
-    weights = {"weight:" + n: sampled(n, array) for n, array in adapter.weights().items()}
-    np.savez(
-        path, before=before, losses=losses, after=after, batches=batches, **gradients, **weights
-    )
+        cut = None if draws is None else draws[i : i + 1]
+        batch = batches[i : i + 1]
+        if reader:
+            batch = reader.take(batch, batches[i + 1 : i + 2])
+        handle = adapter.train(batch, rates.take(i, 1), cut)
+        losses.append(float(adapter.losses(handle)[0]))
+        if i == 0 and spec["optimizer"].get("momentum"):
+            for name, array in adapter.velocities().items():
+                kept["gradient:" + name] = sampled(name, array)
+    kept.update(losses=losses, after=np.asarray(adapter.logits(images[batches[0]])))
+    for name, array in adapter.weights().items():
+        kept["weight:" + name] = sampled(name, array)
+        kept["moved:" + name] = np.abs(array.astype(np.float64) - start[name]).max()
+    return kept
 
 
-def main(spec_path, output, *options):
+def run_traces(spec, path, threads):
+    """Write the arrays of all traces as `TRACE/NAME` into one .npz file.
+
+    If the framework cannot do what the spec asks, the file holds `unsupported`, the reason.
+    """
+    kept = {}
+    try:
+        for name, one in spec["traces"].items():
+            execution = dict(spec["execution"], precision=one["precision"], dropout="supplied")
+            own = dict(spec, optimizer=one["optimizer"], steps=one["steps"], execution=execution)
+            for key, array in trace(own, threads).items():
+                kept[name + "/" + key] = array
+    except NotImplementedError as fault:
+        kept = {"unsupported": str(fault)}
+    np.savez(path, **kept)
+
+
+def main(spec_path, output):
     # This folder must not be importable: its tensorflow.py would hide TensorFlow.
     sys.path.pop(0)
     with open(spec_path, encoding="utf-8") as file:
         spec = json.load(file)
-    threads = len(os.sched_getaffinity(0))
-    if options:
-        trace(spec, output, int(options[1]), threads)
+    threads = spec["execution"]["threads"] or len(os.sched_getaffinity(0))
+    if "traces" in spec:
+        run_traces(spec, output, threads)
     else:
         run(spec, output, threads)
 

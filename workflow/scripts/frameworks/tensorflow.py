@@ -17,6 +17,31 @@ RECORD_FORMAT = "tfrecord"
 PRECISIONS = {tf.float32: "fp32", tf.float64: "fp64"}
 
 
+def _constant(op, place):
+    """A scalar that an operation of the graph was built with."""
+    return float(tf.get_static_value(op.inputs[place]))
+
+
+UPDATES = {
+    "ResourceApplyGradientDescent": lambda op: {
+        "optimizer": "sgd",
+        "momentum": 0.0,
+        "nesterov": False,
+    },
+    "ResourceApplyMomentum": lambda op: {
+        "optimizer": "sgd",
+        "momentum": _constant(op, 4),
+        "nesterov": op.get_attr("use_nesterov"),
+    },
+    "ResourceApplyAdam": lambda op: {
+        "optimizer": "adam",
+        "beta1": _constant(op, 6),
+        "beta2": _constant(op, 7),
+    },
+}
+"""What the kernels of the update equations were built with, by their types."""
+
+
 class Adapter:
     """See runtime.py."""
 
@@ -34,41 +59,83 @@ class Adapter:
         for device in devices:
             tf.config.experimental.set_memory_growth(device, True)
         self.supplied = spec["execution"].get("dropout") == "supplied"
-        optimizer = spec["optimizer"]
+        self.optimizer = spec["optimizer"]
         self.dtype = _dtype(spec["execution"]["precision"])
-        self.rate = tf.Variable(optimizer["learning_rate"], trainable=False, dtype=self.dtype)
-        self.momentum, self.decay = optimizer["momentum"], optimizer["weight_decay"]
 
     def read(self, stem, shape):
-        features = {
-            "image": tf.io.FixedLenFeature([], tf.string),
-            "label": tf.io.FixedLenFeature([], tf.int64),
-        }
-        records = list(tf.data.TFRecordDataset(stem + ".tfrecord").as_numpy_iterator())
-        parsed = tf.io.parse_example(tf.constant(records), features)
-        images = tf.io.decode_raw(parsed["image"], tf.uint8).numpy()
-        return images.reshape(-1, *shape), parsed["label"].numpy()
+        path = stem + ".tfrecord"
+        images, labels = _parsed(_records(path), int(np.prod(shape)), path)
+        return images.numpy().reshape(-1, *shape), labels.numpy()
+
+    def open(self, stem):
+        # TensorFlow cannot read a TFRecord out of turn, so the records wait in memory as they
+        # are in the file, as those of `tf.data.Dataset.cache()` do.
+        data, path = self.spec["data"], stem + ".tfrecord"
+        self.records = _records(path)
+        size = int(np.prod(data["shape"]))
+        for start in range(0, len(self.records), 1024):
+            labels = _parsed(self.records[start : start + 1024], size, path)[1].numpy()
+            wrong = labels[(labels < 0) | (labels >= data["classes"])]
+            if len(wrong):
+                message = "{}: a record has the label {}, the spec says {} classes"
+                raise ValueError(message.format(path, wrong[0], data["classes"]))
+        # As large as a batch: TensorFlow's kernels are slow where they must broadcast. Division
+        # by a constant would become multiplication by its rounded inverse.
+        batch_size = self.spec["factors"]["batch_size"]
+        self.white = tf.Variable(255.0, trainable=False)
+        self.mean, self.std = (
+            tf.constant(np.tile(np.float32(data[key]), (batch_size, size // len(data[key]))))
+            for key in ("mean", "std")
+        )
+        signature = [tf.TensorSpec([None, batch_size], tf.int64)]
+        self.parse = tf.function(self._parse, input_signature=signature)
+        return len(self.records)
+
+    def _parse(self, indices):
+        pixels, labels = _examples(tf.gather(self.records, tf.reshape(indices, [-1])))
+        rows = tf.reshape(pixels, [-1, *self.mean.shape])
+        return rows, tf.reshape(labels, tf.shape(indices))
+
+    def fetch(self, indices):
+        return self.parse(tf.constant(indices))
 
     def build(self, weights):
         self.layers = self.spec["network"]["layers"]
         self.by_name = {layer["name"]: layer for layer in self.layers}
-        trained = {p["name"]: p["trainable"] for p in self.spec["network"]["parameters"]}
+        self.parameters = {p["name"]: p for p in self.spec["network"]["parameters"]}
         self.variables = {
             name: tf.Variable(
                 self._native(name, array),
-                trained[name],
+                self.parameters[name]["trainable"],
                 name=name.replace(".", "_"),
                 dtype=self.dtype,
             )
             for name, array in weights.items()
         }
-        self.velocity = {
-            name: tf.Variable(tf.zeros_like(variable), trainable=False)
-            for name, variable in self.variables.items()
-            if trained[name]
+        self.trained = [name for name, p in self.parameters.items() if p["trainable"]]
+        states = 2 if self.optimizer["name"] == "adam" else bool(self.optimizer["momentum"])
+        self.states = {
+            name: [
+                tf.Variable(tf.zeros_like(self.variables[name]), trainable=False)
+                for _ in range(states)
+            ]
+            for name in self.trained
         }
+        self.steps = 0
+        self.last_scalars = tf.Variable(tf.zeros(3, self.dtype), trainable=False)
         self.masks = {}
         self.forward = tf.function(lambda images: self._forward(images, False))
+        size = self.spec["factors"]["batch_size"]
+        batches = tf.TensorSpec([None, size], tf.int64)
+        if self.spec["factors"]["input"] == "records":
+            pixels = int(np.prod(self.spec["data"]["shape"]))
+            batches = tf.TensorSpec([None, size, pixels], tf.uint8), batches
+        signature = [
+            batches,
+            tf.TensorSpec([None, 3], self.dtype),
+            tf.TensorSpec([None, size, 3], tf.int32),
+        ]
+        self.chunk = tf.function(self._chunk, input_signature=signature)
 
     def _native(self, name, array):
         """A canonical array in TensorFlow's layout."""
@@ -110,9 +177,6 @@ class Adapter:
     def load(self, images, labels):
         self.images = tf.constant(images, self.dtype)
         self.labels = tf.constant(labels)
-        size = self.spec["factors"]["batch_size"]
-        signature = [tf.TensorSpec([None, size], tf.int64)]
-        self.chunk = tf.function(self._chunk, input_signature=signature)
 
     def _forward(self, images, training):
         values = {"input": images}
@@ -208,39 +272,116 @@ class Adapter:
         variance.assign_sub((variance - biased * count / (count - 1)) * keep)
         return tf.nn.batch_normalization(x, batch_mean, biased, offset, scale, layer["epsilon"])
 
-    def _step(self, batch):
-        images = tf.gather(self.images, batch)
-        labels = tf.gather(self.labels, batch)
+    def _batch(self, batches, i):
+        """Images and labels of step `i` of a chunk."""
+        if not isinstance(batches, tuple):
+            return tf.gather(self.images, batches[i]), tf.gather(self.labels, batches[i])
+        pixels, labels = batches
+        rows = (tf.cast(pixels[i], tf.float32) / self.white - self.mean) / self.std
+        images = tf.reshape(rows, [-1, *self.spec["data"]["shape"]])
+        return tf.cast(images, self.dtype), labels[i]
+
+    def _step(self, images, labels, scalars, draws):
+        if self.spec["augmentation"]:
+            images = self._augmented(images, draws)
         with tf.GradientTape() as tape:
             each = tf.nn.sparse_softmax_cross_entropy_with_logits(
                 labels, self._forward(images, True)
             )
             loss = tf.reduce_mean(each)
-        names = list(self.velocity)
-        gradients = tape.gradient(loss, [self.variables[name] for name in names])
-        for name, gradient in zip(names, gradients):
-            variable = self.variables[name]
-            if self.decay:
-                gradient += self.decay * variable
-            # v = m v + g; w = w - rate v
-            tf.raw_ops.ResourceApplyMomentum(
-                var=variable.handle,
-                accum=self.velocity[name].handle,
-                lr=self.rate,
-                grad=gradient,
-                momentum=self.momentum,
-            )
+        gradients = tape.gradient(loss, [self.variables[name] for name in self.trained])
+        for name, gradient in zip(self.trained, gradients):
+            self._update(name, gradient, scalars)
         return loss
 
-    def _chunk(self, indices):
-        steps = tf.shape(indices)[0]
+    def _update(self, name, gradient, scalars):
+        """The update equation with TensorFlow's own kernels; `scalars` as in `_scalars`."""
+        asked, variable, parameter = self.optimizer, self.variables[name], self.parameters[name]
+        if parameter["l1"]:
+            gradient += parameter["l1"] * tf.sign(variable)
+        if parameter["l2"]:
+            gradient += 2 * parameter["l2"] * variable
+        decay = asked["weight_decay"]
+        if decay and name.split(".")[1] not in asked["spared"]:
+            if asked["decoupled"]:
+                variable.assign(variable * (1 - scalars[0] * decay))
+            else:
+                gradient += decay * variable
+        handles = [state.handle for state in self.states[name]]
+        if asked["name"] == "adam":
+            zero = tf.zeros([], self.dtype)
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=handles[0],
+                v=handles[1],
+                beta1_power=zero,
+                beta2_power=zero,
+                lr=scalars[1],
+                beta1=asked["beta1"],
+                beta2=asked["beta2"],
+                epsilon=scalars[2],
+                grad=gradient,
+            )
+        elif handles:
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=handles[0],
+                lr=scalars[0],
+                grad=gradient,
+                momentum=asked["momentum"],
+                use_nesterov=asked["nesterov"],
+            )
+        else:
+            tf.raw_ops.ResourceApplyGradientDescent(
+                var=variable.handle, alpha=scalars[0], delta=gradient
+            )
+
+    def _augmented(self, images, draws):
+        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        height, width, _ = self.spec["data"]["shape"]
+        padding = [self.spec["augmentation"]["crop_padding"]] * 2
+        images = tf.pad(images, [[0, 0], padding, padding, [0, 0]])
+        top, left, mirrored = tf.unstack(draws, axis=1)
+        columns = tf.range(width)
+        columns = tf.where(mirrored[:, None] > 0, width - 1 - columns, columns)
+        images = tf.gather(images, top[:, None] + tf.range(height), axis=1, batch_dims=1)
+        return tf.gather(images, left[:, None] + columns, axis=2, batch_dims=1)
+
+    def _chunk(self, batches, scalars, draws):
+        steps = tf.shape(scalars)[0]
         losses = tf.TensorArray(self.dtype, size=steps)
         for i in tf.range(steps):
-            losses = losses.write(i, self._step(indices[i]))
+            cut = draws[i] if self.spec["augmentation"] else None
+            images, labels = self._batch(batches, i)
+            losses = losses.write(i, self._step(images, labels, scalars[i], cut))
+        self.last_scalars.assign(scalars[steps - 1])
         return losses.stack()
 
-    def train(self, indices):
-        return self.chunk(tf.constant(indices))
+    def _scalars(self, rates):
+        """What the kernels want of every step: rate, and Adam's corrected rate and epsilon.
+
+        Adam's kernel would make its corrections in single precision, and adds epsilon before
+        that of the square root: they are made here.
+        """
+        scalars = np.zeros((len(rates), 3))
+        scalars[:, 0] = rates
+        if self.optimizer["name"] == "adam":
+            t = self.steps + 1 + np.arange(len(rates))
+            root = np.sqrt(1 - self.optimizer["beta2"] ** t)
+            scalars[:, 1] = rates * root / (1 - self.optimizer["beta1"] ** t)
+            scalars[:, 2] = self.optimizer["epsilon"] * root
+        return tf.constant(scalars, self.dtype)
+
+    def train(self, batches, rates, draws):
+        scalars = self._scalars(rates)
+        self.steps += len(rates)
+        if isinstance(batches, np.ndarray):
+            batches = tf.constant(batches)
+        else:
+            batches = tuple(tf.concat(p, 0) if len(p) > 1 else p[0] for p in zip(*batches))
+        if draws is None:
+            draws = np.empty((0, self.spec["factors"]["batch_size"], 3), np.int32)
+        return self.chunk(batches, scalars, tf.constant(draws))
 
     def losses(self, handle):
         return handle.numpy()
@@ -256,7 +397,7 @@ class Adapter:
         return {name: self._canonical(name, v.numpy()) for name, v in self.variables.items()}
 
     def velocities(self):
-        return {name: self._canonical(name, v.numpy()) for name, v in self.velocity.items()}
+        return {name: self._canonical(name, own[0].numpy()) for name, own in self.states.items()}
 
     def settings(self):
         variables = list(self.variables.values())
@@ -264,18 +405,21 @@ class Adapter:
         step = self.chunk.get_concrete_function()
         loops = [op for op in step.graph.get_operations() if op.type in ("While", "StatelessWhile")]
         body = step.graph._get_function(loops[0].get_attr("body").name).graph
-        updates = [op for op in body.get_operations() if op.type == "ResourceApplyMomentum"]
-        momenta = {float(tf.get_static_value(op.inputs[4])) for op in updates}
+        updates = [op for op in body.get_operations() if op.type in UPDATES]
+        told = _told([UPDATES[op.type](op) for op in updates])
+        rate, _, epsilon = map(float, self.last_scalars.numpy())
+        if told["optimizer"] == "adam":
+            told["epsilon"] = epsilon / (1 - self.optimizer["beta2"] ** self.steps) ** 0.5
         return {
-            "learning_rate": float(self.rate.numpy()),
-            "momentum": momenta.pop() if len(momenta) == 1 else sorted(momenta),
-            "weight_decay": self.decay,
+            **told,
+            "learning_rate": rate,
+            "weight_decay": self.optimizer["weight_decay"],
             "batch_size": int(step.inputs[0].shape[1]),
             "threads": tf.config.threading.get_intra_op_parallelism_threads(),
             "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
             "device": "gpu" if "GPU" in variables[0].device else "cpu",
             "mode": "function" if loops else "eager",
-            "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.velocity),
+            "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.trained),
         }
 
     def software(self):
@@ -294,6 +438,46 @@ class Adapter:
 
     def is_out_of_memory(self, error):
         return isinstance(error, tf.errors.ResourceExhaustedError)
+
+
+def _records(path):
+    """The records of a file, serialised, as a tensor; raises ValueError if it is damaged."""
+    try:
+        parts = list(tf.data.TFRecordDataset(path).batch(1024))
+    except (tf.errors.DataLossError, tf.errors.NotFoundError) as fault:
+        raise ValueError("{}: {}".format(path, fault.message)) from None
+    return tf.concat(parts, 0) if parts else tf.constant([], tf.string)
+
+
+def _examples(records):
+    """Pixels, uint8 (records, pixels of an image), and labels of serialised records."""
+    features = {
+        "image": tf.io.FixedLenFeature([], tf.string),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
+    parsed = tf.io.parse_example(records, features)
+    return tf.io.decode_raw(parsed["image"], tf.uint8), parsed["label"]
+
+
+def _parsed(records, size, path):
+    """See `_examples`; raises ValueError if an image has not `size` bytes of pixels."""
+    try:
+        pixels, labels = _examples(records)
+    except tf.errors.InvalidArgumentError as fault:
+        raise ValueError("{}: {}".format(path, fault.message)) from None
+    if pixels.shape[1] != size:
+        message = "{}: a record has {} bytes of pixels, not {}"
+        raise ValueError(message.format(path, pixels.shape[1], size))
+    return pixels, labels
+
+
+def _told(updates):
+    """What all updates have alike; a list of what they have, where they differ."""
+    told = {}
+    for key in updates[0]:
+        values = {update[key] for update in updates}
+        told[key] = values.pop() if len(values) == 1 else sorted(values)
+    return told
 
 
 def _dtype(precision):

@@ -10,7 +10,9 @@ dense (units, features).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 Padding = int | str | tuple[int, int, int, int]
@@ -38,7 +40,9 @@ class Parameter:
     """An array that belongs to a layer: its name (`layer.weight`), canonical shape, start.
 
     `init` is `he_normal` (normal with variance 2 / fan_in; He et al. 2015,
-    arXiv:1502.01852, equation 10), `zeros` or `ones`. Running statistics are not trainable.
+    arXiv:1502.01852, equation 10), `zeros` or `ones`. Running statistics are not trainable,
+    nor is what belongs to a frozen layer. `l1` and `l2` are penalties: l1 sign(w) + 2 l2 w
+    joins the gradient, as from l1 sum |w| + l2 sum w^2 in the loss.
     """
 
     name: str
@@ -46,6 +50,8 @@ class Parameter:
     init: str
     fan_in: int
     trainable: bool = True
+    l1: float = 0.0
+    l2: float = 0.0
 
 
 @dataclass
@@ -64,6 +70,14 @@ class Graph:
     def __post_init__(self) -> None:
         self._shapes: dict[str, tuple[int, ...]] = {"input": self.input_shape}
         self._by_name: dict[str, Layer] = {}
+        self._frozen = False
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Layers added inside keep their initial weights; batch normalisation cannot be one."""
+        self._frozen = True
+        yield
+        self._frozen = False
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The output shape of the layer `name`, or of the input."""
@@ -109,15 +123,25 @@ class Graph:
         self._weights(name, shape, fan_in, bias)
         return name
 
-    def dense(self, name: str, source: str, units: int, bias: bool = True) -> str:
-        """Fully connected layer."""
+    def dense(
+        self,
+        name: str,
+        source: str,
+        units: int,
+        bias: bool = True,
+        l1: float = 0.0,
+        l2: float = 0.0,
+    ) -> str:
+        """Fully connected layer; `l1` and `l2` are penalties on its weights, not on its bias."""
+        if min(l1, l2) < 0:
+            raise GraphError(f"layer {name} (dense) has a penalty below 0")
         (features,) = self._vector(source, name, "dense")
         self.macs += units * features
         self._add(
             "dense", name, (source,), (units,), units=units, bias=bias,
             image=self._image_behind(source),
         )  # fmt: skip
-        self._weights(name, (units, features), features, bias)
+        self._weights(name, (units, features), features, bias, l1, l2)
         return name
 
     def batch_norm(
@@ -132,6 +156,8 @@ class Graph:
         shape = self.shape(source)
         if len(shape) != 3:
             raise GraphError(f"layer {name} (batch_norm) wants an image, {source} gives {shape}")
+        if self._frozen:
+            raise GraphError(f"layer {name} (batch_norm) cannot be frozen")
         channels = shape[-1:]
         self._add("batch_norm", name, (source,), shape, epsilon=epsilon, momentum=momentum)
         for kind, init, trainable in (
@@ -279,16 +305,7 @@ class Graph:
                 }
                 for layer in self.layers
             ],
-            "parameters": [
-                {
-                    "name": p.name,
-                    "shape": list(p.shape),
-                    "init": p.init,
-                    "fan_in": p.fan_in,
-                    "trainable": p.trainable,
-                }
-                for p in self.parameters
-            ],
+            "parameters": [{**asdict(p), "shape": list(p.shape)} for p in self.parameters],
         }
 
     def _add(
@@ -307,10 +324,21 @@ class Graph:
         self._by_name[name] = layer
         return name
 
-    def _weights(self, layer: str, shape: tuple[int, ...], fan_in: int, bias: bool) -> None:
-        self.parameters.append(Parameter(f"{layer}.weight", shape, "he_normal", fan_in))
+    def _weights(
+        self,
+        layer: str,
+        shape: tuple[int, ...],
+        fan_in: int,
+        bias: bool,
+        l1: float = 0.0,
+        l2: float = 0.0,
+    ) -> None:
+        trained = not self._frozen
+        name = f"{layer}.weight"
+        self.parameters.append(Parameter(name, shape, "he_normal", fan_in, trained, l1, l2))
         if bias:
-            self.parameters.append(Parameter(f"{layer}.bias", shape[:1], "zeros", fan_in))
+            name = f"{layer}.bias"
+            self.parameters.append(Parameter(name, shape[:1], "zeros", fan_in, trained))
 
     def _image(self, source: str, name: str, op: str) -> tuple[int, int, int]:
         shape = self.shape(source)

@@ -39,6 +39,13 @@ def record_format(framework: str) -> str:
     return found
 
 
+def deviations(framework: str, network: dict[str, Any]) -> list[str]:
+    """Where the adapter cannot do what the graph `network` says, as its `DEVIATIONS` tell."""
+    found: dict[str, str] = _constants(framework).get("DEVIATIONS", {})
+    used = {layer["op"] for layer in network["layers"]}
+    return [text for op, text in found.items() if op in used]
+
+
 def environment(framework: str, device: str) -> str:
     """The path of the environment file for cells of that framework on that device."""
     return f"envs/{framework}-gpu.yaml" if device == "gpu" else f"envs/{framework}.yaml"

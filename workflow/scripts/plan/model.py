@@ -36,20 +36,79 @@ class Cell(BaseModel):
         ),
     ] = None
     input: Annotated[
-        Literal["memory", "synthetic"],
+        Literal["memory", "records", "synthetic"],
         Field(
             description="`memory`: the data set, read from the framework's record format before "
-            "training; `synthetic`: seeded noise of the same shape"
+            "training; `records`: every batch read from it while training; `synthetic`: seeded "
+            "noise of the same shape"
         ),
     ] = "memory"
+    reader_threads: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="`records`: threads that read ahead, beside those that compute; "
+            "0: read each time before computing",
+        ),
+    ] = 1
     batch_size: Annotated[int, Field(gt=0, description="examples per step")] = 64
-    learning_rate: Annotated[float, Field(gt=0, description="step size, constant")] = 0.01
+    learning_rate: Annotated[float, Field(gt=0, description="step size before any schedule")] = 0.01
+    optimizer: Annotated[
+        Literal["sgd", "adam"],
+        Field(description="the update equation, the same in every framework (`docs/parity.md`)"),
+    ] = "sgd"
     momentum: Annotated[
-        float, Field(ge=0, lt=1, description="m of v = m v + g; w = w - rate v; 0 is plain SGD")
+        float,
+        Field(ge=0, lt=1, description="`sgd`: m of v = m v + g; w = w - rate v; 0 is plain SGD"),
     ] = 0.9
-    weight_decay: Annotated[
-        float, Field(ge=0, description="added to the gradient as decay x w, biases included")
+    nesterov: Annotated[bool, Field(description="`sgd`: w = w - rate (g + m v) instead")] = False
+    beta1: Annotated[
+        float, Field(ge=0, lt=1, description="`adam`: decay of the gradient's running mean")
+    ] = 0.9
+    beta2: Annotated[
+        float, Field(ge=0, lt=1, description="`adam`: decay of the squared gradient's")
+    ] = 0.999
+    epsilon: Annotated[
+        float, Field(gt=0, description="`adam`: added to the square root, after its correction")
+    ] = 1.0e-8
+    weight_decay: Annotated[float, Field(ge=0, description="d of the two settings below")] = 0.0
+    weight_decay_form: Annotated[
+        Literal["coupled", "decoupled"],
+        Field(description="`coupled`: g = g + d w; `decoupled`: w = w - rate d w before the step"),
+    ] = "coupled"
+    weight_decay_on: Annotated[
+        Literal["all", "weights"],
+        Field(description="`weights` spares biases and batch normalisation's scale and offset"),
+    ] = "all"
+    schedule: Annotated[
+        Literal["constant", "step", "cosine"],
+        Field(
+            description="of the rate: `step` multiplies it by `schedule_factor` at each of the "
+            "`milestones`, `cosine` lets it fall to 0 over the run"
+        ),
+    ] = "constant"
+    milestones: Annotated[
+        list[Annotated[float, Field(gt=0)]],
+        Field(
+            description="`step`: epochs after which the rate changes, as [82, 123]; in a sweep a "
+            "list of such lists is several values"
+        ),
+    ] = []
+    schedule_factor: Annotated[float, Field(gt=0, description="`step`: what it changes by")] = 0.1
+    rate_warmup_epochs: Annotated[
+        float, Field(ge=0, description="the rate grows linearly over this many epochs")
     ] = 0.0
+    crop_padding: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="augmentation: each example is cut at random from itself with this many "
+            "zeros (the mean pixel) on every side, pixels",
+        ),
+    ] = 0
+    flip: Annotated[
+        bool, Field(description="augmentation: half of the examples are mirrored left to right")
+    ] = False
     epochs: Annotated[
         int,
         Field(gt=0, description="passes over the training set; the last partial batch is dropped"),
@@ -101,6 +160,13 @@ class Study(BaseModel):
     ]
     title: Annotated[str, Field(min_length=1, description="the report's heading")]
     repeats: Annotated[int, Field(gt=0, description="fresh processes per cell")] = 3
+    parity: Annotated[
+        bool,
+        Field(
+            description="make the certificates of the study's networks too; without them every "
+            "speed is marked as one whose parity is not shown"
+        ),
+    ] = True
     mirror: Annotated[
         str | None,
         Field(description="a base URL that is tried before a data set's own sources"),

@@ -6,22 +6,31 @@ import networks
 from networks.graph import GraphError
 from plan import frameworks
 from plan.model import Cell
-from plan.spec import execution_of, optimizer_of
+from plan.spec import augmentation_of, execution_of, optimizer_of, schedule_of
 from plan.study import ConfigError
 
-STEPS = {"fp32": 10, "fp64": 4}
-"""By precision."""
+REFERENCE = "pytorch"
+"""The framework that the others are compared with."""
 BATCH_SIZE = 8
 CLASSES = 10
 SIDES = (32, 64, 96, 128, 224)
 """The network is built for the smallest of these image sizes that it accepts."""
-SETTINGS: dict[str, Any] = {
-    "learning_rate": 2.0**-14,
+USUAL: dict[str, Any] = {
+    "learning_rate": 2.0**-20,
     "momentum": 0.875,
+    "beta1": 0.875,
+    "beta2": 1 - 2.0**-10,
+    "epsilon": 2.0**-20,
     "weight_decay": 2.0**-10,
 }
 """Exact in single precision, in which some kernels keep them; the rate is small, since a
 large one amplifies rounding from step to step."""
+TRACES: dict[str, dict[str, Any]] = {
+    "fp32": {"precision": "fp32", "optimizer": "sgd", "steps": 1},
+    "fp64": {"precision": "fp64", "optimizer": "sgd", "steps": 10},
+    "adam": {"precision": "fp64", "optimizer": "adam", "steps": 10},
+}
+"""What a network is traced with, by the names under which the certificate judges it."""
 
 
 def reduced(network: str) -> dict[str, Any]:
@@ -35,12 +44,16 @@ def reduced(network: str) -> dict[str, Any]:
     raise ConfigError(f"network {network} builds at none of the image sizes {SIDES}: {cause}")
 
 
-def trace_spec(graph: dict[str, Any], framework: str, mode: str, precision: str) -> dict[str, Any]:
-    """The spec of a trace of `graph` in `fp32` or `fp64`: what of docs/contracts.md it reads."""
+def trace_spec(graph: dict[str, Any], framework: str, mode: str, **settings: Any) -> dict[str, Any]:
+    """The spec of the traces of `graph`: what of docs/contracts.md their runner reads.
+
+    `settings` of a cell may replace the usual ones.
+    """
     cell = Cell(
         framework=framework, network=graph["name"], dataset="synthetic", mode=mode,
-        input="synthetic", batch_size=BATCH_SIZE, **SETTINGS,
+        input="synthetic", batch_size=BATCH_SIZE, threads=1, **{**USUAL, **settings},
     )  # fmt: skip
+    steps = max(trace["steps"] for trace in TRACES.values())
     return {
         "format": 1,
         "seed": cell.seed,
@@ -50,14 +63,25 @@ def trace_spec(graph: dict[str, Any], framework: str, mode: str, precision: str)
             "folder": "",
             "shape": graph["input"],
             "classes": CLASSES,
-            "train_examples": STEPS[precision] * BATCH_SIZE,
+            "train_examples": steps * BATCH_SIZE,
             "test_examples": BATCH_SIZE,
         },
-        "optimizer": optimizer_of(cell),
-        "execution": {**execution_of(cell), "precision": precision},
+        "schedule": schedule_of(cell),
+        "augmentation": augmentation_of(cell),
+        "execution": execution_of(cell),
+        "traces": {
+            name: {
+                "precision": trace["precision"],
+                "optimizer": optimizer_of(
+                    cell.model_copy(update={"optimizer": trace["optimizer"]})
+                ),
+                "steps": trace["steps"],
+            }
+            for name, trace in TRACES.items()
+        },
     }
 
 
-def parity_spec(network: str, framework: str, precision: str) -> dict[str, Any]:
+def parity_spec(network: str, framework: str) -> dict[str, Any]:
     """The spec by which a network is compared: at reduced resolution, in the usual mode."""
-    return trace_spec(reduced(network), framework, frameworks.modes(framework)[0], precision)
+    return trace_spec(reduced(network), framework, frameworks.modes(framework)[0])

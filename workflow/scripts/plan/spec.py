@@ -13,7 +13,7 @@ from plan.study import name_of
 FORMAT = 1
 FACTORS = (
     "framework", "network", "dataset", "device", "precision", "mode", "input", "batch_size",
-    "learning_rate", "momentum", "weight_decay", "epochs",
+    "learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "epochs",
 )  # fmt: skip
 """The settings that tables and records name."""
 
@@ -36,13 +36,14 @@ def data_folder(cell: Cell) -> str:
 def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
     """The spec of repeat `repeat` of `cell`, as in docs/contracts.md; `root` is the project."""
     dataset = _dataset(cell.dataset, root / "config/datasets")
+    network = _graph(cell.network, tuple(dataset.shape), len(dataset.classes))
     return {
         "format": FORMAT,
         "cell": name_of(cell),
         "repeat": repeat,
         "seed": cell.seed + repeat - 1,
         "factors": {key: getattr(cell, key) for key in FACTORS},
-        "network": _graph(cell.network, tuple(dataset.shape), len(dataset.classes)),
+        "network": network,
         "data": {
             "format": frameworks.record_format(cell.framework),
             "folder": data_folder(cell),
@@ -54,6 +55,9 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
             "std": list(dataset.std),
         },
         "optimizer": optimizer_of(cell),
+        "schedule": schedule_of(cell),
+        "augmentation": augmentation_of(cell),
+        "deviations": frameworks.deviations(cell.framework, network),
         "execution": execution_of(cell),
         "phases": {
             key: getattr(cell, key)
@@ -65,12 +69,34 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
 
 
 def optimizer_of(cell: Cell) -> dict[str, Any]:
-    """The update rule of a cell, as specs tell it."""
-    keys = ("learning_rate", "momentum", "weight_decay")
-    return {"name": "sgd", **{key: getattr(cell, key) for key in keys}}
+    """The update equation of a cell, as specs tell it: only what its optimiser knows."""
+    keys = ("momentum", "nesterov") if cell.optimizer == "sgd" else ("beta1", "beta2", "epsilon")
+    return {
+        "name": cell.optimizer,
+        **{key: getattr(cell, key) for key in ("learning_rate", *keys, "weight_decay")},
+        "decoupled": cell.weight_decay_form == "decoupled",
+        "spared": [] if cell.weight_decay_on == "all" else ["bias", "scale", "offset"],
+    }
+
+
+def schedule_of(cell: Cell) -> dict[str, Any]:
+    """How the rate of a cell goes, as specs tell it."""
+    return {
+        "name": cell.schedule,
+        "milestones": cell.milestones,
+        "factor": cell.schedule_factor,
+        "warmup_epochs": cell.rate_warmup_epochs,
+    }
+
+
+def augmentation_of(cell: Cell) -> dict[str, Any] | None:
+    """What is done to a training image, as specs tell it; None if nothing is."""
+    if not cell.crop_padding and not cell.flip:
+        return None
+    return {"crop_padding": cell.crop_padding, "flip": cell.flip}
 
 
 def execution_of(cell: Cell) -> dict[str, Any]:
     """How a cell is executed, as specs tell it."""
-    keys = ("device", "precision", "mode", "threads", "wait_policy")
+    keys = ("device", "precision", "mode", "threads", "wait_policy", "reader_threads")
     return {key: getattr(cell, key) for key in keys}

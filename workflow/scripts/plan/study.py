@@ -176,6 +176,8 @@ def _settings(
             faults.append(f"{where}.{key}: unknown setting{_like(key, Cell.model_fields)}")
             continue
         many = lists and isinstance(value, list)
+        if many and key == "milestones":  # whose one value is a list itself
+            many = any(isinstance(item, list) for item in value)
         if many and not value:
             faults.append(f"{where}.{key}: an empty list; give it a value or remove the key")
         settings[key] = []
@@ -255,6 +257,18 @@ class _Known:
         if cell.mode not in modes:
             found.append(
                 f"mode: {cell.framework} has no mode {cell.mode!r}{_like(cell.mode or '', modes)}"
+            )
+        if (cell.schedule == "step") != bool(cell.milestones):
+            found.append(
+                f"milestones: {cell.milestones} with the schedule {cell.schedule!r}; the schedule "
+                "'step' wants some, and it alone"
+            )
+        if cell.nesterov and (cell.optimizer != "sgd" or not cell.momentum):
+            found.append("nesterov: only sgd with a momentum has it; set it to false")
+        if max([*cell.milestones, cell.rate_warmup_epochs]) >= cell.epochs:
+            found.append(
+                f"epochs: {cell.epochs} end before the last of the milestones {cell.milestones} "
+                f"and the {cell.rate_warmup_epochs} epochs of warm-up; train for longer"
             )
         environment = frameworks.environment(cell.framework, cell.device)
         if not (self.root / environment).exists():

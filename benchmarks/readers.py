@@ -1,0 +1,158 @@
+"""Our record readers: against one written by hand, and training from records against noise.
+
+Both sides of a pair run in turn in one process on one core, one thread, and are timed in
+seconds of CPU, so that whatever else the machine does moves the figures little. The readers by
+hand are the files `reader_<framework>.py`.
+
+    readers.py                         in the base environment: all frameworks
+    readers.py FRAMEWORK SPEC SPEC     in that framework's: what the first one starts
+"""
+
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNTIME = ROOT / "workflow/scripts/frameworks/runtime.py"
+PAIRS = 9
+IMAGES = 10_000
+CORE = max(os.sched_getaffinity(0))
+SHAPES = {"lenet5, 28x28x1": (28, 28, 1), "lenet5, 32x32x3": (32, 32, 3)}
+CHUNK = 10
+"""Steps that the loop hands over at once: about 50 ms of LeNet-5 at batch size 64."""
+
+
+def module(path):
+    """The module in a file that is on no path."""
+    found = importlib.util.spec_from_file_location(path.stem + "_benchmarked", path)
+    made = importlib.util.module_from_spec(found)
+    found.loader.exec_module(made)
+    return made
+
+
+def cpu_seconds(work):
+    """Seconds of CPU that `work()` took, in all threads of this process, and its result."""
+    begin = time.process_time()
+    result = work()
+    return time.process_time() - begin, result
+
+
+class Unheard:
+    """Takes the events of a loop that is only timed."""
+
+    def write(self, event, **fields):
+        pass
+
+
+def loop_of(runtime, spec):
+    """The loop of a spec, ready for its first step."""
+    adapter = runtime.make_adapter(spec, 1)
+    reader = runtime.reader_of(adapter, spec)
+    loaded = None if reader else runtime.examples(adapter, spec, "train")
+    adapter.build(runtime.initial_weights(spec["network"]["parameters"], spec["seed"]))
+    if loaded:
+        adapter.load(*loaded)
+    order = runtime.Order(spec["seed"], IMAGES, spec["factors"]["batch_size"])
+    rates = runtime.Rates(1e-4, spec["schedule"], order.steps, 10**6)
+    return runtime.Loop(adapter, order, rates, Unheard(), 10**9, reader)
+
+
+def inside(framework, *specs):
+    """Print the pairs of both comparisons, images per second of CPU, as one JSON object."""
+    runtime = module(RUNTIME)
+    sys.path.remove(str(Path(__file__).parent))
+    hand = module(Path(__file__).parent / f"reader_{framework}.py")
+    records, synthetic = [json.loads(Path(spec).read_text()) for spec in specs]
+    loop, noise = loop_of(runtime, records), loop_of(runtime, synthetic)
+    data, size, steps = records["data"], records["factors"]["batch_size"], loop.order.steps
+    stem = data["folder"] + "/hand"
+    by_hand = hand.by_hand(stem, tuple(data["shape"]), data["mean"], data["std"], size)
+    ready = hand.ready(loop.adapter)
+
+    def read():
+        for _ in range(steps // CHUNK):
+            ready(loop.reader.take(loop.order.take(CHUNK)[0], loop.order.peek(CHUNK)))
+        return steps // CHUNK * CHUNK * size
+
+    def train(loop):
+        for _ in range(5):
+            loop.begin("measured", CHUNK)
+        loop.finish()
+        return 5 * CHUNK * size
+
+    def rates(*sides):
+        for side in sides:
+            side()
+        pairs = []
+        for _ in range(PAIRS):
+            timed = [cpu_seconds(side) for side in sides]
+            pairs.append([images / seconds for seconds, images in timed])
+        return pairs
+
+    reading = rates(read, by_hand)
+    training = rates(lambda: train(loop), lambda: train(noise))
+    print(json.dumps({"reading / by hand": reading, "records / synthetic": training}))
+
+
+def main():
+    sys.path.insert(0, str(ROOT / "workflow/scripts"))
+    import numpy as np
+
+    import networks
+    from datasets import formats
+    from in_env import ensure
+    from measure.supervisor import thread_variables
+    from plan import frameworks
+    from plan.model import Cell
+    from plan.spec import make_spec
+
+    environments = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
+    print(f"images per second of CPU, b64, core {CORE}, median of {PAIRS} pairs")
+    for framework in sorted(p.stem[7:] for p in Path(__file__).parent.glob("reader_*.py")):
+        python = str(ensure(ROOT / f"envs/{framework}.yaml", environments))
+        kind, mode = frameworks.record_format(framework), frameworks.modes(framework)[0]
+        for title, shape in SHAPES.items():
+            with tempfile.TemporaryDirectory() as folder:
+                random = np.random.RandomState(1)
+                images = random.randint(0, 256, (IMAGES, *shape)).astype(np.uint8)
+                examples = [(i % 10, image) for i, image in enumerate(images)]
+                for stem in ("train", "hand"):  # LMDB opens a file once in a process
+                    formats.load(kind).write(Path(folder, stem), examples)
+                specs = []
+                for given in ("records", "synthetic"):
+                    cell = Cell(
+                        framework=framework, network="lenet5", dataset="mnist-5k", mode=mode,
+                        input=given,
+                    )  # fmt: skip
+                    spec = make_spec(cell, 1, ROOT)
+                    spec["network"] = networks.build("lenet5", shape, 10).as_dict()
+                    statistic = {"mean": [0.5] * shape[2], "std": [0.25] * shape[2]}
+                    spec["data"].update(
+                        folder=folder, shape=shape, train_examples=IMAGES, **statistic
+                    )
+                    specs.append(Path(folder, given + ".json"))
+                    specs[-1].write_text(json.dumps(spec))
+                ended = subprocess.run(
+                    [python, __file__, framework, *map(str, specs)], stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL, text=True, check=True,
+                    env={**os.environ, **thread_variables(1, "passive")},
+                    preexec_fn=lambda: os.sched_setaffinity(0, {CORE}),
+                )  # fmt: skip
+            for what, pairs in json.loads(ended.stdout.splitlines()[-1]).items():
+                ratios = sorted(ours / theirs for ours, theirs in pairs)
+                sides = [statistics.median(side) for side in zip(*pairs, strict=True)]
+                print(
+                    f"{framework:11} {title:16} {what:20} {statistics.median(ratios):.2f}  "
+                    f"({ratios[0]:.2f} to {ratios[-1]:.2f})  {sides[0]:,.0f} / {sides[1]:,.0f}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    inside(*sys.argv[1:]) if sys.argv[1:] else main()

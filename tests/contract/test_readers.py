@@ -1,0 +1,163 @@
+"""Training from record files: the same as from memory, every example once, damage refused."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from datasets import formats
+from plan import frameworks
+from plan.model import Cell
+from plan.spec import make_spec
+
+FRAMEWORKS = frameworks.names()
+MODES = [(framework, mode) for framework in FRAMEWORKS for mode in frameworks.modes(framework)]
+LOSS = 1e-5
+"""Of any of ten losses: the inputs agree to rounding, and so do the kernels."""
+WEIGHTS = 1e-6
+"""Of a weight after ten steps, absolute."""
+MAGIC = np.frombuffer(b"\x0a\x23\xd7\xce", np.uint8)
+"""What RecordIO begins a record with; inside an image it splits the record."""
+
+
+@pytest.mark.parametrize("augmentation", [{}, {"crop_padding": 3, "flip": True}], ids=str)
+@pytest.mark.parametrize("framework, mode", MODES)
+def test_training_from_records_is_training_from_memory(framework, mode, augmentation, study):
+    reference = study.trace(framework, mode=mode, **augmentation)
+    found = study.trace(framework, mode=mode, input="records", **augmentation)
+    assert np.array_equal(found["batches"], reference["batches"])
+    assert np.abs(found["losses"] - reference["losses"]).max() <= LOSS
+    names = [name for name in reference if name.startswith("weight:")]
+    worst = max(np.abs(found[name] - reference[name]).max() for name in names)
+    print(framework, mode, worst)
+    assert worst <= WEIGHTS
+
+
+def small_images():
+    """130 labels and images whose rows a BMP file pads, some with RecordIO's magic number."""
+    random = np.random.RandomState(7)
+    images = random.randint(0, 256, (130, 10, 9, 3)).astype(np.uint8)
+    for number in (0, 57, 129):
+        for byte in range(4):  # somewhere it falls on a multiple of 4 bytes
+            row = images[number, byte + 2, :, ::-1].ravel()  # blue comes first in a BMP file
+            row[byte : byte + 4] = MAGIC
+            images[number, byte + 2] = row.reshape(9, 3)[:, ::-1]
+    return random.randint(0, 10, 130), images
+
+
+READ = """
+import importlib.util, json, sys
+import numpy as np
+found = importlib.util.spec_from_file_location("runtime", sys.argv[1])
+runtime = importlib.util.module_from_spec(found)
+found.loader.exec_module(runtime)
+spec = json.load(open(sys.argv[2]))
+adapter = runtime.make_adapter(spec, 1)
+reader = runtime.reader_of(adapter, spec)
+data, seed = spec["data"], spec["seed"]
+order = runtime.Order(seed, data["train_examples"], spec["factors"]["batch_size"])
+labels, sums = [], []
+for chunk in (1, 3, 3, 5, 5, 5, 2):
+    indices = order.take(chunk)[0]
+    for images, told in reader.take(indices, order.peek(chunk)):
+        images, told = np.asarray(images), np.asarray(told)
+        if images.dtype != np.uint8:  # channels first, as the network takes them
+            mean, std = (np.array(data[key])[:, None, None] for key in ("mean", "std"))
+            images = (images * std + mean) * 255
+        labels += told.ravel().tolist()
+        sums += images.reshape(told.size, -1).sum(axis=1).round().tolist()
+print(json.dumps([labels, sums, reader.live()]))
+"""
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_example_is_read_once_an_epoch_in_the_seeds_order(
+    framework, threads, study, root, python_of, tmp_path
+):
+    kind = frameworks.record_format(framework)
+    labels, images = small_images()
+    formats.load(kind).write(tmp_path / "train", zip(labels.tolist(), images, strict=True))
+    for index in tmp_path.glob("*.idx"):
+        assert len(set(np.diff(np.loadtxt(index, dtype=int)[:, 1]))) > 1  # some are split
+    cell = Cell(
+        framework=framework, network="lenet5", dataset="mnist-5k", input="records",
+        mode=frameworks.modes(framework)[0], batch_size=16, reader_threads=threads,
+    )  # fmt: skip
+    spec = make_spec(cell, 1, root)
+    spec["data"].update(
+        folder=str(tmp_path), shape=[10, 9, 3], train_examples=130,
+        mean=[0.5, 0.4, 0.3], std=[0.25, 0.2, 0.3],
+    )  # fmt: skip
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    runtime = root / "workflow/scripts/frameworks/runtime.py"
+    command = [python_of(framework), "-c", READ, str(runtime), str(tmp_path / "spec.json")]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    read, sums, live = json.loads(answer.stdout.splitlines()[-1])
+    # Three epochs of 8 steps of 16: two of 130 examples are left out of each.
+    order = [np.random.RandomState([cell.seed, epoch]).permutation(130)[:128] for epoch in range(3)]
+    order = np.concatenate(order)
+    assert live == threads
+    assert read == labels[order].tolist()
+    assert sums == images.reshape(130, -1).sum(axis=1)[order].tolist()
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_readers_threads_are_read_back(framework, threads, study):
+    path = study(framework, ".jsonl", input="records", epochs=2, reader_threads=threads)
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert events[-1] == {"event": "result", "status": "ok", "reason": None}
+    settings = next(e for e in events if e["event"] == "settings")
+    assert settings["requested"]["reader_threads"] == threads
+    assert settings["effective"]["reader_threads"] == threads
+    evaluation = next(e for e in events if e["event"] == "evaluation")
+    assert evaluation["correct"] / evaluation["examples"] > 0.8
+
+
+def cut_off(path, examples):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def emptied(path, examples):
+    os.truncate(path, 0)
+
+
+def overwritten(path, examples):
+    content = bytearray(path.read_bytes())
+    content[: 1 << 14] = b"x" * (1 << 14)
+    path.write_bytes(content)
+
+
+def with_a_label_too_many(path, examples):
+    examples[40] = (12, examples[40][1])
+    formats.load(path.parent.name).write(path.with_suffix(""), examples)
+
+
+def with_smaller_images(path, examples):
+    examples = [(label, pixels[:27]) for label, pixels in examples]
+    formats.load(path.parent.name).write(path.with_suffix(""), examples)
+
+
+@pytest.mark.parametrize("given", ["records", "memory"])
+@pytest.mark.parametrize(
+    "damage", [cut_off, emptied, overwritten, with_a_label_too_many, with_smaller_images]
+)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_damaged_file_ends_the_run_with_its_name(framework, damage, given, study, tmp_path):
+    kind = frameworks.record_format(framework)
+    folder = tmp_path / kind
+    shutil.copytree(study.folder / "results/data/mnist-5k" / kind, folder)
+    path = max(folder.glob("train.*"), key=lambda path: path.stat().st_size)
+    damage(path, list(formats.load(kind).read(folder / "train", [28, 28, 1])))
+    data = {"folder": str(folder)}
+    ended, events = study.launch(framework, ".jsonl", data=data, input=given, epochs=2)
+    assert ended.returncode == 1
+    message = ended.stderr.splitlines()[-1]
+    assert message.startswith("ValueError: ") and str(folder / "train") in message
+    assert len(message) < 400, message
+    assert '"name": "first_step"' not in events.read_text()
