@@ -1,6 +1,6 @@
 # The commands of Touchstone. Each sets up what it needs; nothing is installed outside
 # this folder.
-.PHONY: run test parity bench lint docs pin clean
+.PHONY: run test test-conda parity bench lint docs pin clean
 .DELETE_ON_ERROR:
 SNAKEMAKE = .venv/bin/snakemake
 PYTHON = python3.11
@@ -14,13 +14,20 @@ run: .venv/base
 test: .venv/dev
 	.venv/bin/python -m pytest
 
+# Prove `snakemake --use-conda`, with a conda of its own if the machine has none.
+test-conda: .venv/dev
+	.venv/bin/python -m pytest tests/conda
+
 # Prove for every network that the frameworks compute the same.
 parity: .venv/base
-	$(SNAKEMAKE) parity
+	$(SNAKEMAKE) parity --cores all
 
 # Our speed against an expert's own loop, as ratios; let the machine rest meanwhile.
 bench: .venv/base
 	.venv/bin/python benchmarks/compare.py
+	.venv/bin/python benchmarks/monitor.py
+	.venv/bin/python benchmarks/datasets.py
+	.venv/bin/python benchmarks/readers.py
 
 lint: .venv/dev
 	.venv/bin/snakefmt --check Snakefile workflow
