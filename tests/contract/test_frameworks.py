@@ -39,7 +39,7 @@ def test_its_own_reader_gives_the_records_in_their_order(framework, study, root,
         "found = importlib.util.spec_from_file_location('runtime', sys.argv[1])\n"
         "runtime = importlib.util.module_from_spec(found); found.loader.exec_module(runtime)\n"
         "adapter = runtime.make_adapter(json.load(open(sys.argv[2])), 1)\n"
-        "images, labels = adapter.read(sys.argv[3], (28, 28, 1))\n"
+        "images, labels = adapter.read([sys.argv[3]], (28, 28, 1))\n"
         "digest = hashlib.sha256(images.tobytes()).hexdigest()\n"
         "print(json.dumps([list(images.shape), digest, [int(x) for x in labels]]))"
     )

@@ -82,7 +82,7 @@ class Trial:
         """The converted examples, shard after shard."""
         folder = self.folder / "data" / record_format
         manifest = json.loads((folder / "manifest.json").read_text())
-        from datasets.manifest import stems
+        from datasets.catalogue import stems
 
         return [
             example

@@ -14,7 +14,8 @@ SPEC = {
     "factors": {"framework": "arithmetic", "batch_size": 4, "input": "memory"},
     "network": {"parameters": [], "parameter_count": 0},
     "data": {
-        "folder": "", "shape": [2, 2, 1], "classes": 3, "train_examples": 10, "test_examples": 5,
+        "folder": "", "stems": {"train": ["train"], "test": ["test"]}, "shape": [2, 2, 1],
+        "classes": 3, "train_examples": 10, "test_examples": 5,
         "mean": [0.5], "std": [0.25],
     },
     "optimizer": {
@@ -46,8 +47,8 @@ class Arithmetic:
         self.seen, self.rate = [], 0.1
         self.chunks = []
 
-    def read(self, stem, shape):
-        count = 10 if stem.endswith("train") else 5
+    def read(self, stems, shape):
+        count = 10 if stems == ["train"] else 5
         labels = np.arange(count) % 3
         return np.tile(labels[:, None, None, None] * 100, (1, *shape)).astype(np.uint8), labels
 
@@ -311,8 +312,8 @@ class OfRecords(Arithmetic):
         self.count, self.damaged = count, damaged
         self.read_by = set()
 
-    def open(self, stem):
-        assert stem == "train"
+    def open(self, stems):
+        assert stems == ["train"]
         return self.count
 
     def fetch(self, indices):

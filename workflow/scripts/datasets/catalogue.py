@@ -192,6 +192,13 @@ def _refuse_repeats(values: list[str]) -> None:
         raise ValueError(f"named more than once: {', '.join(repeated)}")
 
 
+def stems(split: str, shards: int) -> list[str]:
+    """Names without suffixes of a split's records: the split's own, or one a shard."""
+    if shards == 1:
+        return [split]
+    return [f"{split}-{shard:05d}-of-{shards:05d}" for shard in range(shards)]
+
+
 def names(folder: Path = FOLDER) -> list[str]:
     """Names of the data sets in `folder`, sorted."""
     return sorted(path.stem for path in Path(folder).glob("*.yaml"))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import formats, manifest, verify
-from datasets.catalogue import Dataset
+from datasets.catalogue import Dataset, stems
 from datasets.errors import DatasetError, DatasetErrors
 from datasets.formats import Example
 
@@ -116,7 +116,7 @@ def _shards(job: _Job) -> list[_Shard]:
     for split, count in job.dataset.splits:
         sharded = formats.load(job.record_format).SHARDED
         number = getattr(job.dataset.shards, split) if sharded else 1
-        for place, name in enumerate(manifest.stems(split, number)):
+        for place, name in enumerate(stems(split, number)):
             bounds = (count * place // number, count * (place + 1) // number)
             shards.append(_Shard(split, name, *bounds))
     return shards

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import formats
-from datasets.catalogue import Dataset
+from datasets.catalogue import Dataset, stems
 from datasets.errors import DatasetError
 from datasets.formats import Image, content
 
@@ -100,13 +100,6 @@ def write(path: Path, dataset: Dataset, record_format: str, splits: dict[str, An
         "splits": splits,
     }
     path.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def stems(split: str, shards: int) -> list[str]:
-    """Names without suffixes of a split's records: the split's own, or one a shard."""
-    if shards == 1:
-        return [split]
-    return [f"{split}-{shard:05d}-of-{shards:05d}" for shard in range(shards)]
 
 
 def sha256(path: Path) -> str:

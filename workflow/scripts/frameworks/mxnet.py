@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import struct
+import threading
 import warnings
 
 import numpy as np
@@ -34,6 +35,8 @@ DEVIATIONS = {
 }
 
 
+COLOUR, GREY = 1 | 128, 0 | 128
+"""How OpenCV decodes an image: with three channels or one, not turned by an EXIF tag."""
 MAGIC = 0xCED7230A
 """What every record begins with (dmlc-core, include/dmlc/recordio.h)."""
 HEAD = np.dtype(
@@ -130,11 +133,49 @@ class Adapter:
         self.context = mx.gpu() if gpu else mx.cpu()
         self.dtype = {"fp32": "float32", "fp64": "float64"}[spec["execution"]["precision"]]
 
-    def read(self, stem, shape):
-        images, labels = zip(*_read(stem, shape).values())
+    def read(self, stems, shape):
+        cut = self.spec["data"]["encoding"] == "jpeg"
+        found = [each for stem in stems for each in _read(stem, shape, cut=cut).values()]
+        images, labels = zip(*found)
         return np.stack(images), labels
 
-    def open(self, stem):
+    def open(self, stems):
+        channels, height, width = (self.spec["data"]["shape"][i] for i in (2, 0, 1))
+        planes = np.ones((channels, height, width), np.float32)
+        self.mean, self.std = (
+            planes * np.float32(self.spec["data"][key])[:, None, None] for key in ("mean", "std")
+        )
+        if self.spec["data"]["encoding"] == "jpeg":
+            self.pixels = self._photos
+            return self._open_photos(stems)
+        self.pixels = self._images
+        if len(stems) > 1:
+            raise NotImplementedError("MXNet's adapter reads pixels from one file per split alone")
+        return self._open_images(stems[0])
+
+    def _open_photos(self, stems):
+        self.shards = [
+            mx.recordio.MXIndexedRecordIO(stem + ".idx", stem + ".rec", "r") for stem in stems
+        ]
+        self.ends = np.cumsum([len(shard.keys) for shard in self.shards])
+        self.reading = threading.Lock()  # a reader has one place in its file
+        return int(self.ends[-1])
+
+    def _photos(self, batch):
+        """Pixels (batch size, height, width, channels), red first, and labels of photos."""
+        found = []
+        for number in batch:
+            shard = int(np.searchsorted(self.ends, number, "right"))
+            first = self.ends[shard - 1] if shard else 0
+            with self.reading:
+                record = self.shards[shard].read_idx(int(number - first))
+            found.append(_image(record, self.spec["data"]["shape"], cut=True))
+        images, labels = zip(*found)
+        if max(labels) >= self.spec["data"]["classes"]:
+            raise ValueError("a photo has the label {}".format(max(labels)))
+        return np.stack(images), labels
+
+    def _open_images(self, stem):
         # MXNet's own iterator follows no permutation and miscounts where the batch size does
         # not divide the examples; its indexed reader costs more than twice as much CPU time.
         data, path = self.spec["data"], stem + ".rec"
@@ -163,27 +204,28 @@ class Adapter:
         self.joined = {}
         if joined.any():
             self.joined = _read(stem, data["shape"], np.flatnonzero(joined))
-        planes = np.ones((channels, height, width), np.float32)
-        self.mean, self.std = (
-            planes * np.float32(data[key])[:, None, None] for key in ("mean", "std")
-        )
         return len(self.offsets)
 
-    def fetch(self, indices):
+    def _images(self, batch):
+        """Pixels (batch size, height, width, channels), red first, and labels of BMP images."""
         height, width, channels = self.spec["data"]["shape"]
+        records = _structures(self.file, self.offsets[batch], self.record)
+        rows = records["rows"][:, ::-1, : width * channels]  # the bottom row is first
+        images = rows.reshape(-1, height, width, channels)[..., ::-1]  # blue is first
+        for number, (pixels, _) in self.joined.items():
+            if (batch == number).any():
+                images = np.where((batch == number)[:, None, None, None], pixels, images)
+        return images, records["head"]["label"]
+
+    def fetch(self, indices):
         images = np.empty(indices.shape + self.mean.shape, np.float32)
         labels = np.empty(indices.shape, np.float32)
         for batch, image, label in zip(indices, images, labels):
-            records = _structures(self.file, self.offsets[batch], self.record)
-            rows = records["rows"][:, ::-1, : width * channels]  # the bottom row is first
-            pixels = rows.reshape(-1, height, width, channels)[..., ::-1]  # blue is first
+            pixels, label[:] = self.pixels(batch)
             image[:] = pixels.transpose(0, 3, 1, 2)
-            for number, (pixels, _) in self.joined.items():
-                image[batch == number] = pixels.transpose(2, 0, 1)
             image /= np.float32(255)
             image -= self.mean
             image /= self.std
-            label[:] = records["head"]["label"]
         return images, labels
 
     def build(self, weights):
@@ -416,24 +458,35 @@ class Adapter:
         return "out of memory" in text or "bad_alloc" in text
 
 
-def _read(stem, shape, numbers=None):
+def _read(stem, shape, numbers=None, cut=False):
     """Image and label of these records or of all, by MXNet's own reader, by their numbers.
 
     Raises ValueError if one is damaged or has another shape.
     """
     reader = mx.recordio.MXIndexedRecordIO(stem + ".idx", stem + ".rec", "r")
-    colour = 1 if shape[2] == 3 else 0
     found = {}
     for number in reader.keys if numbers is None else numbers:
         try:
-            header, image = mx.recordio.unpack_img(reader.read_idx(number), colour)
-            image = image[:, :, ::-1] if colour else image[:, :, None]
-        except (mx.MXNetError, TypeError, struct.error):
-            image = np.empty(0)
-        _require(stem + ".rec", "is damaged", np.array([image.shape == tuple(shape)]), number)
-        found[number] = image, int(header.label)
+            image, label = _image(reader.read_idx(number), shape, cut)
+        except (mx.MXNetError, TypeError, struct.error, ValueError) as fault:
+            message = "{}.rec: record {} is damaged: {}"
+            raise ValueError(message.format(stem, number, str(fault).splitlines()[-1])) from None
+        found[number] = image, label
     reader.close()
     return found
+
+
+def _image(record, shape, cut):
+    """A record's image, uint8 of `shape`, or with `cut` its middle, and its label.
+
+    Raises ValueError if the image has another shape or is smaller.
+    """
+    header, image = mx.recordio.unpack_img(record, COLOUR if shape[2] == 3 else GREY)
+    image = image[:, :, ::-1] if shape[2] == 3 else image[:, :, None]
+    top, left = ((have - want) // 2 for have, want in zip(image.shape, shape[:2]))
+    if min(top, left) < 0 or (not cut and image.shape != tuple(shape)):
+        raise ValueError("its image is {}, not {}".format(image.shape, tuple(shape)))
+    return image[top : top + shape[0], left : left + shape[1]], int(header.label)
 
 
 def _mapped(path, index, size):

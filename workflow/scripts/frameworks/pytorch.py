@@ -5,6 +5,7 @@ import os
 
 import lmdb
 import numpy as np
+import simplejpeg
 import torch
 from torch import nn
 
@@ -43,31 +44,42 @@ class Adapter:
         self.channels_last = spec["execution"]["mode"] == "eager_channels_last"
         self.batch_size = None
 
-    def read(self, stem, shape):
-        with _opened(stem + ".lmdb") as environment, environment.begin(buffers=True) as transaction:
-            records = _records(transaction, stem + ".lmdb", int(np.prod(shape)))
-            pixels, labels = _joined(records)
+    def read(self, stems, shape):
+        parts = []
+        for path in [stem + ".lmdb" for stem in stems]:
+            with _opened(path) as environment, environment.begin(buffers=True) as transaction:
+                records = _records(transaction, path, self._size())
+                parts.append(_joined(records, None if self._size() else shape))
+        pixels, labels = map(np.concatenate, zip(*parts))
         return pixels.reshape(-1, *shape), labels
 
-    def open(self, stem):
-        data, path = self.spec["data"], stem + ".lmdb"
-        self.environment = _opened(path)
-        # The records stay views of the file's map as long as this transaction lives.
-        self.transaction = self.environment.begin(buffers=True)
+    def _size(self):
+        """Bytes of pixels in a record; None where it holds a photo."""
+        data = self.spec["data"]
+        return int(np.prod(data["shape"])) if data["encoding"] == "raw" else None
+
+    def open(self, stems):
+        data = self.spec["data"]
+        self.records, self.transactions = [], []
+        for path in [stem + ".lmdb" for stem in stems]:
+            # The records stay views of the file's map as long as this transaction lives.
+            self.transactions.append(_opened(path).begin(buffers=True))
+            records = _records(self.transactions[-1], path, self._size())
+            labels = _labels(records)
+            if labels.size and labels.max() >= data["classes"]:
+                message = "{}: record {} has the label {}, the spec says {} classes"
+                number = labels.argmax()
+                raise ValueError(message.format(path, number, labels[number], data["classes"]))
+            self.records += records
         size = int(np.prod(data["shape"]))
-        self.records = _records(self.transaction, path, size)
-        labels = np.frombuffer(b"".join([record[:4] for record in self.records]), "<u4")
-        if labels.size and labels.max() >= data["classes"]:
-            message = "{}: record {} has the label {}, the spec says {} classes"
-            number = labels.argmax()
-            raise ValueError(message.format(path, number, labels[number], data["classes"]))
         rows = [np.tile(np.float32(data[key]), size // len(data[key])) for key in ("mean", "std")]
         self.mean, self.std = (torch.from_numpy(row).to(self.device) for row in rows)
         self.white = torch.tensor(255.0, device=self.device)
         return len(self.records)
 
     def fetch(self, indices):
-        pixels, labels = _joined([self.records[i] for i in indices.ravel().tolist()])
+        records = [self.records[i] for i in indices.ravel().tolist()]
+        pixels, labels = _joined(records, None if self._size() else self.spec["data"]["shape"])
         pixels = pixels.reshape(*indices.shape, -1)
         return torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
 
@@ -274,23 +286,42 @@ def _opened(path):
 
 
 def _records(transaction, path, size):
-    """All records in stored order; raises ValueError if one has not `size` bytes of pixels."""
+    """All records in stored order; raises ValueError if one has not `size` bytes of pixels.
+
+    A `size` of None is that of photos, which are as long as they are.
+    """
     try:
         records = [record for _, record in transaction.cursor()]
     except lmdb.Error as fault:
         raise ValueError("{}: {}".format(path, fault)) from None
     for number, record in enumerate(records):
-        if len(record) != 4 + size:
+        if size is not None and len(record) != 4 + size:
             message = "{}: record {} has {} bytes, not {}"
             raise ValueError(message.format(path, number, len(record), 4 + size))
     return records
 
 
-def _joined(records):
-    """Records as uint8 rows of pixels, and labels."""
-    rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)
-    labels = np.ascontiguousarray(rows[:, :4]).view("<u4")[:, 0]
-    return rows[:, 4:], labels.astype(np.int64)
+def _labels(records):
+    return np.frombuffer(b"".join([record[:4] for record in records]), "<u4")
+
+
+def _joined(records, photos):
+    """Records as uint8 rows of pixels, and labels; `photos` is the shape of their cut, or None."""
+    if photos:
+        rows = np.stack([_photo(record[4:], photos).ravel() for record in records])
+    else:
+        rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)[:, 4:]
+    return rows, _labels(records).astype(np.int64)
+
+
+def _photo(encoded, shape):
+    """The middle of a JPEG file, uint8 of `shape`; raises ValueError if it is smaller."""
+    colours = "GRAY" if shape[2] == 1 else "RGB"
+    image = simplejpeg.decode_jpeg(encoded, colours)
+    top, left = ((have - want) // 2 for have, want in zip(image.shape, shape[:2]))
+    if min(top, left) < 0:
+        raise ValueError("a photo of {} is smaller than {}".format(image.shape, shape))
+    return image[top : top + shape[0], left : left + shape[1]]
 
 
 def _dtype(precision):

@@ -11,10 +11,12 @@ layer says, `DEVIATIONS` (a sentence by the layer's `op`), and a class `Adapter`
 
     Adapter(spec, threads)      import done; raises NotImplementedError with the reason if the
                                 spec asks for what the framework cannot do here
-    read(stem, shape)           all records of the split `stem` + its suffix, in stored order:
-                                uint8 images (examples, height, width, channels), labels
-    open(stem)                  where the input is "records", before `build`: the training set,
-                                left in its record file; checks every record, raises ValueError
+    read(stems, shape)          all records of the files `stem` + their suffix, in stored order:
+                                uint8 images (examples, height, width, channels), labels; of a
+                                photo ("encoding": "jpeg") its middle, decoded with the exact
+                                transform and turned by no EXIF tag
+    open(stems)                 where the input is "records", before `build`: the training set,
+                                left in its record files; checks every record, raises ValueError
                                 with the file's name if it is damaged, and returns their number
     fetch(indices)              the records that were opened, for int64 indices (steps, batch
                                 size), as train takes them; runs beside other calls
@@ -228,7 +230,7 @@ def examples(adapter, spec, split):
         images = random.standard_normal((count,) + shape).astype(np.float32)
         return images, random.randint(0, data["classes"], count)
     stem = os.path.join(data["folder"], split)
-    pixels, labels = adapter.read(stem, shape)
+    pixels, labels = adapter.read(stems(data, split), shape)
     if pixels.shape != (count,) + shape or pixels.dtype != np.uint8 or len(labels) != count:
         message = "{}: {} records of shape {}, the spec says {} of {}"
         raise ValueError(message.format(stem, len(pixels), pixels.shape[1:], count, shape))
@@ -241,6 +243,11 @@ def examples(adapter, spec, split):
     return (pixels / np.float32(255) - mean) / std, labels
 
 
+def stems(data, split):
+    """Where the record files of a split lie, in stored order, without their suffixes."""
+    return [os.path.join(data["folder"], name) for name in data["stems"][split]]
+
+
 def reader_of(adapter, spec):
     """The Reader of the training set, which is opened; None where all of it is loaded.
 
@@ -250,7 +257,7 @@ def reader_of(adapter, spec):
     if spec["factors"]["input"] != "records":
         return None
     stem = os.path.join(data["folder"], "train")
-    count = adapter.open(stem)
+    count = adapter.open(stems(data, "train"))
     if count != data["train_examples"]:
         message = "{}: {} records, the spec says {}"
         raise ValueError(message.format(stem, count, data["train_examples"]))

@@ -62,23 +62,28 @@ class Adapter:
         self.optimizer = spec["optimizer"]
         self.dtype = _dtype(spec["execution"]["precision"])
 
-    def read(self, stem, shape):
-        path = stem + ".tfrecord"
-        images, labels = _parsed(_records(path), int(np.prod(shape)), path)
-        return images.numpy().reshape(-1, *shape), labels.numpy()
+    def read(self, stems, shape):
+        parts = []
+        for path in [stem + ".tfrecord" for stem in stems]:
+            images, labels = self._parsed(_records(path), path)
+            parts.append((images.numpy().reshape(-1, *shape), labels.numpy()))
+        return tuple(map(np.concatenate, zip(*parts)))
 
-    def open(self, stem):
+    def open(self, stems):
         # TensorFlow cannot read a TFRecord out of turn, so the records wait in memory as they
         # are in the file, as those of `tf.data.Dataset.cache()` do.
-        data, path = self.spec["data"], stem + ".tfrecord"
-        self.records = _records(path)
+        data, parts = self.spec["data"], []
         size = int(np.prod(data["shape"]))
-        for start in range(0, len(self.records), 1024):
-            labels = _parsed(self.records[start : start + 1024], size, path)[1].numpy()
-            wrong = labels[(labels < 0) | (labels >= data["classes"])]
-            if len(wrong):
-                message = "{}: a record has the label {}, the spec says {} classes"
-                raise ValueError(message.format(path, wrong[0], data["classes"]))
+        for path in [stem + ".tfrecord" for stem in stems]:
+            records = _records(path)
+            parts.append(records)
+            for start in range(0, len(records), 1024):
+                labels = self._parsed(records[start : start + 1024], path)[1].numpy()
+                wrong = labels[(labels < 0) | (labels >= data["classes"])]
+                if len(wrong):
+                    message = "{}: a record has the label {}, the spec says {} classes"
+                    raise ValueError(message.format(path, wrong[0], data["classes"]))
+        self.records = tf.concat(parts, 0)
         # As large as a batch: TensorFlow's kernels are slow where they must broadcast. Division
         # by a constant would become multiplication by its rounded inverse.
         batch_size = self.spec["factors"]["batch_size"]
@@ -92,12 +97,44 @@ class Adapter:
         return len(self.records)
 
     def _parse(self, indices):
-        pixels, labels = _examples(tf.gather(self.records, tf.reshape(indices, [-1])))
+        pixels, labels = self._examples(tf.gather(self.records, tf.reshape(indices, [-1])))
         rows = tf.reshape(pixels, [-1, *self.mean.shape])
         return rows, tf.reshape(labels, tf.shape(indices))
 
     def fetch(self, indices):
         return self.parse(tf.constant(indices))
+
+    def _examples(self, records):
+        """Pixels, uint8 (records, pixels of an image), and labels of serialised records."""
+        features = {
+            "image": tf.io.FixedLenFeature([], tf.string),
+            "label": tf.io.FixedLenFeature([], tf.int64),
+        }
+        parsed = tf.io.parse_example(records, features)
+        if self.spec["data"]["encoding"] == "raw":
+            return tf.io.decode_raw(parsed["image"], tf.uint8), parsed["label"]
+        pixels = tf.map_fn(self._photo, parsed["image"], fn_output_signature=tf.uint8)
+        return pixels, parsed["label"]
+
+    def _photo(self, encoded):
+        """The middle of a JPEG file as a row of pixels; TensorFlow refuses a smaller one."""
+        height, width, channels = self.spec["data"]["shape"]
+        image = tf.io.decode_jpeg(encoded, channels, dct_method="INTEGER_ACCURATE")
+        top, left = (tf.shape(image)[0] - height) // 2, (tf.shape(image)[1] - width) // 2
+        image = tf.image.crop_to_bounding_box(image, top, left, height, width)
+        return tf.reshape(image, [height * width * channels])
+
+    def _parsed(self, records, path):
+        """See `_examples`; raises ValueError if an image has another size than the spec says."""
+        try:
+            pixels, labels = self._examples(records)
+        except (tf.errors.InvalidArgumentError, ValueError) as fault:
+            raise ValueError("{}: {}".format(path, fault)) from None
+        size = int(np.prod(self.spec["data"]["shape"]))
+        if pixels.shape[1] != size:
+            message = "{}: a record has {} bytes of pixels, not {}"
+            raise ValueError(message.format(path, pixels.shape[1], size))
+        return pixels, labels
 
     def build(self, weights):
         self.layers = self.spec["network"]["layers"]
@@ -447,28 +484,6 @@ def _records(path):
     except (tf.errors.DataLossError, tf.errors.NotFoundError) as fault:
         raise ValueError("{}: {}".format(path, fault.message)) from None
     return tf.concat(parts, 0) if parts else tf.constant([], tf.string)
-
-
-def _examples(records):
-    """Pixels, uint8 (records, pixels of an image), and labels of serialised records."""
-    features = {
-        "image": tf.io.FixedLenFeature([], tf.string),
-        "label": tf.io.FixedLenFeature([], tf.int64),
-    }
-    parsed = tf.io.parse_example(records, features)
-    return tf.io.decode_raw(parsed["image"], tf.uint8), parsed["label"]
-
-
-def _parsed(records, size, path):
-    """See `_examples`; raises ValueError if an image has not `size` bytes of pixels."""
-    try:
-        pixels, labels = _examples(records)
-    except tf.errors.InvalidArgumentError as fault:
-        raise ValueError("{}: {}".format(path, fault.message)) from None
-    if pixels.shape[1] != size:
-        message = "{}: a record has {} bytes of pixels, not {}"
-        raise ValueError(message.format(path, pixels.shape[1], size))
-    return pixels, labels
 
 
 def _told(updates):

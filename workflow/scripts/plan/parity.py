@@ -60,6 +60,7 @@ def trace_spec(graph: dict[str, Any], framework: str, mode: str, **settings: Any
         "factors": {"framework": framework, "input": "synthetic", "batch_size": BATCH_SIZE},
         "network": graph,
         "data": {
+            "encoding": "raw",
             "folder": "",
             "shape": graph["input"],
             "classes": CLASSES,

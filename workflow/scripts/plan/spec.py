@@ -46,7 +46,12 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         "network": network,
         "data": {
             "format": frameworks.record_format(cell.framework),
+            "encoding": "raw" if dataset.photos is None else "jpeg",
             "folder": data_folder(cell),
+            "stems": {
+                split: catalogue.stems(split, shards)
+                for split, shards in dataset.shards.model_dump().items()
+            },
             "shape": list(dataset.shape),
             "classes": len(dataset.classes),
             "train_examples": dataset.splits.train,

@@ -1,0 +1,115 @@
+"""Photos in shards: every adapter decodes and cuts them alike, and trains from them."""
+
+import io
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import networks
+from datasets.catalogue import Dataset, stems
+from datasets.convert import convert
+from fixtures import archives
+from measure.supervisor import thread_variables
+from plan import frameworks
+from plan.parity import trace_spec
+
+FRAMEWORKS = frameworks.names()
+SHAPE = [32, 32, 3]
+COUNT = {"train": 120, "test": 40}
+LOSS = 1e-5
+"""Of a loss, relative: single precision."""
+READ = """
+import importlib.util, json, sys
+import numpy as np
+found = importlib.util.spec_from_file_location("runtime", sys.argv[1])
+runtime = importlib.util.module_from_spec(found)
+found.loader.exec_module(runtime)
+spec = json.load(open(sys.argv[2]))
+adapter = runtime.make_adapter(spec, 1)
+images, labels = adapter.read(runtime.stems(spec["data"], "train"), (32, 32, 3))
+np.savez(sys.argv[3], images=images, labels=labels)
+"""
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A folder with FRAMEWORK/ of photos a little larger than their cut, the training split in
+    three shards; and the middles of the training photos with their labels."""
+    folder = tmp_path_factory.mktemp("photos")
+    for k, name in enumerate(("cat", "dog")):
+        (folder / "images" / name).mkdir(parents=True)
+        for i in range(80):
+            size = (41, 36) if i % 2 else (33, 50)
+            path = folder / "images" / name / f"{i}.jpg"
+            path.write_bytes(archives.photo(100 * k + i, *size))
+    decoder = {"name": "image-folder", "folder": str(folder / "images"), "test_share": 0.25}
+    dataset = Dataset.model_validate({
+        "name": "photos", "title": "Toy", "licence": "CC0", "citation": "nobody", "shape": SHAPE,
+        "mean": [0.5] * 3, "std": [0.25] * 3, "classes": ["cat", "dog"], "splits": COUNT,
+        "decoder": decoder | {"seed": 1}, "photos": {}, "shards": {"train": 3},
+    })  # fmt: skip
+    for framework in FRAMEWORKS:
+        convert(dataset, folder, frameworks.record_format(framework), folder / framework)
+    cuts, labels = [], []
+    for label, encoded in dataset.decoder.examples(dataset, "train", folder)[:]:
+        image = np.asarray(Image.open(io.BytesIO(encoded)))
+        top, left = (image.shape[0] - 32) // 2, (image.shape[1] - 32) // 2
+        cuts.append(image[top : top + 32, left : left + 32])
+        labels.append(label)
+    return folder, np.stack(cuts), labels
+
+
+def spec_of(folder, framework, source):
+    graph = networks.build("yin2020-cnn", tuple(SHAPE), 2).as_dict()
+    spec = trace_spec(graph, framework, frameworks.modes(framework)[0])
+    spec["traces"] = {"fp32": spec["traces"]["fp32"] | {"steps": 4}}
+    spec["optimizer"] = spec["traces"]["fp32"]["optimizer"]
+    spec["factors"]["input"] = source
+    shards = {"train": 3, "test": 1}
+    spec["data"] |= {
+        "encoding": "jpeg", "folder": str(folder / framework), "classes": 2,
+        "stems": {split: stems(split, number) for split, number in shards.items()},
+        "train_examples": COUNT["train"], "test_examples": COUNT["test"],
+        "mean": [0.5] * 3, "std": [0.25] * 3,
+    }  # fmt: skip
+    return spec
+
+
+def run(python_of, framework, code, spec, output, root):
+    runtime = str(root / "workflow/scripts/frameworks/runtime.py")
+    path = output.with_suffix(".json")
+    path.write_text(json.dumps(spec))
+    arguments = ["-c", code, runtime, str(path)] if code else [runtime, str(path)]
+    command = [python_of(framework), *arguments, str(output)]
+    variables = {**os.environ, **thread_variables(1, "passive")}
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return np.load(output)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_middle_of_every_photo_is_read_alike(framework, photos, python_of, root, tmp_path):
+    folder, cuts, labels = photos
+    spec = spec_of(folder, framework, "memory")
+    found = run(python_of, framework, READ, spec, tmp_path / "read.npz", root)
+    assert np.array_equal(found["images"], cuts)
+    assert found["labels"].tolist() == labels
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_training_from_photos_is_the_same_everywhere(framework, photos, python_of, root, tmp_path):
+    folder = photos[0]
+
+    def losses(name, source):
+        output = tmp_path / f"{name}-{source}.npz"
+        return run(python_of, name, None, spec_of(folder, name, source), output, root)[
+            "fp32/losses"
+        ]
+
+    expected = losses(FRAMEWORKS[0], "memory")
+    assert len(set(expected)) == 4
+    np.testing.assert_allclose(losses(framework, "records"), expected, rtol=LOSS)
