@@ -45,6 +45,7 @@ class Arithmetic:
         self.steps, self.fails_at, self.error = 0, fails_at, error
         self.step_seconds = step_seconds
         self.seen, self.rate = [], 0.1
+        self.arithmetic = np.float32
         self.chunks = []
 
     def read(self, stems, shape):
@@ -81,6 +82,10 @@ class Arithmetic:
     def logits(self, images):
         pixels = np.round((images[:, 0, 0, 0] * 0.25 + 0.5) * 255 / 100).astype(int)
         return 5.0 * np.eye(3)[pixels]
+
+    def products(self, a, b):
+        product = (a @ b).astype(self.arithmetic)
+        return product, product
 
     def settings(self):
         return {
@@ -379,3 +384,21 @@ def test_a_label_outside_the_classes_is_refused(runtime, tmp_path, monkeypatch):
     spec = {**SPEC, "data": {**SPEC["data"], "classes": 2}}
     with pytest.raises(ValueError, match="train: a record has the label 2, the spec says 2"):
         run(runtime, tmp_path, monkeypatch, Arithmetic(), spec)
+
+
+def test_arithmetic_of_another_precision_fails_the_run(runtime, tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    adapter.arithmetic = np.float16
+    with pytest.raises(ValueError, match="arithmetic: asked 'fp32', found 'tf32 or fp16'"):
+        run(runtime, tmp_path, monkeypatch, adapter)
+    adapter.arithmetic = np.float64
+    assert runtime.arithmetic(adapter) == "fp64"
+
+
+def test_a_chunk_of_no_length_is_a_step_that_is_waited_for(runtime, tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    waited = []
+    adapter.losses = lambda handle: waited.append(adapter.steps) or handle
+    spec = {**SPEC, "phases": {**SPEC["phases"], "chunk_seconds": 0}}
+    run(runtime, tmp_path, monkeypatch, adapter, spec)
+    assert waited == list(range(1, 81))

@@ -408,6 +408,14 @@ class Adapter:
         rate = float(np.float32(self.trainer.learning_rate))
         return {name: -states[i].asnumpy() / rate for i, name in enumerate(self.trained)}
 
+    def products(self, a, b):
+        a, b = (nd.array(array, ctx=self.context, dtype=self.dtype) for array in (a, b))
+        images, filters = a.reshape(0, 0, 1, 1), b.T.reshape(0, 0, 1, 1)
+        convolved = nd.Convolution(
+            images, filters, kernel=(1, 1), num_filter=b.shape[1], no_bias=True
+        )
+        return nd.dot(a, b).asnumpy(), convolved.asnumpy()[:, :, 0, 0]
+
     def settings(self):
         optimizer = self.trainer.optimizer
         types = {np.dtype(p.dtype) for p in self.parameters.values()}

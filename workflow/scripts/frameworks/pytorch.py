@@ -229,6 +229,12 @@ class Adapter:
             mask = torch.from_numpy(mask).to(self.device, self.dtype)
             getattr(self.model, name).mask = mask.permute(0, 3, 1, 2) if mask.dim() == 4 else mask
 
+    @torch.no_grad()
+    def products(self, a, b):
+        a, b = (torch.from_numpy(array).to(self.device, self.dtype) for array in (a, b))
+        convolved = nn.functional.conv2d(a[:, :, None, None], b.T[:, :, None, None])[:, :, 0, 0]
+        return (a @ b).cpu().numpy(), convolved.cpu().numpy()
+
     def settings(self):
         group = self.optimizer.param_groups[0]
         convolutions = [p for p in self.model.parameters() if p.dim() == 4]

@@ -39,6 +39,8 @@ layer says, `DEVIATIONS` (a sentence by the layer's `op`), and a class `Adapter`
                                 dropout layers multiply by in the steps to come, float32 arrays
                                 (batch size,) + shape of the layer
     settings()                  the effective settings, read back from the live framework
+    products(a, b)              the product of float64 matrices in the network's precision: by
+                                the framework's matrix product, and by its 1 x 1 convolution
     software()                  versions of what computes
     device_memory_peak()        MiB that the framework's allocator had at most, or None
     is_out_of_memory(error)     whether that exception means that memory ran out
@@ -309,14 +311,17 @@ def spelled(number):
 class Loop:
     """Hands chunks of steps to the adapter and writes one event per finished chunk."""
 
-    def __init__(self, adapter, order, rates, events, total, reader=None):
+    def __init__(self, adapter, order, rates, events, total, reader=None, waits=False):
         self.adapter, self.order, self.rates, self.events = adapter, order, rates, events
-        self.total, self.reader = total, reader
+        self.total, self.reader, self.waits = total, reader, waits
         self.step = 0
         self.pending = None
 
     def begin(self, phase, steps):
-        """Begin a chunk; wait for the one before it, so that at most one is queued."""
+        """Begin a chunk; wait for the one before it, so that at most one is queued.
+
+        Where the loop `waits`, it waits for this one too: its time is then a latency.
+        """
         first, start = self.step, time.monotonic()
         batches, draws = self.order.take(steps)
         self.step += steps
@@ -327,6 +332,8 @@ class Loop:
         handle = self.adapter.train(batches, self.last_rates, draws)
         previous, self.pending = self.pending, (phase, first, steps, start, handle)
         self._finish(previous)
+        if self.waits:
+            self.finish()
 
     def finish(self):
         """Wait for every step begun; returns the time."""
@@ -417,8 +424,23 @@ def requested_settings(spec, threads, rate):
             spec["execution"]["reader_threads"] if spec["factors"]["input"] == "records" else 0
         ),
         parameters=spec["network"]["parameter_count"],
+        arithmetic=spec["execution"]["precision"],
     )
     return settings
+
+
+def arithmetic(adapter):
+    """The precision that products show: of 1 + 2^-k, which is one bit too long for the next.
+
+    Mantissas have 52, 23, 10 and 7 bits (IEEE 754; NVIDIA A100 whitepaper for tf32; bfloat16).
+    """
+    found = ["less than bf16"] * 2
+    for name, bits in (("bf16", 7), ("tf32 or fp16", 10), ("fp32", 23), ("fp64", 52)):
+        one = np.full((64, 64), 1 + 2.0**-bits)
+        for i, product in enumerate(adapter.products(one, np.eye(64))):
+            if (np.asarray(product) == one).all():
+                found[i] = name
+    return found[0] if found[0] == found[1] else " in products, ".join(found) + " in convolutions"
 
 
 def train(spec, events, threads):
@@ -445,10 +467,12 @@ def train(spec, events, threads):
             spec["phases"]["epochs"],
         )  # fmt: skip
         total = spec["phases"]["epochs"] * order.steps
-        loop = Loop(adapter, order, rates, events, total, reader)
+        waits = spec["phases"]["chunk_seconds"] == 0
+        loop = Loop(adapter, order, rates, events, total, reader, waits)
         begin = run_phases(loop, spec, events, begin)
         requested = requested_settings(spec, threads, loop.last_rates[-1])
-        effective = dict(adapter.settings(), reader_threads=reader.live() if reader else 0)
+        effective = dict(adapter.settings(), arithmetic=arithmetic(adapter))
+        effective["reader_threads"] = reader.live() if reader else 0
         events.write("settings", requested=requested, effective=effective)
         check_settings(requested, effective)
 

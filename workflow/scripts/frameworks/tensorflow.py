@@ -436,6 +436,11 @@ class Adapter:
     def velocities(self):
         return {name: self._canonical(name, own[0].numpy()) for name, own in self.states.items()}
 
+    def products(self, a, b):
+        a, b = tf.constant(a, self.dtype), tf.constant(b, self.dtype)
+        convolved = tf.nn.conv2d(a[:, None, None], b[None, None], 1, "VALID")[:, 0, 0]
+        return tf.matmul(a, b).numpy(), convolved.numpy()
+
     def settings(self):
         variables = list(self.variables.values())
         types = {variable.dtype for variable in variables}

@@ -135,7 +135,11 @@ class Cell(BaseModel):
     ] = 2.0
     chunk_seconds: Annotated[
         float,
-        Field(ge=0, description="the loop hands over steps in chunks of about this, s; 0: singly"),
+        Field(
+            ge=0,
+            description="the loop hands over steps in chunks of about this, s; 0: singly, "
+            "waiting for each, so that a chunk's time is a step's latency",
+        ),
     ] = 0.05
     sampling_interval: Annotated[float, Field(ge=0.05, description="between sensor samples, s")] = (
         1.0
