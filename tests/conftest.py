@@ -1,6 +1,5 @@
 """What every test can use: our packages, and the frameworks' own environments."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "workflow/scripts"))
 sys.path.insert(0, str(ROOT / "tests"))
 
-ENVIRONMENTS = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
+from workflow.project import ENVIRONMENTS  # noqa: E402
 
 
 @pytest.fixture(scope="session")

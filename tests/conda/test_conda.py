@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ENVIRONMENTS
 from in_env import ensure, read
-from workflow.project import Project
+from workflow.project import ENVIRONMENTS, Project
 
 HERE = Path(__file__).parent
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")

@@ -10,6 +10,8 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENTS = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
+"""Where the frameworks' environments lie or are made."""
 
 
 class Project:

@@ -2,8 +2,7 @@
 
 import yaml
 
-from conftest import ENVIRONMENTS
-from workflow.project import Project
+from workflow.project import ENVIRONMENTS, Project
 
 
 def test_data_sets_are_converted_verified_and_refused_alone(tmp_path):

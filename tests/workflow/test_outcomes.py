@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from conftest import ENVIRONMENTS
-from workflow.project import Project
+from workflow.project import ENVIRONMENTS, Project
 
 CELL = {"network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "warmup_seconds": 0.0}
 

@@ -9,8 +9,7 @@ import shutil
 
 import pytest
 
-from conftest import ENVIRONMENTS
-from workflow.project import Project
+from workflow.project import ENVIRONMENTS, Project
 
 STUDY = {
     "study": "small",
