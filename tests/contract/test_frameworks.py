@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from datasets import formats
+from fixtures.adapter import PROGRAM
 from plan import frameworks
 from plan.model import Cell
 from plan.spec import make_spec
@@ -33,13 +34,8 @@ def events_of(path):
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_its_own_reader_gives_the_records_in_their_order(framework, study, root, python_of):
     kind = frameworks.record_format(framework)
-    stem = f"results/data/mnist-5k/{kind}/train"
-    code = (
-        "import hashlib, importlib.util, json, sys\n"
-        "found = importlib.util.spec_from_file_location('runtime', sys.argv[1])\n"
-        "runtime = importlib.util.module_from_spec(found); found.loader.exec_module(runtime)\n"
-        "adapter = runtime.make_adapter(json.load(open(sys.argv[2])), 1)\n"
-        "images, labels = adapter.read([sys.argv[3]], (28, 28, 1))\n"
+    code = PROGRAM + (
+        "images, labels = adapter.read(runtime.stems(spec['data'], 'train'), (28, 28, 1))\n"
         "digest = hashlib.sha256(images.tobytes()).hexdigest()\n"
         "print(json.dumps([list(images.shape), digest, [int(x) for x in labels]]))"
     )
@@ -48,10 +44,11 @@ def test_its_own_reader_gives_the_records_in_their_order(framework, study, root,
     mode = frameworks.modes(framework)[0]
     spec.write_text(json.dumps(make_spec(cell.model_copy(update={"mode": mode}), 1, root)))
     runtime = root / "workflow/scripts/frameworks/runtime.py"
-    command = [python_of(framework), "-c", code, str(runtime), str(spec), stem]
+    command = [python_of(framework), "-c", code, str(runtime), str(spec)]
     answer = subprocess.run(command, cwd=study.folder, capture_output=True, text=True, check=True)
+    stem = study.folder / f"results/data/mnist-5k/{kind}/train"
     shape, digest, labels = json.loads(answer.stdout.splitlines()[-1])
-    ours = list(formats.load(kind).read(study.folder / stem, (28, 28, 1)))
+    ours = list(formats.load(kind).read(stem, (28, 28, 1)))
     assert shape == [4000, 28, 28, 1]
     assert digest == hashlib.sha256(np.stack([pixels for _, pixels in ours]).tobytes()).hexdigest()
     assert labels == [label for label, _ in ours]

@@ -13,6 +13,7 @@ import networks
 from datasets.catalogue import Dataset, stems
 from datasets.convert import convert
 from fixtures import archives
+from fixtures.adapter import PROGRAM
 from measure.supervisor import thread_variables
 from plan import frameworks
 from plan.parity import trace_spec
@@ -22,17 +23,13 @@ SHAPE = [32, 32, 3]
 COUNT = {"train": 120, "test": 40}
 LOSS = 1e-5
 """Of a loss, relative: single precision."""
-READ = """
-import importlib.util, json, sys
-import numpy as np
-found = importlib.util.spec_from_file_location("runtime", sys.argv[1])
-runtime = importlib.util.module_from_spec(found)
-found.loader.exec_module(runtime)
-spec = json.load(open(sys.argv[2]))
-adapter = runtime.make_adapter(spec, 1)
+READ = (
+    PROGRAM
+    + """
 images, labels = adapter.read(runtime.stems(spec["data"], "train"), (32, 32, 3))
 np.savez(sys.argv[3], images=images, labels=labels)
 """
+)
 
 
 @pytest.fixture(scope="module")

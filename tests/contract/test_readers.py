@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from datasets import formats
+from fixtures.adapter import PROGRAM
 from plan import frameworks
 from plan.model import Cell
 from plan.spec import make_spec
@@ -48,14 +49,9 @@ def small_images():
     return random.randint(0, 10, 130), images
 
 
-READ = """
-import importlib.util, json, sys
-import numpy as np
-found = importlib.util.spec_from_file_location("runtime", sys.argv[1])
-runtime = importlib.util.module_from_spec(found)
-found.loader.exec_module(runtime)
-spec = json.load(open(sys.argv[2]))
-adapter = runtime.make_adapter(spec, 1)
+READ = (
+    PROGRAM
+    + """
 reader = runtime.reader_of(adapter, spec)
 data, seed = spec["data"], spec["seed"]
 order = runtime.Order(seed, data["train_examples"], spec["factors"]["batch_size"])
@@ -71,6 +67,7 @@ for chunk in (1, 3, 3, 5, 5, 5, 2):
         sums += images.reshape(told.size, -1).sum(axis=1).round().tolist()
 print(json.dumps([labels, sums, reader.live()]))
 """
+)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
