@@ -1,6 +1,6 @@
 # The commands of Touchstone. Each sets up what it needs; nothing is installed outside
 # this folder.
-.PHONY: run test test-conda parity bench lint docs pin clean
+.PHONY: run test test-conda test-slurm parity bench lint docs pin clean
 .DELETE_ON_ERROR:
 SNAKEMAKE = .venv/bin/snakemake
 PYTHON = python3.11
@@ -17,6 +17,11 @@ test: .venv/dev
 # Prove `snakemake --use-conda`, with a conda of its own if the machine has none.
 test-conda: .venv/dev
 	.venv/bin/python -m pytest tests/conda
+
+# Prove `snakemake --profile profiles/slurm` on a Slurm started for it. Takes root, and installs
+# Debian's Slurm on the machine if it has none; says why where it skips.
+test-slurm: .venv/dev
+	.venv/bin/python -m pytest -rs tests/slurm
 
 # Prove for every network that the frameworks compute the same.
 parity: .venv/base

@@ -1,0 +1,317 @@
+"""`snakemake --profile profiles/slurm` on a real Slurm, with what goes wrong on a cluster.
+
+The shipped profile is used as a site would: its names and sizes filled in. Two nodes make a
+study; two others meet with failures at the same time.
+"""
+
+import itertools
+import json
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+
+from in_env import ensure
+from slurm.cluster import CPUS, Cluster, NoSlurm, install, obstacle, wait_for
+from workflow.project import ENVIRONMENTS, ROOT, Project
+
+OBSTACLE = obstacle()
+pytestmark = [pytest.mark.skip(f"no cluster is tested: {OBSTACLE}")] if OBSTACLE else []
+
+CELL = {
+    "network": "lenet5", "dataset": "mnist-5k", "epochs": 1, "batch_size": 128,
+    "warmup_seconds": 0.0, "learning_rate": 0.01,
+}  # fmt: skip
+MEMORY = 1500
+"""MiB that a job asks for."""
+
+
+class OnCluster(Project):
+    """A project that is run by the shipped profile with a site's own settings of `train`."""
+
+    def __init__(
+        self, folder: Path, cluster: Cluster, frameworks: list[str], partition="study", **train
+    ) -> None:
+        self.study = {
+            "study": "cluster", "title": "Small runs on a cluster", "repeats": 1, "parity": False,
+            "defaults": CELL, "sweeps": [{"framework": frameworks}],
+        }  # fmt: skip
+        super().__init__(folder, ENVIRONMENTS, self.study)
+        self.variables.update(cluster.variables)
+        self.cluster = cluster
+        path = self.folder / "profiles/slurm/config.yaml"
+        profile = yaml.safe_load(path.read_text())
+        profile["default-resources"]["mem_mb"] = MEMORY
+        profile["default-resources"]["slurm_partition"] = partition
+        profile["set-resources"]["train"].update(train)
+        # Here no file is seen late; and who waits for tests wants to know soon.
+        profile.update({"latency-wait": 5, "slurm-init-seconds-before-status-checks": 1})
+        path.write_text(yaml.safe_dump(profile))
+
+    def repeat(self, repeats: int) -> None:
+        """Let the study have this many repeats."""
+        self.study["repeats"] = repeats
+        self.configure(self.study)
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        return super().start("--profile", "profiles/slurm", *arguments)
+
+    def both_running(self) -> dict[str, str]:
+        """Wait until a run is under way on each node: number of the job -> node."""
+        order = self.folder / "results/.order.jsonl"
+        begun = len(order.read_text().splitlines()) + 2
+        wait_for("two runs", lambda: len(order.read_text().splitlines()) == begun, 60)
+        jobs = self.cluster.jobs(self.folder, "RUNNING")
+        assert {job["node"] for job in jobs.values()} == {"loopback1", "loopback2"}
+        return {number: job["node"] for number, job in jobs.items()}
+
+    def runs(self) -> dict[Path, int]:
+        """The runs that have ended -> when their events were written, ns."""
+        ended = self.folder.glob("results/runs/*/rep*/env.json")
+        return {path.parent: (path.parent / "events.jsonl").stat().st_mtime_ns for path in ended}
+
+    def records(self) -> list[dict]:
+        """All records."""
+        paths = self.folder.glob("results/records/*/rep*.json")
+        return [json.loads(path.read_text()) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A running Slurm."""
+    try:
+        install()
+    except NoSlurm as reason:
+        pytest.skip(f"no cluster is tested: {reason}")
+    for framework in "pytorch", "tensorflow", "mxnet":
+        ensure(ROOT / f"envs/{framework}.yaml", ENVIRONMENTS)
+    with Cluster(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
+
+
+class Doomed(OnCluster):
+    """Runs that fail, exceed their memory and exceed their time, on nodes of their own.
+
+    They go on beside all else, since Slurm notices a limit of time only after a minute.
+    """
+
+    ENDS = {"tensorflow": "1 / 0", "mxnet": "b'x' * 2**31", "pytorch": "time.sleep(600)"}
+    """What their adapters do when they are imported."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        super().__init__(folder, cluster, list(self.ENDS), partition="faults", runtime=1)
+        limited = {"framework": "mxnet", "batch_size": 64, "memory_limit": 300.0}
+        self.study["sweeps"].append(limited)
+        self.configure(self.study)
+        for framework, end in self.ENDS.items():
+            adapter = f"workflow/scripts/frameworks/{framework}.py"
+            self.edit(adapter, "\nMODES", f"\nimport time; {end}\nMODES")
+        self.lines: list[str] = []
+        self.driver = self.start()
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def _read(self) -> None:
+        for line in self.driver.stdout:
+            self.lines.append(line)
+
+    def output(self) -> str:
+        """What the driver has printed so far."""
+        return "".join(self.lines)
+
+    def logs(self, framework: str) -> list[Path]:
+        """Slurm's logs of a framework's jobs with batches of 128, in order."""
+        pattern = f"results/logs/slurm/rule_train/{framework}-*-b128-*/*.log"
+        return sorted(self.folder.glob(pattern), key=lambda path: int(path.stem))
+
+    def found(self, framework: str) -> list[dict]:
+        """The records of a framework."""
+        return [each for each in self.records() if each["factors"]["framework"] == framework]
+
+    def wait_for_record(self, framework: str) -> None:
+        wait_for(f"a record of {framework}", lambda: self.found(framework), 150)
+
+    def end(self) -> None:
+        """Leave no driver behind; the nodes end its jobs."""
+        self.driver.kill()
+        self.driver.wait()
+        self.reader.join()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def doomed(cluster, tmp_path_factory):
+    """Doomed runs, begun before all else."""
+    project = Doomed(tmp_path_factory.mktemp("doomed") / "project", cluster)
+    yield project
+    project.end()
+
+
+@pytest.fixture(scope="module")
+def project(cluster, doomed, tmp_path_factory):
+    """A study of two repeats that was run on the cluster."""
+    folder = tmp_path_factory.mktemp("study") / "project"
+    project = OnCluster(folder, cluster, ["pytorch", "mxnet"])
+    project.repeat(2)
+    project.run()
+    return project
+
+
+def test_a_study_runs_through_the_cluster(project, cluster):
+    records = project.records()
+    made = sorted((record["factors"]["framework"], record["repeat"]) for record in records)
+    assert made == [("mxnet", 1), ("mxnet", 2), ("pytorch", 1), ("pytorch", 2)]
+    assert {record["status"] for record in records} == {"ok"}
+    assert (project.folder / "results/report/index.html").exists()
+    jobs = cluster.ended(project.folder)
+    # Two conversions and four runs: what is short was done where Snakemake runs.
+    assert [job["JobState"] for job in jobs] == ["COMPLETED"] * 6
+    assert project.jobs() == {}
+
+
+def test_a_run_has_a_node_to_itself(project, cluster):
+    runs = [job for job in cluster.ended(project.folder) if job["TimeLimit"] == "70"]
+    assert len(runs) == 4
+    assert {job["ProcCnt"] for job in runs} == {str(CPUS)}
+    for node in "loopback1", "loopback2":
+        times = sorted(
+            (job["StartTime"], job["EndTime"]) for job in runs if job["NodeList"] == node
+        )
+        assert times
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(times))
+    for record in project.records():
+        assert len(record["provenance"]["environment"]["affinity"]) == CPUS
+
+
+def test_the_record_tells_of_the_node(project, cluster):
+    machines = [record["provenance"]["machine"] for record in project.records()]
+    assert {machine["hostname"] for machine in machines} == {"loopback1", "loopback2"}
+    if cluster.kills:
+        assert {machine["memory_limit_mib"] for machine in machines} == {MEMORY}
+
+
+def test_a_driver_that_is_killed(project, cluster):
+    """What is finished is kept; nothing starts beside what still runs; nothing runs twice."""
+    project.repeat(3)
+    driver = project.start()
+    one, other = project.both_running()
+    cluster.ask("scontrol", "suspend", f"{one},{other}")  # they would soon be through
+    driver.kill()
+    driver.communicate()
+    project.run("--unlock")
+    status, output = project.snakemake()
+    assert status != 0 and "Traceback" not in output
+    assert "Slurm still has jobs of this folder" in output
+    assert f"or: scancel {one} {other}" in output or f"or: scancel {other} {one}" in output
+    assert set(cluster.jobs(project.folder, "SUSPENDED")) == {one, other}
+    assert not cluster.jobs(project.folder)
+    cluster.ask("scancel", one)
+    cluster.ask("scontrol", "resume", other)
+    states = "PENDING,RUNNING,COMPLETING,SUSPENDED"
+    wait_for("the other run", lambda: not cluster.jobs(project.folder, states), 60)
+    ended = len(cluster.ended(project.folder))
+    kept = project.runs()
+    assert len(kept) == 5  # the one that came to its end with nobody looking is finished too
+    project.run()
+    assert len(cluster.ended(project.folder)) == ended + 1
+    now = project.runs()
+    assert len(now) == 6 and {path: now[path] for path in kept} == kept
+    for path in now:
+        lines = [json.loads(line) for line in (path / "events.jsonl").read_text().splitlines()]
+        assert [line["event"] for line in lines].count("start") == 1
+        assert lines[-1]["event"] == "outcome" and lines[-1]["status"] == "ok"
+
+
+def test_a_cancelled_job_and_a_node_that_goes_down(project, cluster):
+    project.repeat(4)
+    driver = project.start()
+    jobs = {node: number for number, node in project.both_running().items()}
+    cluster.switch_off("loopback2")
+    cluster.ask("scancel", jobs["loopback1"])
+    lost = jobs["loopback2"]
+    wait_for("the requeued job", lambda: lost in cluster.jobs(project.folder, "PENDING"), 60)
+    # Slurm waits two minutes before it starts such a job again, this test does not.
+    cluster.ask("scontrol", "update", f"JobId={lost}", "StartTime=now")
+    output, _ = driver.communicate()
+    assert driver.returncode == 0, output[-5000:]
+    assert f"SLURM-job '{jobs['loopback1']}' failed, SLURM status is: 'CANCELLED'" in output
+    states = [job["JobState"] for job in cluster.ended(project.folder) if job["JobId"] == lost]
+    assert states == ["NODE_FAIL", "COMPLETED"]
+    new = [record for record in project.records() if record["repeat"] == 4]
+    assert [record["status"] for record in new] == ["ok", "ok"]
+    assert {each["provenance"]["machine"]["hostname"] for each in new} == {"loopback1"}
+    assert project.jobs() == {}
+
+
+def test_a_gpu_cell_asks_for_a_gpu(cluster, tmp_path):
+    """As far as this machine can tell: the job is held in the queue."""
+    project = OnCluster(
+        tmp_path / "project", cluster, ["pytorch"], slurm_extra="'--exclusive --hold'",
+        gpu_model="'fake' if '-gpu-' in wildcards.cell else ''",
+    )  # fmt: skip
+    project.study["sweeps"][0].update(device=["cpu", "gpu"], input="synthetic")
+    project.configure(project.study)
+    driver = project.start()
+    wait_for("two jobs", lambda: len(cluster.jobs(project.folder)) == 2, 60)
+    asked = {
+        "-gpu-" in job["comment"]: cluster.ask("scontrol", "show", "job", number)
+        for number, job in cluster.jobs(project.folder).items()
+    }
+    assert "TresPerJob=gres:gpu:fake:1" in asked[True]
+    assert "gpu" not in asked[False].partition("TRES=")[2].splitlines()[0]
+    driver.send_signal(signal.SIGINT)
+    output, _ = driver.communicate()
+    assert driver.returncode != 0
+    assert not cluster.jobs(project.folder)
+
+
+def test_a_partition_that_is_not_there(cluster, tmp_path):
+    project = OnCluster(tmp_path / "project", cluster, ["mxnet"], partition="nowhere")
+    status, output = project.snakemake()
+    assert status != 0
+    assert "sbatch: error: invalid partition specified: nowhere" in output
+    assert not cluster.ended(project.folder)
+
+
+def test_a_job_that_fails(doomed):
+    """It is tried again as another job; what the second one finds is recorded."""
+    doomed.wait_for_record("tensorflow")
+    (record,) = doomed.found("tensorflow")
+    assert record["status"] == "error" and "ZeroDivisionError" in record["log_tail"][-1]
+    (log,) = doomed.logs("tensorflow")
+    assert f"SLURM-job '{log.stem}' failed, SLURM status is: 'FAILED'" in doomed.output()
+    assert "the runner ended with exit status 1 and no result" in log.read_text()
+
+
+def test_memory_that_the_study_limits(doomed):
+    doomed.wait_for_record("mxnet")
+    (record,) = doomed.found("mxnet")
+    assert record["factors"]["batch_size"] == 64
+    assert record["status"] == "oom"
+    assert record["reason"].endswith("exceeds the limit of 300 MiB")
+
+
+def test_memory_that_slurm_limits(doomed, cluster):
+    """Slurm counts such a job as failed, whatever it wrote: there is no record of it."""
+    if not cluster.kills:
+        pytest.skip("this machine lets us hold no job to its memory (control groups, version 1)")
+    wait_for("two attempts", lambda: len(doomed.logs("mxnet")) == 2, 120)
+    first, second = doomed.logs("mxnet")
+    for log in first, second:
+        job = f"SLURM-job '{log.stem}' failed, SLURM status is: 'FAILED'"
+        wait_for("the driver", lambda job=job: job in doomed.output(), 60)
+        assert "Out Of Memory" in log.read_text()
+    assert len(doomed.found("mxnet")) == 1
+
+
+def test_a_job_that_exceeds_its_time(doomed):
+    """The driver is then interrupted, and takes its jobs along."""
+    wait_for("TIMEOUT", lambda: "SLURM status is: 'TIMEOUT'" in doomed.output(), 180)
+    (first, *_) = doomed.logs("pytorch")
+    assert f"SLURM-job '{first.stem}' failed, SLURM status is: 'TIMEOUT'" in doomed.output()
+    assert "DUE TO TIME LIMIT" in first.read_text()
+    doomed.driver.send_signal(signal.SIGINT)
+    assert doomed.driver.wait(60) != 0
+    assert not doomed.cluster.jobs(doomed.folder)
