@@ -1,4 +1,5 @@
 # Plans the cells of the configuration, and has the functions that the rules call.
+import math
 import re
 from snakemake.settings.types import DeploymentMethod
 
@@ -9,6 +10,7 @@ from measure import progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
 from plan.parity import REFERENCE, parity_spec
+from plan.slurm import orphans, refusal
 from plan.spec import data_folder, make_spec
 from plan.study import canonical, check_results, digest, make_plan
 
@@ -50,6 +52,8 @@ wildcard_constraints:
 
 
 onstart:
+    if left := orphans(Path.cwd()):
+        sys.exit(f"error: {refusal(left)}")
     # How many runs this execution makes, for the line that says how long is left.
     progress.start(
         sum(job.rule.name == "train" for job in workflow.dag.needrun_jobs())
@@ -95,6 +99,16 @@ def train_code(wildcards):
     """The digest of the code that makes the cell's numbers."""
     adapter = f"frameworks/{PLAN.cells[wildcards.cell].framework}.py"
     return code.digest("frameworks/runtime.py", adapter, "measure/")
+
+
+def minutes(wildcards):
+    """What a cluster's scheduler is asked for: the run's own limit, and 10 min around it."""
+    return math.ceil(PLAN.cells[wildcards.cell].time_limit / 60) + 10
+
+
+def gpus(wildcards):
+    """How many GPUs a run needs."""
+    return int(PLAN.cells[wildcards.cell].device == "gpu")
 
 
 def priority(wildcards):

@@ -9,6 +9,8 @@ rule download_dataset:
     log:
         "results/logs/download_dataset/{dataset}.log",
     priority: BEFORE_RUNS
+    # Nodes of a cluster often reach no network.
+    localrule: True
     conda:
         "../../envs/base.yaml"
     params:

@@ -21,12 +21,15 @@ rule train:
     log:
         "results/runs/{cell}/rep{repeat}/train.log",
     priority: priority
-    retries: attempts.ATTEMPTS - 1
+    # A job of a cluster is tried again by the Snakemake that submitted it, not by the one in it.
+    retries: attempts.ATTEMPTS - 1 if workflow.is_main_process else 0
     conda:
         environment
     threads: workflow.cores or 1
     resources:
         attempt=attempts.attempt,
+        runtime=minutes,
+        gpu=gpus,
     params:
         settings=settings,
         spec=spec_digest,
