@@ -25,3 +25,18 @@ def python_of() -> Callable[[str], str]:
     from in_env import ensure
 
     return lambda framework: str(ensure(ROOT / f"envs/{framework}.yaml", ENVIRONMENTS))
+
+
+@pytest.fixture(params=["group", "tree"])
+def follow(request, monkeypatch):
+    """Both ways to follow a run's processes: its control group, and /proc alone."""
+    from measure import processes
+
+    if request.param == "tree":
+        monkeypatch.setattr(processes, "make_group", lambda: (None, "the test wants none"))
+        return request.param
+    group, reason = processes.make_group()
+    if group is None:
+        pytest.skip(reason)
+    group.remove()
+    return request.param

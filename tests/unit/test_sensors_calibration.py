@@ -15,7 +15,7 @@ import pytest
 from analyse.record import build_record
 from fixtures.nvml import PID, TRACE, ReplayedNvml
 from fixtures.runs import edit_json, make_run, write_telemetry
-from measure import order, processes
+from measure import order
 from measure.sensors import Watched, gpu, memory
 from measure.supervisor import supervise
 
@@ -48,19 +48,6 @@ def finish():
     say("evaluation", epoch=1, step=0, examples=1, correct=1, loss=1.0)
     say("result", status="ok", reason=None)
 """
-
-
-@pytest.fixture(params=["group", "tree"])
-def follow(request, monkeypatch):
-    """Both ways to follow a run's processes: its control group, and /proc alone."""
-    if request.param == "tree":
-        monkeypatch.setattr(processes, "make_group", lambda: (None, "the test wants none"))
-        return request.param
-    group, reason = processes.make_group()
-    if group is None:
-        pytest.skip(reason)
-    group.remove()
-    return request.param
 
 
 @pytest.fixture

@@ -22,19 +22,6 @@ START = (
 )
 
 
-@pytest.fixture(params=["group", "tree"])
-def follow(request, monkeypatch):
-    """Both ways to follow a run's processes: its control group, and /proc alone."""
-    if request.param == "tree":
-        monkeypatch.setattr(processes, "make_group", lambda: (None, "the test wants none"))
-        return request.param
-    group, reason = processes.make_group()
-    if group is None:
-        pytest.skip(reason)
-    group.remove()
-    return request.param
-
-
 @pytest.fixture
 def watch(tmp_path, monkeypatch):
     """Supervise a runner given as Python text, and give back all that it left."""

@@ -370,19 +370,8 @@ def _interpolate(column: list[tuple[float, float]], t: float) -> float | None:
     return v0 + (v1 - v0) * (t - t0) / (t1 - t0)
 
 
-def _increase(run: Run, name: str, phase: Phase) -> Answer:
-    """Growth of a cumulative column over a phase. Nothing is extrapolated."""
-    column = _column(run, name)
-    if isinstance(column, str):
-        return column
-    first, last = _interpolate(column, phase.begin), _interpolate(column, phase.end)
-    if first is None or last is None:
-        return _few(run, name, "they do not enclose")
-    return last - first if last >= first else "the counter fell during the measured phase"
-
-
-def _integral(run: Run, name: str, phase: Phase) -> Answer:
-    """A column integrated over a phase: trapezia between the real times of its samples."""
+def _within(run: Run, name: str, phase: Phase) -> list[tuple[float, float]] | str:
+    """A column from edge to edge of a phase, or the reason why it is not. Never extrapolated."""
     column = _column(run, name)
     if isinstance(column, str):
         return column
@@ -390,7 +379,23 @@ def _integral(run: Run, name: str, phase: Phase) -> Answer:
     if first is None or last is None:
         return _few(run, name, "they do not enclose")
     inside = [(t, value) for t, value in column if phase.begin < t < phase.end]
-    points = [(phase.begin, first), *inside, (phase.end, last)]
+    return [(phase.begin, first), *inside, (phase.end, last)]
+
+
+def _increase(run: Run, name: str, phase: Phase) -> Answer:
+    """Growth of a cumulative column over a phase."""
+    points = _within(run, name, phase)
+    if isinstance(points, str):
+        return points
+    first, last = points[0][1], points[-1][1]
+    return last - first if last >= first else "the counter fell during the measured phase"
+
+
+def _integral(run: Run, name: str, phase: Phase) -> Answer:
+    """A column integrated over a phase: trapezia between the real times of its samples."""
+    points = _within(run, name, phase)
+    if isinstance(points, str):
+        return points
     return sum((t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in pairwise(points))
 
 
