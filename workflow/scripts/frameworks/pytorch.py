@@ -315,9 +315,10 @@ def _joined(records, photos):
     """Records as uint8 rows of pixels, and labels; `photos` is the shape of their cut, or None."""
     if photos:
         rows = np.stack([_photo(record[4:], photos).ravel() for record in records])
-    else:
-        rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)[:, 4:]
-    return rows, _labels(records).astype(np.int64)
+        return rows, _labels(records).astype(np.int64)
+    rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)
+    labels = np.ascontiguousarray(rows[:, :4]).view("<u4")[:, 0]
+    return rows[:, 4:], labels.astype(np.int64)
 
 
 def _photo(encoded, shape):
