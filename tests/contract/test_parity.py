@@ -14,9 +14,10 @@ from analyse.parity import TOLERANCES, compare
 from measure.supervisor import thread_variables
 from networks.graph import Graph
 from plan import frameworks
-from plan.parity import trace_spec
+from plan.parity import REFERENCE, trace_spec
 
 MODES = [(name, mode) for name in frameworks.names() for mode in frameworks.modes(name)]
+USUAL = REFERENCE, frameworks.modes(REFERENCE)[0]
 
 
 def every_layer() -> Graph:
@@ -91,7 +92,7 @@ def tracer(tmp_path_factory, root, python_of):
 def certificate(tracer, framework, mode, variant="usual", adapters=None):
     trace = tracer(framework, mode, variant, adapters) if adapters else None
     paths = {
-        "reference": tracer.cached(*MODES[-1], variant),
+        "reference": tracer.cached(*USUAL, variant),
         framework: trace or tracer.cached(framework, mode, variant),
     }
     return compare("every_layer", paths)["frameworks"][framework]
@@ -116,7 +117,7 @@ def test_every_update_equation_is_the_same_everywhere(framework, variant, tracer
 @pytest.mark.parametrize("variant", list(VARIANTS)[1:])
 def test_another_update_equation_is_another_one(variant, tracer):
     """What the variants change is large enough to be seen."""
-    paths = {variant: tracer.cached(*MODES[-1], variant), "usual": tracer.cached(*MODES[-1])}
+    paths = {variant: tracer.cached(*USUAL, variant), "usual": tracer.cached(*USUAL)}
     found = compare("every_layer", paths)["frameworks"]["usual"]
     assert {"fp64 update", "adam update"} & set(found["beyond"])
 
@@ -174,7 +175,7 @@ def test_a_broken_adapter_fails_its_certificate(case, tracer, root, tmp_path):
 
 
 def test_a_trace_of_other_batches_is_refused(tracer, tmp_path):
-    path = tracer.cached(*MODES[-1])
+    path = tracer.cached(*USUAL)
     arrays = dict(np.load(path))
     arrays["fp32/batches"] = arrays["fp32/batches"][:, ::-1]
     np.savez(tmp_path / "other.npz", **arrays)
@@ -183,7 +184,7 @@ def test_a_trace_of_other_batches_is_refused(tracer, tmp_path):
 
 
 def test_what_a_framework_cannot_do_is_told_with_its_reason(tracer, tmp_path):
-    path = tracer.cached(*MODES[-1])
+    path = tracer.cached(*USUAL)
     np.savez(tmp_path / "without.npz", unsupported="it has no such layer")
     found = compare("x", {"a": path, "b": tmp_path / "without.npz"})
     assert found["frameworks"]["b"]["unsupported"] == "it has no such layer"

@@ -1,7 +1,11 @@
-"""PyTorch: the graph as a `torch.fx` module, eager execution, fused SGD."""
+"""PyTorch: the graph as a `torch.fx` module, run as it is or compiled, and a fused optimiser."""
 
+import importlib.util
 import operator
 import os
+import shutil
+import sysconfig
+import tempfile
 
 import lmdb
 import numpy as np
@@ -9,7 +13,7 @@ import simplejpeg
 import torch
 from torch import nn
 
-MODES = ("eager_channels_last", "eager")
+MODES = ("eager_channels_last", "eager", "compile")
 RECORD_FORMAT = "lmdb"
 
 PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64"}
@@ -41,8 +45,27 @@ class Adapter:
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
         self.dtype = _dtype(spec["execution"]["precision"])
-        self.channels_last = spec["execution"]["mode"] == "eager_channels_last"
+        self.channels_last = spec["execution"]["mode"] != "eager"
+        if spec["execution"]["mode"] == "compile":
+            self._require_compiler()
+            # A cache of its own: every run compiles all it needs, in its first step.
+            self.cache = tempfile.TemporaryDirectory(prefix="touchstone-inductor-")
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = self.cache.name
         self.batch_size = None
+
+    def _require_compiler(self):
+        """Raise NotImplementedError where torch.compile's Inductor cannot make machine code."""
+        if self.device.type == "cuda":
+            if importlib.util.find_spec("triton") is None:
+                raise NotImplementedError("torch.compile needs Triton for a GPU, which is missing")
+            return
+        compiler = os.environ.get("CXX", "g++")
+        if shutil.which(compiler) is None:
+            message = "torch.compile needs a C++ compiler, and there is no {}"
+            raise NotImplementedError(message.format(compiler))
+        header = os.path.join(sysconfig.get_path("include"), "Python.h")
+        if not os.path.exists(header):
+            raise NotImplementedError("torch.compile needs Python's headers: no " + header)
 
     def read(self, stems, shape):
         parts = []
@@ -103,6 +126,12 @@ class Adapter:
             (self.arrays[p["name"]], p["l1"], p["l2"]) for p in parameters if p["l1"] or p["l2"]
         ]
         self._optimize([parameter["name"] for parameter in parameters])
+        self.loss = self._loss
+        if self.spec["execution"]["mode"] == "compile":
+            self.loss = torch.compile(self._loss, fullgraph=True, dynamic=False)
+
+    def _loss(self, images, labels):
+        return nn.functional.cross_entropy(self.model(images), labels)
 
     def _optimize(self, trained):
         asked = self.spec["optimizer"]
@@ -159,12 +188,13 @@ class Adapter:
             images = self._images(rows)
             if draws is not None:
                 images = self._augmented(images, draws[i])
-            loss = nn.functional.cross_entropy(self.model(images), labels)
+            loss = self.loss(images, labels)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self._update(float(rates[i]))
             losses.append(loss.detach())
         self.batch_size = len(labels)
+        self.backward = type(loss.grad_fn).__name__
         return losses
 
     def _update(self, rate):
@@ -237,10 +267,6 @@ class Adapter:
 
     def settings(self):
         group = self.optimizer.param_groups[0]
-        convolutions = [p for p in self.model.parameters() if p.dim() == 4]
-        wanted = torch.channels_last if self.channels_last else torch.contiguous_format
-        kept = all(p.is_contiguous(memory_format=wanted) for p in convolutions)
-        asked = self.spec["execution"]["mode"]
         types = {p.dtype for p in self.model.parameters()}
         settings = {"momentum": group.get("momentum"), "nesterov": group.get("nesterov")}
         if "betas" in group:
@@ -256,9 +282,19 @@ class Adapter:
             "threads": torch.get_num_threads(),
             "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
             "device": "gpu" if next(self.model.parameters()).is_cuda else "cpu",
-            "mode": asked if kept else "another memory format than " + asked,
+            "mode": self._mode(),
             "parameters": sum(p.numel() for p in self.model.parameters() if p.requires_grad),
         }
+
+    def _mode(self):
+        """How the last step was run: a compiled graph has one backward function of its own."""
+        if self.backward == "CompiledFunctionBackward":
+            return "compile"
+        convolutions = [p for p in self.model.parameters() if p.dim() == 4]
+        wanted = torch.channels_last if self.channels_last else torch.contiguous_format
+        if not all(p.is_contiguous(memory_format=wanted) for p in convolutions):
+            return "eager in mixed memory formats"
+        return "eager_channels_last" if self.channels_last else "eager"
 
     def software(self):
         return {

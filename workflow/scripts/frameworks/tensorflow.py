@@ -11,7 +11,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
-MODES = ("function",)
+MODES = ("function", "xla")
 RECORD_FORMAT = "tfrecord"
 
 PRECISIONS = {tf.float32: "fp32", tf.float64: "fp64"}
@@ -172,6 +172,9 @@ class Adapter:
             tf.TensorSpec([None, 3], self.dtype),
             tf.TensorSpec([None, size, 3], tf.int32),
         ]
+        # XLA compiles for fixed shapes, and chunks differ in length: so a step, not a chunk.
+        xla = self.spec["execution"]["mode"] == "xla"
+        self.step = tf.function(self._step, jit_compile=True) if xla else self._step
         self.chunk = tf.function(self._chunk, input_signature=signature)
 
     def _native(self, name, array):
@@ -390,7 +393,7 @@ class Adapter:
         for i in tf.range(steps):
             cut = draws[i] if self.spec["augmentation"] else None
             images, labels = self._batch(batches, i)
-            losses = losses.write(i, self._step(images, labels, scalars[i], cut))
+            losses = losses.write(i, self.step(images, labels, scalars[i], cut))
         self.last_scalars.assign(scalars[steps - 1])
         return losses.stack()
 
@@ -447,7 +450,8 @@ class Adapter:
         step = self.chunk.get_concrete_function()
         loops = [op for op in step.graph.get_operations() if op.type in ("While", "StatelessWhile")]
         body = step.graph._get_function(loops[0].get_attr("body").name).graph
-        updates = [op for op in body.get_operations() if op.type in UPDATES]
+        compiled = _compiled(body)
+        updates = [op for op in (compiled or body).get_operations() if op.type in UPDATES]
         told = _told([UPDATES[op.type](op) for op in updates])
         rate, _, epsilon = map(float, self.last_scalars.numpy())
         if told["optimizer"] == "adam":
@@ -460,7 +464,7 @@ class Adapter:
             "threads": tf.config.threading.get_intra_op_parallelism_threads(),
             "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
             "device": "gpu" if "GPU" in variables[0].device else "cpu",
-            "mode": "function" if loops else "eager",
+            "mode": "xla" if compiled else "function",
             "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.trained),
         }
 
@@ -489,6 +493,14 @@ def _records(path):
     except (tf.errors.DataLossError, tf.errors.NotFoundError) as fault:
         raise ValueError("{}: {}".format(path, fault.message)) from None
     return tf.concat(parts, 0) if parts else tf.constant([], tf.string)
+
+
+def _compiled(graph):
+    """The graph of the function that `graph` calls and XLA must compile, or None."""
+    for op in graph.get_operations():
+        if "_XlaMustCompile" in op.node_def.attr and op.get_attr("_XlaMustCompile"):
+            return graph._get_function(op.get_attr("f").name).graph
+    return None
 
 
 def _told(updates):
