@@ -32,15 +32,18 @@ def study(tmp_path_factory, root, python_of):
         convert += ["--format", kind, "--output", folder / "results/data/mnist-5k" / kind]
         subprocess.run([sys.executable, *map(str, convert)], check=True)
 
-    def launch(framework, output, steps=None, cwd=folder, repeat=1, data=None, **settings):
+    def launch(
+        framework, output, steps=None, cwd=folder, repeat=1, data=None,
+        adapters=scripts / "frameworks", **settings,
+    ):  # fmt: skip
         """Run or, for so many steps, trace a cell with those settings: how it ended, its output.
 
-        `data` replaces what the spec says of the data.
+        `data` replaces what the spec says of the data; `adapters` is where the adapters lie.
         """
         settings = {"batch_size": 64, "learning_rate": 0.01, "weight_decay": 0.001, **settings}
         settings.setdefault("mode", frameworks.modes(framework)[0])
         cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k", **settings)
-        stem = hashlib.sha256(repr((cell, repeat, steps, data)).encode()).hexdigest()[:12]
+        stem = hashlib.sha256(repr((cell, repeat, steps, data, adapters)).encode()).hexdigest()[:12]
         told = make_spec(cell, repeat, root)
         told["data"].update(data or {})
         if steps:
@@ -49,8 +52,7 @@ def study(tmp_path_factory, root, python_of):
         spec = folder / f"{stem}.json"
         spec.write_text(json.dumps(told))
         path = folder / f"{stem}{output}"
-        runtime = scripts / "frameworks/runtime.py"
-        command = [python_of(framework), str(runtime), str(spec), str(path)]
+        command = [python_of(framework), str(adapters / "runtime.py"), str(spec), str(path)]
         threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
         variables = {**os.environ, **threads}
         ended = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True)

@@ -1,11 +1,13 @@
 """What every adapter must do, in its own environment: read, train, agree, tell its settings.
 
-A framework is found by its file; nothing here names one.
+A framework is found by its file; only the faults that are planted name one.
 """
 
 import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 
 import numpy as np
@@ -96,6 +98,87 @@ def test_a_run_is_ok_and_its_settings_are_read_back(framework, mode, study):
     assert settings["effective"]["parameters"] == 61706
     evaluation = next(e for e in events if e["event"] == "evaluation")
     assert evaluation["correct"] / evaluation["examples"] > 0.8
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_deterministic_runs_repeat_to_the_last_bit(framework, study, tmp_path):
+    losses = []
+    for name in ("once", "again"):
+        path = study(framework, f"-{name}.jsonl", deterministic=True, epochs=2, warmup_seconds=0.0)
+        events = events_of(path)
+        if events[-1]["status"] == "unsupported":
+            assert events[-1]["reason"]
+            return
+        settings = next(e for e in events if e["event"] == "settings")
+        assert settings["effective"]["deterministic"] is True
+        losses.append([x for e in events if e["event"] == "chunk" for x in e["losses"]])
+    assert losses[0] == losses[1]
+
+
+PLANTED = {
+    "threads": (
+        "tensorflow", {}, "intra_op_parallelism_threads(threads)",
+        "intra_op_parallelism_threads(threads + 1)", r"\bthreads: asked N, found",
+    ),
+    "threads between operations": (
+        "tensorflow", {}, "inter_op_parallelism_threads(threads)",
+        "inter_op_parallelism_threads(threads + 1)", "inter_op_threads: asked N, found",
+    ),
+    "PyTorch's threads between operations": (
+        "pytorch", {}, "interop_threads(1)", "interop_threads(2)",
+        "inter_op_threads: asked 1, found 2",
+    ),
+    "MXNet's workers": (
+        "mxnet", {}, "import mxnet as mx",
+        'os.environ["MXNET_CPU_WORKER_NTHREADS"] = "2"\nimport mxnet as mx',
+        "inter_op_threads: asked 1, found 2",
+    ),
+    "layout": (
+        "pytorch", {}, "memory_format = LAYOUTS[self.layout]",
+        "memory_format = torch.contiguous_format", "layout: asked 'NHWC', found 'NCHW'",
+    ),
+    "algorithms": (
+        "pytorch", {"deterministic": True}, "torch.use_deterministic_algorithms(True)", "pass",
+        "deterministic: asked True, found False",
+    ),
+    "search for the fastest algorithm": (
+        "pytorch", {"deterministic": True}, "cudnn.benchmark = False", "cudnn.benchmark = True",
+        "cudnn_benchmark: asked False, found True",
+    ),
+    "TensorFlow's algorithms": (
+        "tensorflow", {"deterministic": True}, "tf.config.experimental.enable_op_determinism()",
+        "pass", "deterministic: asked True, found False",
+    ),
+    "no compilation": (
+        "pytorch", {"mode": "compile"}, 'if self.spec["execution"]["mode"] == "compile":\n'
+        "            self.loss", "if False:\n            self.loss",
+        "mode: asked 'compile', found 'eager_channels_last'",
+    ),
+    "no XLA": (
+        "tensorflow", {"mode": "xla"}, "if xla else", "if False else",
+        "mode: asked 'xla', found 'function'",
+    ),
+    "no static allocation": (
+        "mxnet", {"mode": "static"}, 'static = self.spec["execution"]["mode"] == "static"',
+        "static = False", "mode: asked 'static', found 'hybrid'",
+    ),
+}  # fmt: skip
+"""By name: framework, settings, a text of its adapter, what replaces it, what the run must say."""
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_a_setting_that_is_not_the_asked_one_fails_the_run(case, study, root, tmp_path):
+    framework, settings, old, new, message = PLANTED[case]
+    adapters = tmp_path / "frameworks"
+    shutil.copytree(root / "workflow/scripts/frameworks", adapters)
+    text = (adapters / f"{framework}.py").read_text()
+    assert text.count(old) == 1
+    (adapters / f"{framework}.py").write_text(text.replace(old, new))
+    ended, _ = study.launch(
+        framework, ".jsonl", adapters=adapters, epochs=1, warmup_seconds=0.0, **settings
+    )
+    assert ended.returncode
+    assert re.search(message.replace("N", r"\d+"), ended.stderr.splitlines()[-1])
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

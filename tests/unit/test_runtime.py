@@ -24,7 +24,8 @@ SPEC = {
     },
     "schedule": {"name": "constant", "milestones": [], "factor": 0.1, "warmup_epochs": 0},
     "augmentation": None,
-    "execution": {"device": "cpu", "precision": "fp32", "mode": "plain", "reader_threads": 1},
+    "execution": {"device": "cpu", "precision": "fp32", "mode": "plain", "reader_threads": 1,
+                  "deterministic": False},
     "phases": {"epochs": 40, "warmup_steps": 3, "warmup_seconds": 0.0, "chunk_seconds": 0.01},
 }  # fmt: skip
 

@@ -133,6 +133,16 @@ class Adapter:
         self.context = mx.gpu() if gpu else mx.cpu()
         self.dtype = {"fp32": "float32", "fp64": "float64"}[spec["execution"]["precision"]]
 
+    def make_deterministic(self):
+        if self.context.device_type == "cpu":
+            raise NotImplementedError("MXNet can ask cuDNN alone for deterministic algorithms")
+        mx.random.seed(self.spec["seed"])
+        os.environ["MXNET_ENFORCE_DETERMINISM"] = "1"
+        os.environ["MXNET_CUDNN_AUTOTUNE_DEFAULT"] = "0"
+
+    def asked(self):
+        return {"inter_op_threads": 1, "layout": "NCHW"}
+
     def read(self, stems, shape):
         cut = self.spec["data"]["encoding"] == "jpeg"
         found = [each for stem in stems for each in _read(stem, shape, cut=cut).values()]
@@ -438,6 +448,19 @@ class Adapter:
             # The OpenMP library that MXNet's operators run on, asked itself.
             "threads": ctypes.CDLL("libgomp.so.1").omp_get_max_threads(),
             "precision": types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
+            # As its engine asked the C library when it started; 1 where nobody sets it.
+            "inter_op_threads": int(mx.util.getenv("MXNET_CPU_WORKER_NTHREADS") or 1),
+            "deterministic": mx.util.getenv("MXNET_ENFORCE_DETERMINISM") in ("1", "true")
+            and mx.util.getenv("MXNET_CUDNN_AUTOTUNE_DEFAULT") == "0",
+            "layout": ", ".join(
+                sorted(
+                    {
+                        b._kwargs["layout"]
+                        for b in self.network.blocks.values()
+                        if isinstance(b, nn.Conv2D)
+                    }
+                )
+            ),
             "device": self.last.context.device_type,
             "mode": self._mode(),
             "parameters": sum(int(np.prod(p.shape)) for p in self.trained.values()),

@@ -16,6 +16,8 @@ from torch import nn
 MODES = ("eager_channels_last", "eager", "compile")
 RECORD_FORMAT = "lmdb"
 
+LAYOUTS = {"NHWC": torch.channels_last, "NCHW": torch.contiguous_format}
+"""How the numbers of images and filters follow one another in memory."""
 PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64"}
 NATIVE = {
     "weight": "weight",
@@ -45,7 +47,8 @@ class Adapter:
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
         self.dtype = _dtype(spec["execution"]["precision"])
-        self.channels_last = spec["execution"]["mode"] != "eager"
+        self.layout = "NCHW" if spec["execution"]["mode"] == "eager" else "NHWC"
+        self.channels_last = self.layout == "NHWC"
         if spec["execution"]["mode"] == "compile":
             self._require_compiler()
             # A cache of its own: every run compiles all it needs, in its first step.
@@ -66,6 +69,20 @@ class Adapter:
         header = os.path.join(sysconfig.get_path("include"), "Python.h")
         if not os.path.exists(header):
             raise NotImplementedError("torch.compile needs Python's headers: no " + header)
+
+    def make_deterministic(self):
+        # What cuBLAS wants for it (its documentation, "Results reproducibility").
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        torch.manual_seed(self.spec["seed"])
+        torch.backends.cudnn.benchmark = False
+        torch.use_deterministic_algorithms(True)
+
+    def asked(self):
+        return {
+            "inter_op_threads": 1,
+            "layout": self.layout,
+            "cudnn_benchmark": not self.spec["execution"]["deterministic"],
+        }
 
     def read(self, stems, shape):
         parts = []
@@ -109,7 +126,7 @@ class Adapter:
     def build(self, weights):
         supplied = self.spec["execution"].get("dropout") == "supplied"
         self.model = _module(self.spec["network"], Masked if supplied else nn.Dropout)
-        memory_format = torch.channels_last if self.channels_last else torch.contiguous_format
+        memory_format = LAYOUTS[self.layout]
         self.model.to(device=self.device, dtype=self.dtype, memory_format=memory_format)
         self.arrays = {}
         for name in weights:
@@ -195,6 +212,7 @@ class Adapter:
             losses.append(loss.detach())
         self.batch_size = len(labels)
         self.backward = type(loss.grad_fn).__name__
+        self.images_fit = _layouts([images])
         return losses
 
     def _update(self, rate):
@@ -280,8 +298,12 @@ class Adapter:
             "weight_decay": decay,
             "batch_size": self.batch_size,
             "threads": torch.get_num_threads(),
+            "inter_op_threads": torch.get_num_interop_threads(),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
             "device": "gpu" if next(self.model.parameters()).is_cuda else "cpu",
+            "layout": self._layout(),
             "mode": self._mode(),
             "parameters": sum(p.numel() for p in self.model.parameters() if p.requires_grad),
         }
@@ -290,11 +312,13 @@ class Adapter:
         """How the last step was run: a compiled graph has one backward function of its own."""
         if self.backward == "CompiledFunctionBackward":
             return "compile"
-        convolutions = [p for p in self.model.parameters() if p.dim() == 4]
-        wanted = torch.channels_last if self.channels_last else torch.contiguous_format
-        if not all(p.is_contiguous(memory_format=wanted) for p in convolutions):
-            return "eager in mixed memory formats"
-        return "eager_channels_last" if self.channels_last else "eager"
+        return "eager_channels_last" if self._layout() == "NHWC" else "eager"
+
+    def _layout(self):
+        """That of the last images and of all filters; the asked one, where more than one fits."""
+        filters = _layouts([p for p in self.model.parameters() if p.dim() == 4])
+        fit = [name for name in filters if name in self.images_fit]
+        return self.layout if self.layout in fit else (fit or ["mixed"])[0]
 
     def software(self):
         return {
@@ -313,6 +337,18 @@ class Adapter:
     def is_out_of_memory(self, error):
         text = str(error)
         return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text
+
+    def is_unsupported(self, error):
+        return "does not have a deterministic implementation" in str(error)
+
+
+def _layouts(tensors):
+    """The names of the layouts that all tensors are in; a single channel fits both."""
+    return [
+        name
+        for name, kind in LAYOUTS.items()
+        if all(tensor.is_contiguous(memory_format=kind) for tensor in tensors)
+    ]
 
 
 def _opened(path):

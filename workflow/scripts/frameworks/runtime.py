@@ -44,6 +44,16 @@ layer says, `DEVIATIONS` (a sentence by the layer's `op`), and a class `Adapter`
     software()                  versions of what computes
     device_memory_peak()        MiB that the framework's allocator had at most, or None
     is_out_of_memory(error)     whether that exception means that memory ran out
+
+and, where it has more to tell, with
+
+    make_deterministic()        before all else: have the framework use its deterministic
+                                algorithms, seeded; `settings` must then tell `deterministic`, a
+                                boolean. Without this method such runs are unsupported
+    asked()                     what it asks of the framework beyond the spec, as `settings` must
+                                give it back (threads between operations, layout)
+    is_unsupported(error)       whether that exception means that the framework cannot do what
+                                the spec asks for
 """
 
 import time
@@ -404,10 +414,15 @@ def make_adapter(spec, threads):
     module = importlib.util.module_from_spec(found)
     sys.modules[found.name] = module
     found.loader.exec_module(module)
-    return module.Adapter(spec, threads)
+    adapter = module.Adapter(spec, threads)
+    if spec["execution"]["deterministic"]:
+        if not hasattr(adapter, "make_deterministic"):
+            raise NotImplementedError("{} cannot be made deterministic here".format(framework))
+        adapter.make_deterministic()
+    return adapter
 
 
-def requested_settings(spec, threads, rate):
+def requested_settings(spec, threads, rate, adapter):
     """The settings that must be read back with these very values."""
     settings = {
         key: value
@@ -426,6 +441,10 @@ def requested_settings(spec, threads, rate):
         parameters=spec["network"]["parameter_count"],
         arithmetic=spec["execution"]["precision"],
     )
+    if hasattr(adapter, "make_deterministic"):
+        settings["deterministic"] = spec["execution"]["deterministic"]
+    if hasattr(adapter, "asked"):
+        settings.update(adapter.asked())
     return settings
 
 
@@ -470,7 +489,7 @@ def train(spec, events, threads):
         waits = spec["phases"]["chunk_seconds"] == 0
         loop = Loop(adapter, order, rates, events, total, reader, waits)
         begin = run_phases(loop, spec, events, begin)
-        requested = requested_settings(spec, threads, loop.last_rates[-1])
+        requested = requested_settings(spec, threads, loop.last_rates[-1], adapter)
         effective = dict(adapter.settings(), arithmetic=arithmetic(adapter))
         effective["reader_threads"] = reader.live() if reader else 0
         events.write("settings", requested=requested, effective=effective)
@@ -486,6 +505,8 @@ def train(spec, events, threads):
     except Exception as error:
         if adapter.is_out_of_memory(error):
             raise MemoryError(str(error).strip().splitlines()[0])
+        if hasattr(adapter, "is_unsupported") and adapter.is_unsupported(error):
+            raise NotImplementedError(str(error).strip().splitlines()[0])
         raise
 
 

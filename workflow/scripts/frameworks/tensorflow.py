@@ -10,6 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import config as internal_config
 
 MODES = ("function", "xla")
 RECORD_FORMAT = "tfrecord"
@@ -46,7 +47,7 @@ class Adapter:
     """See runtime.py."""
 
     def __init__(self, spec, threads):
-        self.spec = spec
+        self.spec, self.threads = spec, threads
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
@@ -61,6 +62,13 @@ class Adapter:
         self.supplied = spec["execution"].get("dropout") == "supplied"
         self.optimizer = spec["optimizer"]
         self.dtype = _dtype(spec["execution"]["precision"])
+
+    def make_deterministic(self):
+        tf.random.set_seed(self.spec["seed"])
+        tf.config.experimental.enable_op_determinism()
+
+    def asked(self):
+        return {"inter_op_threads": self.threads, "layout": "NHWC"}
 
     def read(self, stems, shape):
         parts = []
@@ -451,7 +459,13 @@ class Adapter:
         loops = [op for op in step.graph.get_operations() if op.type in ("While", "StatelessWhile")]
         body = step.graph._get_function(loops[0].get_attr("body").name).graph
         compiled = _compiled(body)
-        updates = [op for op in (compiled or body).get_operations() if op.type in UPDATES]
+        operations = (compiled or body).get_operations()
+        updates = [op for op in operations if op.type in UPDATES]
+        layouts = {
+            op.get_attr("data_format").decode()
+            for op in operations
+            if "data_format" in op.node_def.attr
+        }
         told = _told([UPDATES[op.type](op) for op in updates])
         rate, _, epsilon = map(float, self.last_scalars.numpy())
         if told["optimizer"] == "adam":
@@ -462,6 +476,10 @@ class Adapter:
             "weight_decay": self.optimizer["weight_decay"],
             "batch_size": int(step.inputs[0].shape[1]),
             "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+            # TensorFlow's public interface only sets it.
+            "deterministic": internal_config.is_op_determinism_enabled(),
+            "layout": ", ".join(sorted(layouts)),
             "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
             "device": "gpu" if "GPU" in variables[0].device else "cpu",
             "mode": "xla" if compiled else "function",
@@ -484,6 +502,11 @@ class Adapter:
 
     def is_out_of_memory(self, error):
         return isinstance(error, tf.errors.ResourceExhaustedError)
+
+    def is_unsupported(self, error):
+        if isinstance(error, tf.errors.UnimplementedError):
+            return "determinis" in error.message
+        return "Detected unsupported operations when trying to compile" in str(error)
 
 
 def _records(path):

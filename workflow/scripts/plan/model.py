@@ -129,6 +129,13 @@ class Cell(BaseModel):
         Literal["passive", "active"],
         Field(description="`OMP_WAIT_POLICY`: what an idle worker thread does"),
     ] = "passive"
+    deterministic: Annotated[
+        bool,
+        Field(
+            description="ask the framework for its deterministic algorithms, and seed its dropout; "
+            "`unsupported` where it has none"
+        ),
+    ] = False
     warmup_steps: Annotated[int, Field(ge=0, description="least steps before measuring")] = 20
     warmup_seconds: Annotated[
         float, Field(ge=0, description="least time before measuring, s; at most half the steps")

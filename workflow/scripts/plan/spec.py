@@ -103,5 +103,7 @@ def augmentation_of(cell: Cell) -> dict[str, Any] | None:
 
 def execution_of(cell: Cell) -> dict[str, Any]:
     """How a cell is executed, as specs tell it."""
-    keys = ("device", "precision", "mode", "threads", "wait_policy", "reader_threads")
+    keys = (
+        "device", "precision", "mode", "threads", "wait_policy", "reader_threads", "deterministic",
+    )  # fmt: skip
     return {key: getattr(cell, key) for key in keys}
