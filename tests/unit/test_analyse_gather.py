@@ -92,6 +92,36 @@ def test_statistics_of_any_number_of_repeats(tmp_path, count):
     )  # fmt: skip
 
 
+def test_times_to_an_accuracy_that_were_not_reached(tmp_path):
+    """Of three runs one, and in the other cell two, ended before the target accuracy."""
+    cells = [{"framework": name} for name in ("mxnet", "pytorch")]
+    for cell, known in zip(cells, ([9.0, None, 4.0], [5.0, None, None]), strict=True):
+        for repeat, seconds in enumerate(known, 1):
+            make_record(tmp_path / "runs", tmp_path / "records", repeat=repeat, **cell)
+            metric = {"value": seconds, "unit": "s"}
+            if seconds is None:
+                metric |= {"reason": "not reached within 2 epochs", "censored_at": 6.5}
+            path = tmp_path / "records" / cell_name({**FACTORS, **cell}) / f"rep{repeat}.json"
+            record = json.loads(path.read_text())
+            record["metrics"]["time_to_accuracy"] = metric
+            path.write_text(json.dumps(record))
+    write_plan(tmp_path / "plan.tsv", cells)
+    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables", {})
+
+    def of(table):
+        found = rows(tmp_path / "tables" / table)
+        return [row for row in found if row["metric"] == "time_to_accuracy"]
+
+    told = [(row["value"], row["censored_at"]) for row in of("measurements.csv")]
+    assert told == [("9.0", ""), ("", "6.5"), ("4.0", ""), ("5.0", ""), ("", "6.5"), ("", "6.5")]
+    names = ("n", "censored", "median", "min", "mean", "max", "sd")
+    assert [[row[name] for name in names] for row in of("summary.csv")] == [
+        ["2", "1", "9.0", "4.0", "", "", ""],  # the middle one of 4, 9 and what is larger
+        ["1", "2", "", "5.0", "", "", ""],
+    ]
+    assert of("comparisons.csv") == []
+
+
 def test_flags_are_counted_in_the_summary(tmp_path):
     for repeat in (1, 2):
         make_record(tmp_path / "runs", tmp_path / "records", repeat=repeat, epochs=repeat)

@@ -153,3 +153,10 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
     ]
     assert 0.94 < fmean(low <= 1 <= high for low, high in intervals) < 0.97
     assert stdev(math.log(high / low) for low, high in intervals) > 0  # the noise is measured
+
+
+def test_runs_that_had_no_value_yet_count_as_larger_than_all():
+    assert summarise([3.0, 5.0], beyond=1) == Summary(2, median=5.0, min=3.0)
+    assert summarise([3.0, 5.0, 6.0], beyond=1) == Summary(3, median=5.5, min=3.0)
+    assert summarise([3.0, 5.0], beyond=2) == Summary(2, min=3.0)  # not more than half
+    assert summarise([], beyond=3) == Summary(0)

@@ -26,7 +26,8 @@ SPEC = {
     "augmentation": None,
     "execution": {"device": "cpu", "precision": "fp32", "mode": "plain", "reader_threads": 1,
                   "deterministic": False},
-    "phases": {"epochs": 40, "warmup_steps": 3, "warmup_seconds": 0.0, "chunk_seconds": 0.01},
+    "phases": {"epochs": 40, "evaluate_every": 0, "target_accuracy": None, "warmup_steps": 3,
+               "warmup_seconds": 0.0, "chunk_seconds": 0.01},
 }  # fmt: skip
 
 
@@ -161,6 +162,54 @@ def test_the_shortest_training(runtime, tmp_path, monkeypatch, epochs, counts):
     events = run(runtime, tmp_path, monkeypatch, Arithmetic(), {**SPEC, "phases": phases})
     steps = {e["name"]: e.get("steps") for e in events if e["event"] == "phase"}
     assert (steps["first_step"], steps["warmup"], steps["measured"]) == counts
+
+
+class Learning(Arithmetic):
+    """Its evaluations last 20 ms, and it knows a class more after every ten steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.evaluated_at = []
+
+    def logits(self, images):
+        if not self.evaluated_at or self.evaluated_at[-1] != self.steps:
+            self.evaluated_at.append(self.steps)
+        time.sleep(0.02)
+        return super().logits(images) * (np.arange(3) < self.steps // 10)
+
+
+@pytest.mark.parametrize("every, at", [(0, [40]), (1, range(2, 41, 2)), (6, [12, 24, 36, 40])])
+def test_evaluations_interrupt_the_phases(runtime, tmp_path, monkeypatch, every, at):
+    phases = {**SPEC["phases"], "epochs": 20, "evaluate_every": every}
+    adapter = Learning()
+    events = run(runtime, tmp_path, monkeypatch, adapter, {**SPEC, "phases": phases})
+    assert adapter.evaluated_at == list(at)
+    told = [e for e in events if e["event"] == "evaluation"]
+    assert [(e["step"], e["epoch"]) for e in told] == [(step, step // 2) for step in at]
+    correct = [0, 2, 4, 5]  # of the labels 0, 1, 2, 0, 1; the first class is the default
+    assert [e["correct"] for e in told] == [max(correct[min(s // 10, 3)], 2) for s in at]
+    parts = [e for e in events if e["event"] == "phase"][3:]
+    assert sum(e.get("steps", 0) for e in parts) == 40
+    assert all(e["steps"] for e in parts if e["name"] != "evaluation")
+    for earlier, later in zip(parts[:-2], parts[1:-1], strict=True):
+        assert earlier["end"] == later["begin"]
+    for e in parts:  # no part has the time of an evaluation: a step takes about 1 ms
+        assert e["name"] != "evaluation" or e["end"] - e["begin"] >= 0.02
+    # No chunk goes over an evaluation, and the order of examples is what it is without.
+    ends = {c["first_step"] + c["steps"] for c in events if c["event"] == "chunk"}
+    assert ends >= set(at)
+    whole = Arithmetic()
+    plain = {**SPEC["phases"], "epochs": 20}
+    run(runtime, tmp_path, monkeypatch, whole, {**SPEC, "phases": plain})
+    assert np.array_equal(adapter.seen, whole.seen)
+
+
+def test_warm_up_does_not_count_the_time_of_evaluations(runtime, tmp_path, monkeypatch):
+    phases = {**SPEC["phases"], "evaluate_every": 1, "warmup_seconds": 0.02}
+    events = run(runtime, tmp_path, monkeypatch, Learning(), {**SPEC, "phases": phases})
+    warm = [e for e in events if e.get("name") == "warmup"]
+    seconds = sum(e["end"] - e["begin"] for e in warm)
+    assert seconds >= 0.02 and sum(e["steps"] for e in warm) < 40
 
 
 def test_every_epoch_has_every_example_at_most_once_in_a_new_order(runtime, tmp_path, monkeypatch):

@@ -19,7 +19,9 @@ METRICS = {
     "throughput": Metric("images/s", "Examples of the measured phase / its time."),
     "step_rate": Metric("steps/s", "Steps of the measured phase / its time."),
     "first_step_time": Metric("s", "Time of the first training step, compilation included."),
-    "training_time": Metric("s", "From the begin of the first step to the end of the last."),
+    "training_time": Metric(
+        "s", "From the begin of the first step to the end of the last, without evaluations."
+    ),
     "test_accuracy": Metric("1", "Correct / all examples of the test set, after the last epoch."),
     "final_loss": Metric("1", "Mean training loss over the last epoch's steps."),
     "cpu_cores": Metric(
@@ -107,7 +109,15 @@ METRICS = {
         "J", "Energy of the memory of the machine over the measured phase, by RAPL."
     ),
     "cpu_energy_per_image": Metric("J", "CPU energy of the measured phase / its examples."),
+    "time_to_accuracy": Metric(
+        "s",
+        "Training time, evaluations left out, until the first evaluation that reaches the target"
+        " accuracy.",
+    ),
+    "epochs_to_accuracy": Metric("epochs", "Epochs until that evaluation."),
 }
+CENSORED = {"time_to_accuracy": "seconds", "epochs_to_accuracy": "epoch"}
+"""Metrics that a run may end too early for, and what of an evaluation is their value."""
 
 STATUSES = ("ok", "diverged", "oom", "timeout", "unsupported", "error")
 

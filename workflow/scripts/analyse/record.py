@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from analyse.files import FORMAT, RERUN, InputError
 from analyse.metrics import (
+    CENSORED,
     ENERGY_LIMIT,
     GAP_LIMIT,
     METRICS,
@@ -49,20 +50,50 @@ PEAKS = {
 }
 """Metrics that are the largest sample of a column in the whole run."""
 
+DIVIDED = ("warmup", "measured", "evaluation")
+"""The phases that may have several parts."""
+
 SAME = 1e-6  # relative; a setting kept in float32 is the requested one (2^-24 = 6e-8)
 
 
-class Phase(NamedTuple):
-    """A phase on the monotonic clock (s) with the work done in it."""
+class Part(NamedTuple):
+    """A stretch of a phase on the monotonic clock (s) with the work done in it."""
 
     begin: float
     end: float
     steps: int
     examples: int
 
+
+class Phase(NamedTuple):
+    """A phase: one stretch of time, or several between which the network was evaluated."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def begin(self) -> float:
+        return self.parts[0].begin
+
+    @property
+    def end(self) -> float:
+        return self.parts[-1].end
+
     @property
     def seconds(self) -> float:
-        return self.end - self.begin
+        """The time within its parts."""
+        return sum(part.end - part.begin for part in self.parts)
+
+    @property
+    def steps(self) -> int:
+        return sum(part.steps for part in self.parts)
+
+    @property
+    def examples(self) -> int:
+        return sum(part.examples for part in self.parts)
+
+    def covers(self, t: float) -> bool:
+        """Whether the time `t` (s) lies in a part."""
+        return any(part.begin <= t <= part.end for part in self.parts)
 
 
 def build_record(folder: Path) -> dict[str, Any]:
@@ -97,6 +128,7 @@ def build_record(folder: Path) -> dict[str, Any]:
     reason = None if status == "ok" else str(stated[0] if stated else "no reason given")
     means = _epoch_means(losses, steps_per_epoch)
     answers = _answers(run, phases, means, finished, f"{status}: {reason}")
+    evaluations = [] if status == "error" else _evaluations(run, phases)
     settings = next(iter(run.of("settings")), {})
     software = next(iter(run.of("software")), {})
     return {
@@ -107,8 +139,10 @@ def build_record(folder: Path) -> dict[str, Any]:
         "reason": reason,
         "factors": run.spec["factors"],
         "flags": _flags(run, phases, settings, answers) if finished else [],
-        "metrics": {name: _metric(name, answers[name]) for name in METRICS},
+        "metrics": {name: _metric(name, answers[name]) for name in METRICS}
+        | _to_accuracy(run, evaluations, f"{status}: {reason}"),
         "phases": {name: phase.seconds for name, phase in phases.items()},
+        "evaluations": evaluations,
         "losses": [{"epoch": i, "loss": mean} for i, mean in enumerate(means, start=1)],
         "provenance": {
             "seed": run.spec["seed"],
@@ -142,19 +176,16 @@ def _events_error(run: Run, cause: str) -> InputError:
 
 
 def _phases(run: Run) -> dict[str, Phase]:
-    """The phases that were reached, by name; parts of a repeated phase (evaluation) add up."""
+    """The phases that were reached, by name."""
     phases: dict[str, Phase] = {}
     for event in run.of("phase"):
         name = event["name"]
         if name not in PHASES:
             raise _events_error(run, f"unknown phase {name!r} (known: {', '.join(PHASES)})")
-        new = Phase(event["begin"], event["end"], event.get("steps", 0), event.get("examples", 0))
-        if name not in phases:
-            phases[name] = new
-        elif name == "evaluation":
-            phases[name] = Phase(new.begin - phases[name].seconds, new.end, 0, 0)
-        else:
+        part = Part(event["begin"], event["end"], event.get("steps", 0), event.get("examples", 0))
+        if name in phases and name not in DIVIDED:
             raise _events_error(run, f"phase {name!r} occurs twice")
+        phases[name] = Phase((*(phases[name].parts if name in phases else ()), part))
     return phases
 
 
@@ -196,7 +227,7 @@ def _check_finished(run: Run, phases: dict[str, Phase], steps: int, planned: int
 
 def _check_measured(run: Run, measured: Phase) -> None:
     """InputError when the measured phase contradicts its own chunks or the batch size."""
-    steps = sum(chunk["steps"] for chunk in _measured_chunks(run))
+    steps = sum(chunk.steps for chunk in _measured_chunks(run, measured))
     if measured.seconds <= 0 or measured.steps < 1 or measured.steps != steps:
         cause = f"the measured phase states {measured.steps} steps in {measured.seconds:g} s"
         raise _events_error(run, f"{cause}, its chunks have {steps}")
@@ -206,8 +237,79 @@ def _check_measured(run: Run, measured: Phase) -> None:
         raise _events_error(run, f"{cause}, its steps x batch size are {expected}")
 
 
-def _measured_chunks(run: Run) -> list[dict[str, Any]]:
-    return [chunk for chunk in run.of("chunk") if chunk["phase"] == "measured"]
+def _measured_chunks(run: Run, measured: Phase) -> list[Chunk]:
+    """The chunks of the measured phase, with the time between its parts left out of their ends."""
+    told = [chunk for chunk in run.of("chunk") if chunk["phase"] == "measured"]
+    chunks, left_out, last = [], 0.0, measured.begin
+    for part in measured.parts:
+        left_out += part.begin - last
+        last = part.end
+        inside = (chunk for chunk in told if part.begin <= chunk["end"] <= part.end)
+        chunks += [Chunk(chunk["steps"], chunk["end"] - left_out) for chunk in inside]
+    return chunks
+
+
+def _trained_until(phases: dict[str, Phase], t: float) -> float:
+    """Seconds of training, evaluations left out, from its first step to the time `t`."""
+    evaluated = phases["evaluation"].parts if "evaluation" in phases else ()
+    pauses = sum(part.end - part.begin for part in evaluated if part.end <= t)
+    return t - phases["first_step"].begin - pauses
+
+
+def _evaluations(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
+    """Accuracy and loss on the test set by epoch, and the seconds of training until then."""
+    steps = 0
+    ends: dict[int, float] = {}
+    for name in ("first_step", "warmup", "measured"):
+        for part in phases[name].parts if name in phases else ():
+            steps += part.steps
+            ends.setdefault(steps, part.end)
+    examples = run.spec["data"]["test_examples"]
+    found: list[dict[str, Any]] = []
+    for event in run.of("evaluation"):
+        if event["examples"] != examples or not 0 <= event["correct"] <= examples:
+            cause = f"evaluated {event['correct']} / {event['examples']} correct"
+            raise _events_error(run, f"{cause}, the test set has {examples} examples")
+        if event["step"] not in ends:
+            cause = f"an evaluation after step {event['step']}, where no phase ends"
+            raise _events_error(run, cause)
+        loss = float(event["loss"])
+        found.append(
+            {
+                "epoch": event["epoch"],
+                "accuracy": event["correct"] / examples if examples else None,
+                "loss": loss if math.isfinite(loss) else None,
+                "seconds": _trained_until(phases, ends[event["step"]]),
+            }
+        )
+    return found
+
+
+def _to_accuracy(
+    run: Run, evaluations: list[dict[str, Any]], status_reason: str
+) -> dict[str, dict[str, Any]]:
+    """The metrics of `CENSORED`: when an evaluation first reached the target accuracy.
+
+    Of a run that went to its end or its time limit without, `censored_at` says how far it is
+    known that more was needed.
+    """
+    status = run.of("outcome")[0]["status"]
+    target = run.spec["phases"].get("target_accuracy")
+    known = [each for each in evaluations if each["accuracy"] is not None]
+    last = known[-1] if known and status in ("ok", "timeout") else None
+    if target is None and status == "ok":
+        return {name: _metric(name, "the cell has no target accuracy") for name in CENSORED}
+    if target is None or status in ("diverged", "error"):
+        return {name: _metric(name, status_reason) for name in CENSORED}
+    reached = next((each for each in known if each["accuracy"] >= target), None)
+    if reached:
+        return {name: _metric(name, reached[key]) for name, key in CENSORED.items()}
+    if last is None:
+        return {name: _metric(name, status_reason) for name in CENSORED}
+    reason = f"not reached within {last['epoch']} epochs"
+    return {
+        name: {**_metric(name, reason), "censored_at": last[key]} for name, key in CENSORED.items()
+    }
 
 
 def _answers(
@@ -241,7 +343,7 @@ def _answers(
         "cpu_utilization": cores if isinstance(cores, str) else cores / logical * 100,
         "host_memory": _mean(run, "host_memory", measured),
         "gpu_energy": energy,
-        **_step_times(_measured_chunks(run), measured.begin),
+        **_step_times(_measured_chunks(run, measured), measured.begin),
         "cpu_time_per_1000_images": _over(cpu, measured.examples / 1000),
         "major_page_faults": _increase(run, "major_page_faults", measured),
         "gpu_energy_integrated": _integral(run, "gpu_power", measured),
@@ -255,7 +357,7 @@ def _answers(
     for name, (column, unit) in RATES.items():
         answers[name] = _over(_increase(run, column, measured), measured.seconds * unit)
     if "first_step" in phases:
-        answers["training_time"] = measured.end - phases["first_step"].begin
+        answers["training_time"] = _trained_until(phases, measured.end)
     if run.of("outcome")[0]["status"] == "ok":
         answers |= {name: _peak(run, column) for name, column in PEAKS.items()}
         answers |= {"test_accuracy": _accuracy(run), "gpu_allocator_peak": _allocator_peak(run)}
@@ -267,7 +369,7 @@ def _over(answer: Answer, divisor: float) -> Answer:
     return answer if isinstance(answer, str) else answer / divisor
 
 
-def _step_times(chunks: list[dict[str, Any]], begin: float) -> dict[str, Answer]:
+def _step_times(chunks: list[Chunk], begin: float) -> dict[str, Answer]:
     """Percentiles (ms) of the step times of a phase that begins at `begin` (s).
 
     A step has the mean step time of its chunk, which lasts from the end of the chunk before:
@@ -275,9 +377,9 @@ def _step_times(chunks: list[dict[str, Any]], begin: float) -> dict[str, Answer]
     of the steps do not exceed. With fewer than 100 / (100 - p) chunks that would be the
     maximum under another name, and there is no number.
     """
-    ends = [begin, *(chunk["end"] for chunk in chunks)]
+    ends = [begin, *(chunk.end for chunk in chunks)]
     pairs = zip(pairwise(ends), chunks, strict=True)
-    times = sorted(((e - b) / chunk["steps"], chunk["steps"]) for (b, e), chunk in pairs)
+    times = sorted(((e - b) / chunk.steps, chunk.steps) for (b, e), chunk in pairs)
     total = sum(steps for _, steps in times)
     found: dict[str, Answer] = {}
     for percent in (50, 95, 99):
@@ -314,9 +416,6 @@ def _accuracy(run: Run) -> Answer:
     last = [event for event in run.of("evaluation") if event["epoch"] == epochs]
     if not last:
         return f"no evaluation after epoch {epochs}"
-    if last[-1]["examples"] != examples or not 0 <= last[-1]["correct"] <= examples:
-        cause = f"evaluated {last[-1]['correct']} / {last[-1]['examples']} correct"
-        raise _events_error(run, f"{cause}, the test set has {examples} examples")
     return last[-1]["correct"] / examples if examples else "the test set is empty"
 
 
@@ -347,7 +446,7 @@ def _from_samples(
     column = _column(run, name)
     if isinstance(column, str):
         return column
-    values = [value for t, value in column if phase is None or phase.begin <= t <= phase.end]
+    values = [value for t, value in column if phase is None or phase.covers(t)]
     return statistic(values) if values else _few(run, name, "none in")
 
 
@@ -370,48 +469,56 @@ def _interpolate(column: list[tuple[float, float]], t: float) -> float | None:
     return v0 + (v1 - v0) * (t - t0) / (t1 - t0)
 
 
-def _within(run: Run, name: str, phase: Phase) -> list[tuple[float, float]] | str:
-    """A column from edge to edge of a phase, or the reason why it is not. Never extrapolated."""
+def _within(run: Run, name: str, phase: Phase) -> list[list[tuple[float, float]]] | str:
+    """A column from edge to edge of each part of a phase, or the reason why it is not.
+
+    It is never extrapolated.
+    """
     column = _column(run, name)
     if isinstance(column, str):
         return column
-    first, last = _interpolate(column, phase.begin), _interpolate(column, phase.end)
-    if first is None or last is None:
-        return _few(run, name, "they do not enclose")
-    inside = [(t, value) for t, value in column if phase.begin < t < phase.end]
-    return [(phase.begin, first), *inside, (phase.end, last)]
+    found = []
+    for part in phase.parts:
+        first, last = _interpolate(column, part.begin), _interpolate(column, part.end)
+        if first is None or last is None:
+            return _few(run, name, "they do not enclose")
+        inside = [(t, value) for t, value in column if part.begin < t < part.end]
+        found.append([(part.begin, first), *inside, (part.end, last)])
+    return found
 
 
 def _increase(run: Run, name: str, phase: Phase) -> Answer:
     """Growth of a cumulative column over a phase."""
-    points = _within(run, name, phase)
-    if isinstance(points, str):
-        return points
-    first, last = points[0][1], points[-1][1]
-    return last - first if last >= first else "the counter fell during the measured phase"
+    parts = _within(run, name, phase)
+    if isinstance(parts, str):
+        return parts
+    grown = [points[-1][1] - points[0][1] for points in parts]
+    return sum(grown) if min(grown) >= 0 else "the counter fell during the measured phase"
 
 
 def _integral(run: Run, name: str, phase: Phase) -> Answer:
     """A column integrated over a phase: trapezia between the real times of its samples."""
-    points = _within(run, name, phase)
-    if isinstance(points, str):
-        return points
-    return sum((t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in pairwise(points))
+    parts = _within(run, name, phase)
+    if isinstance(parts, str):
+        return parts
+    pairs = (pair for points in parts for pair in pairwise(points))
+    return sum((t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in pairs)
 
 
 def _gaps(run: Run, phase: Phase) -> bool:
     """Whether a sensor was silent for too long in a phase; one that never spoke has no gap."""
+    limit = GAP_LIMIT * run.spec["sampling_interval"]
     for sensor in run.env["sensors"].values():
         named = [run.telemetry.get(name, []) for name in sensor.get("columns", {})]
         times = sorted({t for column in named for t, _ in column})
         if not times:
             continue
-        before = max((t for t in times if t < phase.begin), default=phase.begin)
-        after = min((t for t in times if t > phase.end), default=phase.end)
-        known = [before, *(t for t in times if phase.begin <= t <= phase.end), after]
-        limit = GAP_LIMIT * run.spec["sampling_interval"]
-        if any(t1 - t0 > limit for t0, t1 in pairwise(known)):
-            return True
+        for part in phase.parts:
+            before = max((t for t in times if t < part.begin), default=part.begin)
+            after = min((t for t in times if t > part.end), default=part.end)
+            known = [before, *(t for t in times if part.begin <= t <= part.end), after]
+            if any(t1 - t0 > limit for t0, t1 in pairwise(known)):
+                return True
     return False
 
 
@@ -419,7 +526,7 @@ def _throttle_bits(run: Run, phase: Phase) -> int:
     """All reasons for lower clocks that the GPU gave in a phase, as NVML's bits."""
     bits = 0
     for t, value in run.telemetry.get("gpu_throttle_reasons", []):
-        if phase.begin <= t <= phase.end:
+        if phase.covers(t):
             bits |= int(value)
     return bits
 
@@ -459,9 +566,9 @@ def _flags(
         else (machine - tree) / measured.seconds / run.env["machine"]["logical_cores"]
     )
     throttle = _throttle_bits(run, measured)
-    warmup = phases.get("warmup", Phase(0, 0, 0, 0))
-    samples = sum(measured.begin <= t <= measured.end for t in run.samples)
-    drift = drifts([Chunk(c["steps"], c["end"]) for c in _measured_chunks(run)], measured.begin)
+    warmup = phases.get("warmup", Phase(()))
+    samples = sum(map(measured.covers, run.samples))
+    drift = drifts(_measured_chunks(run, measured), measured.begin)
     raised = {
         "noisy_machine": noise is not None and noise > NOISE_LIMIT,
         "short_warmup": warmup.steps < asked["warmup_steps"]

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from analyse.certificates import Certificates, Proof, proof
 from analyse.files import InputError, parse_json, read_text
-from analyse.metrics import FLAGS, METRICS, PHASES, STATUS_MEANING, STATUSES
+from analyse.metrics import CENSORED, FLAGS, METRICS, PHASES, STATUS_MEANING, STATUSES
 from analyse.record import differing_settings
 from analyse.statistics import (
     INDICATIVE_BELOW,
@@ -340,12 +340,14 @@ def _summary_rows(cells: Iterable[Cell], columns: list[Column]) -> list[dict[str
         entries = []
         for column in columns:
             values = [column.convert(value) for value in cell.values(column.metric)]
+            beyond = len(cell.runs) - len(values) if column.metric in CENSORED else 0
+            middle = summarise(values, beyond).median
             entries.append(
                 {
-                    "median": number(median(values), column.digits) if values else None,
+                    "median": None if middle is None else number(middle, column.digits),
                     "range": f"{number(min(values), column.digits)} – "
                     f"{number(max(values), column.digits)}"
-                    if len(values) > 1
+                    if len(values) > 1 and not beyond
                     else None,
                     "words": ", ".join(cell.words(column.metric)),
                 }

@@ -41,7 +41,13 @@ EVENT_FIELDS: dict[str, dict[str, Kind]] = {
     "settings": {"requested": dict, "effective": dict},
     "software": {"framework": str, "version": str},
     "chunk": {"phase": str, "first_step": int, "steps": int, "end": NUMBER, "losses": list},
-    "evaluation": {"epoch": int, "examples": int, "correct": int},
+    "evaluation": {
+        "epoch": int,
+        "step": int,
+        "examples": int,
+        "correct": int,
+        "loss": (*NUMBER, str),
+    },
     "result": {"status": str},
     "outcome": {"status": str},
 }

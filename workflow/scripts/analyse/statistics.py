@@ -22,7 +22,10 @@ SESSION_SD = 0.03
 """Standard deviation of the logarithm of a speed between sittings on one machine."""
 
 SPEEDS = ("throughput", "step_rate")
-TIMES = ("training_time", "first_step_time", "step_time_p50", "step_time_p95", "step_time_p99")
+TIMES = (
+    "training_time", "first_step_time", "step_time_p50", "step_time_p95", "step_time_p99",
+    "time_to_accuracy",
+)  # fmt: skip
 NO_DIFFERENCE = "no difference shown"
 TOO_FEW = "too few runs"
 
@@ -39,10 +42,17 @@ class Summary(NamedTuple):
     cv: float | None = None
 
 
-def summarise(values: Sequence[float]) -> Summary:
-    """The summary of values; the coefficient of variation is `sd` / `mean`, of a mean over 0."""
+def summarise(values: Sequence[float], beyond: int = 0) -> Summary:
+    """The summary of values; the coefficient of variation is `sd` / `mean`, of a mean over 0.
+
+    `beyond` counts the runs that ended before they had a value, which are taken as larger than
+    all values: with them there is no mean, and a median only if more than half have a value.
+    """
     if not values:
         return Summary(0)
+    if beyond:
+        middle = median([*values, *[inf] * beyond]) if len(values) > beyond else None
+        return Summary(len(values), middle, min=min(values))
     mean = fmean(values)
     sd = stdev(values) if len(values) > 1 else None
     cv = sd / mean if sd is not None and mean > 0 else None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from analyse.certificates import Certificates, proof
 from analyse.files import FORMAT, InputError, parse_json, read_text, write_atomic
-from analyse.metrics import METRICS, STATUSES
+from analyse.metrics import CENSORED, METRICS, STATUSES
 from analyse.statistics import paired_ratio, summarise
 
 FACTORS = (
@@ -28,11 +28,12 @@ FACTORS = (
 )
 MEASUREMENTS = (
     *FACTORS,
-    *("cell", "repeat", "status", "metric", "unit", "value", "flags", "reason"),
+    *("cell", "repeat", "status", "metric", "unit", "value", "censored_at", "flags", "reason"),
 )
 SUMMARY = (
     *FACTORS,
     *("cell", "metric", "unit", "status", "n", "median", "mean", "min", "max", "sd", "cv", "flags"),
+    "censored",
 )
 COMPARED = ("framework", "mode")
 """The factors in which compared cells may differ; all others are the same."""
@@ -206,15 +207,18 @@ def gather(plan_path: Path, records_folder: Path, output: Path, certificates: Ce
             head = [*factors, cell.name, record["repeat"], record["status"]]
             flags = ", ".join(record["flags"])
             for name, metric in record["metrics"].items():
-                tail = (_number(metric["value"]), flags, metric.get("reason"))
+                numbers = (metric["value"], metric.get("censored_at"))
+                tail = (*map(_number, numbers), flags, metric.get("reason"))
                 long.writerow([*head, name, metric["unit"], *tail])
         status = counted((record["status"] for record in records), STATUSES)
         flags = counted(flag for record in records for flag in record["flags"])
         for name, metric in METRICS.items():
             found = [record["metrics"][name]["value"] for record in records]
-            n, *numbers = summarise([value for value in found if value is not None])
+            beyond = found.count(None) if name in CENSORED else 0
+            n, *spread = summarise([value for value in found if value is not None], beyond)
+            censored = sum("censored_at" in record["metrics"][name] for record in records)
             head = [*factors, cell.name, name, metric.unit, status, n]
-            short.writerow([*head, *map(_number, numbers), flags])
+            short.writerow([*head, *map(_number, spread), flags, censored])
         if cell.name in grouped:
             blocks = {name: _by_block(records, name) for name in METRICS}
             provenances = [shared(record["provenance"], seen) for record in records]
@@ -226,6 +230,8 @@ def gather(plan_path: Path, records_folder: Path, output: Path, certificates: Ce
 
 def _by_block(records: list[dict[str, Any]], metric: str) -> dict[int, float]:
     values = {record["repeat"]: record["metrics"][metric]["value"] for record in records}
+    if metric in CENSORED and None in values.values():
+        return {}  # the runs that have a value are the quick ones: no fair sample
     return {repeat: value for repeat, value in values.items() if value is not None}
 
 

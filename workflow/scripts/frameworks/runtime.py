@@ -97,10 +97,16 @@ class Events:
     def phase(self, name, begin, **fields):
         """Write that the phase `name` began at `begin` and ends now; returns now."""
         end = time.monotonic()
-        if name in ("warmup", "measured") and SAMPLE_NOW:
-            os.write(int(SAMPLE_NOW), b".")
+        if name in ("warmup", "measured"):
+            sample_now()
         self.write("phase", name=name, begin=begin, end=end, **fields)
         return end
+
+
+def sample_now():
+    """Have the sensors look at an edge of the measured phase."""
+    if SAMPLE_NOW:
+        os.write(int(SAMPLE_NOW), b".")
 
 
 class Diverged(Exception):
@@ -367,41 +373,70 @@ class Loop:
             raise Diverged("the loss is {} at step {}".format(losses[where - first], where))
 
 
-def run_phases(loop, spec, events, begin):
-    """First step, warm-up, measured steps; `begin` is the time. Raises Diverged."""
+def run_phases(loop, spec, events, begin, evaluated):
+    """First step, warm-up, measured steps; `begin` is the time. Raises Diverged.
+
+    At every end of an epoch at which the spec wants an evaluation, but the last, the phase is
+    closed, `evaluated` is called with the time and returns it, and another part begins.
+    """
     phases, batch_size, total = spec["phases"], spec["factors"]["batch_size"], loop.total
+    every = phases["evaluate_every"] * loop.order.steps
 
     def phase(name, begin, first):
         steps = loop.step - first
         return events.phase(name, begin, steps=steps, examples=steps * batch_size)
 
+    def left():
+        """Steps until the next evaluation, or the end."""
+        return min(every - loop.step % every if every else total, total - loop.step)
+
+    def due():
+        return every and loop.step % every == 0 and loop.step < total
+
+    def pause(begin):
+        begin = evaluated(begin)
+        sample_now()
+        return begin
+
     loop.begin("first_step", 1)
     loop.finish()
     begin = phase("first_step", begin, 0)
+    if due():
+        begin = pause(begin)
 
-    # Chunks double until one lasts half of what is asked, then take that size for good.
+    # Chunks double until one lasts half of what is asked, or as long as there is between two
+    # evaluations, then take that size for good.
     size, chosen, first, warm = 1, phases["chunk_seconds"] == 0, loop.step, begin
+    start_of_part, paused = first, 0.0
     while loop.step < (total + 1) // 2:
         if (
             chosen
             and loop.step - first >= phases["warmup_steps"]
-            and time.monotonic() - warm >= phases["warmup_seconds"]
+            and time.monotonic() - warm - paused >= phases["warmup_seconds"]
         ):
             break
         start = time.monotonic()
-        steps = min(size, total // 2 - loop.step) or 1
+        steps = min(size, left(), total // 2 - loop.step) or 1
         loop.begin("warmup", steps)
         seconds = loop.finish() - start
-        if not chosen and seconds >= phases["chunk_seconds"] / 2:
+        if not chosen and (seconds >= phases["chunk_seconds"] / 2 or steps == every):
             size = max(1, int(round(phases["chunk_seconds"] * steps / seconds)))
             chosen = True
         elif not chosen:
             size *= 2
-    begin = phase("warmup", warm, first)
+        if due():
+            end = phase("warmup", begin, start_of_part)
+            begin, start_of_part = pause(end), loop.step
+            paused += begin - end
+    if loop.step > start_of_part or not paused:
+        begin = phase("warmup", begin, start_of_part)
 
     first = loop.step
     while loop.step < total:
-        loop.begin("measured", min(size, total - loop.step))
+        loop.begin("measured", min(size, left()))
+        if due():
+            loop.finish()
+            begin, first = pause(phase("measured", begin, first)), loop.step
     loop.finish()
     return phase("measured", begin, first)
 
@@ -488,19 +523,23 @@ def train(spec, events, threads):
         total = spec["phases"]["epochs"] * order.steps
         waits = spec["phases"]["chunk_seconds"] == 0
         loop = Loop(adapter, order, rates, events, total, reader, waits)
-        begin = run_phases(loop, spec, events, begin)
+
+        def evaluated(begin):
+            correct, loss = evaluate(adapter, test_images, test_labels, order.batch_size)
+            events.write(
+                "evaluation", epoch=loop.step // order.steps, step=loop.step,
+                examples=len(test_labels), correct=correct, loss=spelled(loss),
+            )  # fmt: skip
+            return events.phase("evaluation", begin)
+
+        begin = run_phases(loop, spec, events, begin, evaluated)
         requested = requested_settings(spec, threads, loop.last_rates[-1], adapter)
         effective = dict(adapter.settings(), arithmetic=arithmetic(adapter))
         effective["reader_threads"] = reader.live() if reader else 0
         events.write("settings", requested=requested, effective=effective)
         check_settings(requested, effective)
 
-        correct, loss = evaluate(adapter, test_images, test_labels, order.batch_size)
-        events.phase("evaluation", begin)
-        events.write(
-            "evaluation", epoch=spec["phases"]["epochs"], step=loop.step,
-            examples=len(test_labels), correct=correct, loss=spelled(loss),
-        )  # fmt: skip
+        evaluated(begin)
         events.write("memory", device_peak_mib=adapter.device_memory_peak())
     except Exception as error:
         if adapter.is_out_of_memory(error):

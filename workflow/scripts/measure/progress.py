@@ -98,7 +98,7 @@ class Progress:
                     self.rate = 0.8 * self.rate + 0.2 * rate if self.rate else rate
                 self.last_end = event["end"]
             elif event["event"] == "phase":
-                self.phase = event["name"]
+                self.phase, self.last_end = event["name"], event["end"]
                 if event["name"] == "measured":
                     self.rate = event["steps"] / (event["end"] - event["begin"])
 

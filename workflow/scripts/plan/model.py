@@ -113,6 +113,23 @@ class Cell(BaseModel):
         int,
         Field(gt=0, description="passes over the training set; the last partial batch is dropped"),
     ] = 20
+    evaluate_every: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="epochs between evaluations on the test set, which interrupt the measured "
+            "time; 0: after the last epoch alone",
+        ),
+    ] = 0
+    target_accuracy: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=1,
+            description="share of the test set: `time_to_accuracy` is the training time until an "
+            "evaluation reaches it; null: none",
+        ),
+    ] = None
     seed: Annotated[
         int,
         Field(

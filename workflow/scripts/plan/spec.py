@@ -66,7 +66,14 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         "execution": execution_of(cell),
         "phases": {
             key: getattr(cell, key)
-            for key in ("epochs", "warmup_steps", "warmup_seconds", "chunk_seconds")
+            for key in (
+                "epochs",
+                "evaluate_every",
+                "target_accuracy",
+                "warmup_steps",
+                "warmup_seconds",
+                "chunk_seconds",
+            )
         },
         "limits": {"seconds": cell.time_limit, "memory_mib": cell.memory_limit},
         "sampling_interval": cell.sampling_interval,
