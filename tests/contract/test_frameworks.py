@@ -115,14 +115,29 @@ def test_deterministic_runs_repeat_to_the_last_bit(framework, study, tmp_path):
     assert losses[0] == losses[1]
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_evaluating_between_epochs_changes_nothing_of_training(framework, study):
+    losses, evaluations = [], []
+    for every in (0, 1):
+        path = study(framework, ".jsonl", evaluate_every=every, epochs=3, warmup_seconds=0.0)
+        events = events_of(path)
+        assert events[-1]["status"] == "ok"
+        losses.append([x for e in events if e["event"] == "chunk" for x in e["losses"]])
+        evaluations.append([e for e in events if e["event"] == "evaluation"])
+    assert np.abs(np.subtract(*losses)).max() <= LOSS
+    assert [e["epoch"] for e in evaluations[1]] == [1, 2, 3]
+    assert evaluations[1][-1]["loss"] == pytest.approx(evaluations[0][-1]["loss"], abs=LOSS)
+    assert evaluations[1][0]["loss"] > evaluations[1][-1]["loss"]
+
+
 PLANTED = {
     "threads": (
         "tensorflow", {}, "intra_op_parallelism_threads(threads)",
-        "intra_op_parallelism_threads(threads + 1)", r"\bthreads: asked N, found",
+        "intra_op_parallelism_threads(threads + 1)", r"\bthreads: asked \d+, found",
     ),
     "threads between operations": (
         "tensorflow", {}, "inter_op_parallelism_threads(threads)",
-        "inter_op_parallelism_threads(threads + 1)", "inter_op_threads: asked N, found",
+        "inter_op_parallelism_threads(threads + 1)", r"inter_op_threads: asked \d+, found",
     ),
     "PyTorch's threads between operations": (
         "pytorch", {}, "interop_threads(1)", "interop_threads(2)",
@@ -163,7 +178,8 @@ PLANTED = {
         "static = False", "mode: asked 'static', found 'hybrid'",
     ),
 }  # fmt: skip
-"""By name: framework, settings, a text of its adapter, what replaces it, what the run must say."""
+"""By name: framework, settings, a text of its adapter, what replaces it, what the run must say
+(a regular expression)."""
 
 
 @pytest.mark.parametrize("case", PLANTED)
@@ -178,7 +194,7 @@ def test_a_setting_that_is_not_the_asked_one_fails_the_run(case, study, root, tm
         framework, ".jsonl", adapters=adapters, epochs=1, warmup_seconds=0.0, **settings
     )
     assert ended.returncode
-    assert re.search(message.replace("N", r"\d+"), ended.stderr.splitlines()[-1])
+    assert re.search(message, ended.stderr.splitlines()[-1])
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

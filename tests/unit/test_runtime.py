@@ -204,6 +204,15 @@ def test_evaluations_interrupt_the_phases(runtime, tmp_path, monkeypatch, every,
     assert np.array_equal(adapter.seen, whole.seen)
 
 
+def test_a_trial_ends_after_the_time_it_may_measure(runtime, tmp_path, monkeypatch):
+    phases = {**SPEC["phases"], "epochs": 10_000, "measured_seconds": 0.1}
+    events = run(runtime, tmp_path, monkeypatch, Arithmetic(), {**SPEC, "phases": phases})
+    measured = next(e for e in events if e.get("name") == "measured")
+    assert measured["end"] - measured["begin"] >= 0.1 and measured["steps"] < 10_000
+    assert [e["event"] for e in events[-2:]] == ["settings", "result"]
+    assert events[-1]["status"] == "ok"
+
+
 def test_warm_up_does_not_count_the_time_of_evaluations(runtime, tmp_path, monkeypatch):
     phases = {**SPEC["phases"], "evaluate_every": 1, "warmup_seconds": 0.02}
     events = run(runtime, tmp_path, monkeypatch, Learning(), {**SPEC, "phases": phases})

@@ -9,6 +9,7 @@ from in_env import digest as environment_digest
 from measure import progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
+from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
 from plan.slurm import orphans, refusal
 from plan.spec import data_folder, make_spec
@@ -102,8 +103,13 @@ def train_code(wildcards):
 
 
 def minutes(wildcards):
-    """What a cluster's scheduler is asked for: the run's own limit, and 10 min around it."""
-    return math.ceil(PLAN.cells[wildcards.cell].time_limit / 60) + 10
+    """What a cluster's scheduler is asked for: the run's own limit, and 10 min around it.
+
+    The trials of the mode `best` have that limit too, each.
+    """
+    cell = PLAN.cells[wildcards.cell]
+    trials = len(frameworks.modes(cell.framework)) if cell.mode == BEST else 0
+    return math.ceil((1 + trials) * cell.time_limit / 60) + 10
 
 
 def gpus(wildcards):

@@ -2,18 +2,37 @@
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from in_env import EnvironmentFault, runner_python
 from measure.attempts import ATTEMPTS
 from measure.supervisor import Fault, machine_to_itself, supervise
+from measure.trials import fastest, outcome_of, trial_of
 from plan import frameworks
-from plan.model import Cell
+from plan.model import BEST, Cell
 from plan.spec import make_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "workflow/scripts/frameworks/runtime.py"
+
+
+def prepare(spec: dict[str, Any], python: str, folder: Path) -> list[str]:
+    """Write the spec into the folder of its run; returns the command of its runner."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "spec.json"
+    path.write_text(json.dumps(spec, indent=1) + "\n")
+    return [python, str(RUNTIME), str(path), str(folder / "events.jsonl")]
+
+
+def try_mode(spec: dict[str, Any], mode: str, python: str, run: Path) -> dict[str, Any]:
+    """How the trial of a mode went; its files stay in the folder `trials` of the run."""
+    trial, folder = trial_of(spec, mode), run / "trials" / mode
+    command = prepare(trial, python, folder)
+    supervise(trial, command, folder, folder / "train.log", final=True, trial=True)
+    return outcome_of(mode, folder / "events.jsonl")
 
 
 def main() -> None:
@@ -30,10 +49,13 @@ def main() -> None:
         with machine_to_itself():
             environment = ROOT / frameworks.environment(cell.framework, cell.device)
             python = runner_python(environment)
-            arguments.run.mkdir(parents=True, exist_ok=True)
-            path = arguments.run / "spec.json"
-            path.write_text(json.dumps(spec, indent=1) + "\n")
-            command = [python, str(RUNTIME), str(path), str(arguments.run / "events.jsonl")]
+            shutil.rmtree(arguments.run / "trials", ignore_errors=True)
+            if cell.mode == BEST:
+                modes = frameworks.modes(cell.framework)
+                spec["trials"] = [try_mode(spec, mode, python, arguments.run) for mode in modes]
+                # Where no mode passed, the usual one shows why.
+                spec["execution"]["mode"] = fastest(spec["trials"]) or modes[0]
+            command = prepare(spec, python, arguments.run)
             final = arguments.attempt >= ATTEMPTS
             supervise(spec, command, arguments.run, arguments.log, final)
     except (EnvironmentFault, Fault, OSError) as fault:

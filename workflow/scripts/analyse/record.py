@@ -152,6 +152,7 @@ def build_record(folder: Path) -> dict[str, Any]:
             "environment": {k: v for k, v in run.env["run"].items() if k != "started"},
             "software": {**run.env["software"], **_without_event(software)},
             "settings": _without_event(settings),
+            "trials": run.spec.get("trials", []),
             "start": run.env["start"],
             "unknown": run.env["unknown"],
             "run": folder.as_posix(),

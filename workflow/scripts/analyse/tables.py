@@ -28,12 +28,13 @@ FACTORS = (
 )
 MEASUREMENTS = (
     *FACTORS,
-    *("cell", "repeat", "status", "metric", "unit", "value", "censored_at", "flags", "reason"),
+    *("cell", "repeat", "status", "trained_mode"),
+    *("metric", "unit", "value", "censored_at", "flags", "reason"),
 )
 SUMMARY = (
     *FACTORS,
     *("cell", "metric", "unit", "status", "n", "median", "mean", "min", "max", "sd", "cv", "flags"),
-    "censored",
+    *("censored", "trained_modes"),
 )
 COMPARED = ("framework", "mode")
 """The factors in which compared cells may differ; all others are the same."""
@@ -167,6 +168,11 @@ def _cuda(software: dict[str, Any]) -> str | None:
     return found[0] if found else None
 
 
+def trained_mode(record: dict[str, Any]) -> str:
+    """The mode that was read back from the framework, empty where the run did not come to that."""
+    return str(record["provenance"]["settings"].get("effective", {}).get("mode", ""))
+
+
 def _number(value: float | None) -> str:
     return "" if value is None else repr(float(value))
 
@@ -204,7 +210,7 @@ def gather(plan_path: Path, records_folder: Path, output: Path, certificates: Ce
         parity = proof(certificates, cell.factors["network"], cell.factors["framework"]).shown
         for record in records:
             record["flags"] = _flags(record, parity)
-            head = [*factors, cell.name, record["repeat"], record["status"]]
+            head = [*factors, cell.name, record["repeat"], record["status"], trained_mode(record)]
             flags = ", ".join(record["flags"])
             for name, metric in record["metrics"].items():
                 numbers = (metric["value"], metric.get("censored_at"))
@@ -212,13 +218,14 @@ def gather(plan_path: Path, records_folder: Path, output: Path, certificates: Ce
                 long.writerow([*head, name, metric["unit"], *tail])
         status = counted((record["status"] for record in records), STATUSES)
         flags = counted(flag for record in records for flag in record["flags"])
+        modes = counted(mode for record in records if (mode := trained_mode(record)))
         for name, metric in METRICS.items():
             found = [record["metrics"][name]["value"] for record in records]
             beyond = found.count(None) if name in CENSORED else 0
             n, *spread = summarise([value for value in found if value is not None], beyond)
             censored = sum("censored_at" in record["metrics"][name] for record in records)
             head = [*factors, cell.name, name, metric.unit, status, n]
-            short.writerow([*head, *map(_number, spread), flags, censored])
+            short.writerow([*head, *map(_number, spread), flags, censored, modes])
         if cell.name in grouped:
             blocks = {name: _by_block(records, name) for name in METRICS}
             provenances = [shared(record["provenance"], seen) for record in records]

@@ -431,8 +431,8 @@ def run_phases(loop, spec, events, begin, evaluated):
     if loop.step > start_of_part or not paused:
         begin = phase("warmup", begin, start_of_part)
 
-    first = loop.step
-    while loop.step < total:
+    first, most = loop.step, phases.get("measured_seconds", float("inf"))
+    while loop.step < total and time.monotonic() - begin < most:
         loop.begin("measured", min(size, left()))
         if due():
             loop.finish()
@@ -539,6 +539,8 @@ def train(spec, events, threads):
         events.write("settings", requested=requested, effective=effective)
         check_settings(requested, effective)
 
+        if "measured_seconds" in spec["phases"]:  # a trial of the mode's speed alone
+            return
         evaluated(begin)
         events.write("memory", device_peak_mib=adapter.device_memory_peak())
     except Exception as error:

@@ -79,13 +79,19 @@ def thread_variables(threads: int, wait_policy: str) -> dict[str, str]:
 
 
 def supervise(
-    spec: dict[str, Any], command: list[str], folder: Path, log: Path, final: bool = False
+    spec: dict[str, Any],
+    command: list[str],
+    folder: Path,
+    log: Path,
+    final: bool = False,
+    trial: bool = False,
 ) -> str:
     """Run `command` for `spec`; leave events.jsonl, telemetry.csv and env.json in `folder`.
 
     `command` is to write `folder`/events.jsonl. Returns the status, which is also the last
     event. A runner that ends without a result raises Fault, or, if this attempt is `final`,
-    has the outcome `error`. Raises Fault where it cannot even be started.
+    has the outcome `error`. Raises Fault where it cannot even be started. A `trial` is none of
+    the study's runs: it has no place in their order, nor in the account of progress.
     """
     device = spec["execution"]["device"]
     used = cores(spec["execution"]["threads"])
@@ -105,7 +111,7 @@ def supervise(
         "environment": variables,
         "load_before": machine.load(),
     }
-    start = _start(spec, started, unknown)
+    start = _start(spec, started, unknown, trial)
     processes.become_reaper()
     others = frozenset(processes.children(os.getpid()))
     group, without = processes.make_group()
@@ -173,18 +179,23 @@ def supervise(
             indent=1,
         )
     )
-    progress.finish(status)
+    if not trial:
+        progress.finish(status)
     return status
 
 
-def _start(spec: dict[str, Any], started: str, unknown: machine.Unknown) -> dict[str, Any]:
+def _start(
+    spec: dict[str, Any], started: str, unknown: machine.Unknown, trial: bool
+) -> dict[str, Any]:
     """The run's place in the order of execution, and the state that the machine starts it in."""
+    if trial:
+        unknown["start.position"] = "the trial of a mode"
     idle, why = order.idle_seconds()
     if why:
         unknown["start.idle_seconds"] = why
     return {
         "block": spec["repeat"],
-        "position": order.enter(spec, started),
+        "position": None if trial else order.enter(spec, started),
         "idle_seconds": idle,
         "cpu_temperature": machine.cpu_temperature(unknown),
     }

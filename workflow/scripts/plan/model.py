@@ -13,6 +13,10 @@ RESULTS_FORMAT: Literal[1] = 1
 """Raised when the files under `results/` change in a way that older code cannot read."""
 
 
+BEST = "best"
+"""The mode that stands for whichever of a framework's modes is the fastest in a short trial."""
+
+
 class Cell(BaseModel):
     """One point of a study. In `defaults` each setting has one value; in a sweep, one or a list."""
 
@@ -32,7 +36,8 @@ class Cell(BaseModel):
         str | None,
         Field(
             description="execution mode, one of the framework's `MODES`; "
-            "null is the first of them, and tables print its name"
+            "null is the first of them, and tables print its name; `best`: each run tries all for "
+            "a few seconds and trains in the fastest"
         ),
     ] = None
     input: Annotated[

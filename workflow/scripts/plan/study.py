@@ -19,7 +19,7 @@ import networks
 from datasets import catalogue
 from networks.graph import GraphError
 from plan import frameworks
-from plan.model import RESULTS_FORMAT, Cell, Study
+from plan.model import BEST, RESULTS_FORMAT, Cell, Study
 
 SLUG = ("framework", "network", "dataset", "device", "precision", "batch_size", "learning_rate")
 """The settings that a cell's name spells out, in this order."""
@@ -253,7 +253,7 @@ class _Known:
     def faults(self, cell: Cell) -> list[str]:
         """What is wrong with the cell as a whole, each fault led by its key."""
         found = []
-        modes = frameworks.modes(cell.framework)
+        modes = (*frameworks.modes(cell.framework), BEST)
         if cell.mode not in modes:
             found.append(
                 f"mode: {cell.framework} has no mode {cell.mode!r}{_like(cell.mode or '', modes)}"
