@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from datasets import formats
+from datasets import catalogue, formats
 from fixtures.adapter import PROGRAM
 from plan import frameworks
 from plan.model import Cell
@@ -41,7 +41,7 @@ def small_images():
     """130 labels and images whose rows a BMP file pads, some with RecordIO's magic number."""
     random = np.random.RandomState(7)
     images = random.randint(0, 256, (130, 10, 9, 3)).astype(np.uint8)
-    for number in (0, 57, 129):
+    for number in (0, 57, 128):
         for byte in range(4):  # somewhere it falls on a multiple of 4 bytes
             row = images[number, byte + 2, :, ::-1].ravel()  # blue comes first in a BMP file
             row[byte : byte + 4] = MAGIC
@@ -70,14 +70,19 @@ print(json.dumps([labels, sums, reader.live()]))
 )
 
 
-@pytest.mark.parametrize("threads", [0, 1, 3])
+@pytest.mark.parametrize("threads, shards", [(0, 1), (1, 1), (3, 1), (1, 3)])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_example_is_read_once_an_epoch_in_the_seeds_order(
-    framework, threads, study, root, python_of, tmp_path
+    framework, threads, shards, study, root, python_of, tmp_path
 ):
     kind = frameworks.record_format(framework)
+    if shards > 1 and not formats.load(kind).SHARDED:
+        pytest.skip(f"{kind} has no shards")
     labels, images = small_images()
-    formats.load(kind).write(tmp_path / "train", zip(labels.tolist(), images, strict=True))
+    stems = catalogue.stems("train", shards)
+    for stem, part in zip(stems, np.array_split(np.arange(130), shards), strict=True):
+        examples = zip(labels[part].tolist(), images[part], strict=True)
+        formats.load(kind).write(tmp_path / stem, examples)
     for index in tmp_path.glob("*.idx"):
         assert len(set(np.diff(np.loadtxt(index, dtype=int)[:, 1]))) > 1  # some are split
     cell = Cell(
@@ -87,6 +92,7 @@ def test_every_example_is_read_once_an_epoch_in_the_seeds_order(
     spec = make_spec(cell, 1, root)
     spec["data"].update(
         folder=str(tmp_path), shape=[10, 9, 3], train_examples=130,
+        stems={"train": stems, "test": ["test"]},
         mean=[0.5, 0.4, 0.3], std=[0.25, 0.2, 0.3],
     )  # fmt: skip
     (tmp_path / "spec.json").write_text(json.dumps(spec))

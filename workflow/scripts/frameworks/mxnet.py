@@ -159,9 +159,7 @@ class Adapter:
             self.pixels = self._photos
             return self._open_photos(stems)
         self.pixels = self._images
-        if len(stems) > 1:
-            raise NotImplementedError("MXNet's adapter reads pixels from one file per split alone")
-        return self._open_images(stems[0])
+        return self._open_images(stems)
 
     def _open_photos(self, stems):
         self.shards = [
@@ -185,17 +183,32 @@ class Adapter:
             raise ValueError("a photo has the label {}".format(max(labels)))
         return np.stack(images), labels
 
-    def _open_images(self, stem):
+    def _open_images(self, stems):
         # MXNet's own iterator follows no permutation and miscounts where the batch size does
         # not divide the examples; its indexed reader costs more than twice as much CPU time.
-        data, path = self.spec["data"], stem + ".rec"
-        height, width, channels = data["shape"]
+        height, width, channels = self.spec["data"]["shape"]
         row = width * channels + -(width * channels) % 4
         palette = 1024 if channels == 1 else 0
         fields = [("head", HEAD), ("palette", "V%d" % palette), ("rows", "u1", (height, row))]
         self.record = np.dtype(fields)
-        self.file, self.offsets = _mapped(path, stem + ".idx", self.record.itemsize)
-        heads = _structures(self.file, self.offsets, HEAD)
+        self.shards, self.joined, count = [], {}, 0
+        for stem in stems:
+            file, offsets, joined = self._checked(stem)
+            self.shards.append((file, offsets))
+            self.joined.update({count + number: found for number, found in joined.items()})
+            count += len(offsets)
+        self.ends = np.cumsum([len(offsets) for _, offsets in self.shards])
+        return count
+
+    def _checked(self, stem):
+        """Bytes and places of a file of BMP images, and those that are stored in parts.
+
+        Raises ValueError if a record is not what the spec says.
+        """
+        data, path = self.spec["data"], stem + ".rec"
+        height, width, channels = data["shape"]
+        file, offsets = _mapped(path, stem + ".idx", self.record.itemsize)
+        heads = _structures(file, offsets, HEAD)
         offset = self.record.fields["rows"][1] - HEAD.fields["bm"][1]
         expected = {
             "magic": MAGIC, "flag": 0, "bm": b"BM", "offset": offset, "width": width,
@@ -211,15 +224,26 @@ class Adapter:
         whole = heads["length"] == self.record.itemsize - 8
         joined = heads["length"] >> 29 != 0
         _require(path, "has another length than its image", whole | joined)
-        self.joined = {}
-        if joined.any():
-            self.joined = _read(stem, data["shape"], np.flatnonzero(joined))
-        return len(self.offsets)
+        parts = _read(stem, data["shape"], np.flatnonzero(joined)) if joined.any() else {}
+        return file, offsets, parts
+
+    def _records(self, batch):
+        """The records of these numbers, as structures."""
+        shards = np.searchsorted(self.ends, batch, "right")
+        records = np.empty(len(batch), self.record)
+        for shard in np.unique(shards):
+            file, offsets = self.shards[shard]
+            there = shards == shard
+            places = offsets[batch[there] - (self.ends[shard] - len(offsets))]
+            if there.all():
+                return _structures(file, places, self.record)
+            records[there] = _structures(file, places, self.record)
+        return records
 
     def _images(self, batch):
         """Pixels (batch size, height, width, channels), red first, and labels of BMP images."""
         height, width, channels = self.spec["data"]["shape"]
-        records = _structures(self.file, self.offsets[batch], self.record)
+        records = self._records(batch)
         rows = records["rows"][:, ::-1, : width * channels]  # the bottom row is first
         images = rows.reshape(-1, height, width, channels)[..., ::-1]  # blue is first
         for number, (pixels, _) in self.joined.items():
