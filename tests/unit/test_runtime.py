@@ -277,6 +277,40 @@ def test_what_ends_a_run_is_typed(runtime, tmp_path, monkeypatch, error, status)
     assert (events[-1]["status"], events[-1]["reason"]) == (status, str(error))
 
 
+def test_what_the_framework_cannot_do_is_unsupported(runtime, tmp_path, monkeypatch):
+    adapter = Arithmetic(fails_at=9, error=RuntimeError("a trace\nno such kernel\nmore"))
+    adapter.why_unsupported = lambda error: str(error).splitlines()[1]
+    events = run(runtime, tmp_path, monkeypatch, adapter)
+    assert (events[-1]["status"], events[-1]["reason"]) == ("unsupported", "no such kernel")
+
+
+def test_a_framework_that_cannot_be_made_deterministic_is_unsupported(runtime, tmp_path, root):
+    """The adapter is a file of its own, found beside the runtime."""
+    (tmp_path / "runtime.py").write_text(
+        (root / "workflow/scripts/frameworks/runtime.py").read_text()
+    )
+    (tmp_path / "arithmetic.py").write_text(
+        "class Adapter:\n    def __init__(self, spec, threads):\n        pass\n"
+    )
+    found = importlib.util.spec_from_file_location("elsewhere", tmp_path / "runtime.py")
+    elsewhere = importlib.util.module_from_spec(found)
+    found.loader.exec_module(elsewhere)
+    spec = {**SPEC, "execution": {**SPEC["execution"], "deterministic": True}}
+    elsewhere.run(spec, tmp_path / "events.jsonl", 1)
+    last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
+    assert last["status"] == "unsupported"
+    assert last["reason"] == "arithmetic cannot be made deterministic here"
+
+
+def test_what_is_asked_beyond_the_spec_is_compared_too(runtime, tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    settings = adapter.settings()
+    adapter.asked = lambda: {"layout": "NHWC"}
+    adapter.settings = lambda: {**settings, "layout": "NCHW"}
+    with pytest.raises(ValueError, match="layout: asked 'NHWC', found 'NCHW'"):
+        run(runtime, tmp_path, monkeypatch, adapter)
+
+
 def test_any_other_error_is_a_fault_and_no_result(runtime, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         run(runtime, tmp_path, monkeypatch, Arithmetic(fails_at=9, error=ZeroDivisionError()))

@@ -338,8 +338,13 @@ class Adapter:
         text = str(error)
         return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text
 
-    def is_unsupported(self, error):
-        return "does not have a deterministic implementation" in str(error)
+    def why_unsupported(self, error):
+        return _line_with("does not have a deterministic implementation", error)
+
+
+def _line_with(words, error):
+    """The line of an exception's message that has these words, or None."""
+    return next((line for line in str(error).splitlines() if words in line), None)
 
 
 def _layouts(tensors):

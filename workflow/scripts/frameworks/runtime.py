@@ -52,8 +52,8 @@ and, where it has more to tell, with
                                 boolean. Without this method such runs are unsupported
     asked()                     what it asks of the framework beyond the spec, as `settings` must
                                 give it back (threads between operations, layout)
-    is_unsupported(error)       whether that exception means that the framework cannot do what
-                                the spec asks for
+    why_unsupported(error)      the reason, where that exception means that the framework cannot
+                                do what the spec asks for; else None
 """
 
 import time
@@ -546,8 +546,9 @@ def train(spec, events, threads):
     except Exception as error:
         if adapter.is_out_of_memory(error):
             raise MemoryError(str(error).strip().splitlines()[0])
-        if hasattr(adapter, "is_unsupported") and adapter.is_unsupported(error):
-            raise NotImplementedError(str(error).strip().splitlines()[0])
+        reason = adapter.why_unsupported(error) if hasattr(adapter, "why_unsupported") else None
+        if reason:
+            raise NotImplementedError(reason)
         raise
 
 

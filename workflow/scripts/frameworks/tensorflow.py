@@ -503,10 +503,11 @@ class Adapter:
     def is_out_of_memory(self, error):
         return isinstance(error, tf.errors.ResourceExhaustedError)
 
-    def is_unsupported(self, error):
-        if isinstance(error, tf.errors.UnimplementedError):
-            return "determinis" in error.message
-        return "Detected unsupported operations when trying to compile" in str(error)
+    def why_unsupported(self, error):
+        # Determinism, where an operation or XLA has none; what XLA does not know at all.
+        words = ("determinis", "Detected unsupported operations")
+        lines = str(error).splitlines() if isinstance(error, tf.errors.OpError) else []
+        return next((line for line in lines if any(word in line for word in words)), None)
 
 
 def _records(path):
