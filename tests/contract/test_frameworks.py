@@ -197,6 +197,15 @@ def test_a_setting_that_is_not_the_asked_one_fails_the_run(case, study, root, tm
     assert re.search(message, ended.stderr.splitlines()[-1])
 
 
+def test_compiling_without_a_compiler_is_unsupported_with_the_reason(study, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    events = events_of(study("pytorch", ".jsonl", mode="compile", epochs=4))
+    assert events[-1]["status"] == "unsupported"
+    assert events[-1]["reason"] == (
+        "torch.compile needs a C++ compiler, and there is no no-such-compiler"
+    )
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_an_absurd_learning_rate_is_seen_as_divergence(framework, study):
     events = events_of(study(framework, ".jsonl", learning_rate=1e6, epochs=2))

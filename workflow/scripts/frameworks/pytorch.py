@@ -339,12 +339,9 @@ class Adapter:
         return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text
 
     def why_unsupported(self, error):
-        return _line_with("does not have a deterministic implementation", error)
-
-
-def _line_with(words, error):
-    """The line of an exception's message that has these words, or None."""
-    return next((line for line in str(error).splitlines() if words in line), None)
+        text = str(error)
+        missing = "does not have a deterministic implementation" in text
+        return text.splitlines()[0] if missing else None
 
 
 def _layouts(tensors):
