@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from analyse.figures import MUTED, POINT_FIGURES, draw_losses, draw_points, drawing, drawn
+from analyse.metrics import METRICS
 from analyse.report import FIGURES, ROWS, answer, compare, number
 from analyse.study import Series, read_study
 from analyse.style import CHOSEN, style_of
@@ -466,12 +467,12 @@ def test_many_networks_are_neither_all_drawn_nor_all_told(tmp_path):
 @pytest.mark.parametrize(
     ("missing", "maker"),
     [
-        ("tables/measurements.csv", plot),
+        ("tables/summary.csv", plot),
         ("plan.tsv", plot),
         ("figures/captions.json", report),
         ("figures/throughput.svg", report),
         ("config.resolved.yaml", report),
-        ("tables/measurements.csv", report),
+        ("tables/summary.csv", report),
     ],
 )
 def test_missing_inputs_are_refused_in_one_line(good, missing, maker):
@@ -489,9 +490,13 @@ def test_missing_inputs_are_refused_in_one_line(good, missing, maker):
     assert page.stat().st_mtime_ns == before
 
 
-def test_tables_of_another_study_are_refused(good, bad, tmp_path):
-    lines = (good / "tables" / "measurements.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "measurements.csv").write_text("".join(lines[:-1]))
+@pytest.mark.parametrize(
+    ("left_out", "added", "cause"),
+    [(len(METRICS), "", "it lacks mxnet"), (1, "mxnet,lenet5\n", "is damaged")],
+)
+def test_tables_of_another_study_are_refused(good, left_out, added, cause, tmp_path):
+    lines = (good / "tables" / "summary.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "summary.csv").write_text("".join(lines[:-left_out]) + added)
     arguments = ("--tables", tmp_path, "--output", tmp_path / "figures")
     done = script("plot", good, *arguments)
-    assert done.returncode == 1 and "it lacks mxnet" in done.stderr
+    assert done.returncode == 1 and cause in done.stderr

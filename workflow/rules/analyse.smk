@@ -53,7 +53,6 @@ rule gather:
 rule plot:
     input:
         plan="results/plan.tsv",
-        measurements="results/tables/measurements.csv",
         summary="results/tables/summary.csv",
     output:
         expand("results/figures/{name}.{kind}", name=FIGURES, kind=("svg", "png")),
@@ -74,7 +73,7 @@ rule report:
     input:
         plan="results/plan.tsv",
         config="results/config.resolved.yaml",
-        tables=["results/tables/measurements.csv", "results/tables/summary.csv"],
+        summary="results/tables/summary.csv",
         figures=expand("results/figures/{name}.svg", name=FIGURES),
         captions="results/figures/captions.json",
         certificates=CERTIFICATES,

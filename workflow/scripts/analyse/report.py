@@ -1,10 +1,11 @@
 """The report: one page that answers, shows its evidence, and loads nothing."""
 
 import base64
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -41,7 +42,8 @@ PROVEN = ("forward", "gradients")
 """The kinds of deviation that the table of proof shows beside the closest one."""
 
 
-class Comparison(NamedTuple):
+@dataclass(frozen=True)
+class Comparison:
     """The throughputs of comparable cells, by facet, batch size and what else tells groups apart.
 
     `cells` are those with numbers, in order of the plan, `without` those that have none. The
@@ -59,7 +61,7 @@ class Comparison(NamedTuple):
     def reference(self) -> Cell:
         return self.cells[0]
 
-    @property
+    @cached_property
     def fastest(self) -> Cell:
         """The cell with the largest median."""
         return max(self.cells, key=_middle)
@@ -77,7 +79,7 @@ class Comparison(NamedTuple):
         """Throughput of one cell / that of another, within blocks."""
         return paired_ratio(cell.by_block("throughput"), reference.by_block("throughput"))
 
-    @property
+    @cached_property
     def against(self) -> list[tuple[Cell, Ratio | None]]:
         """The fastest against each other cell, the next fastest first."""
         others = sorted((c for c in self.cells if c is not self.fastest), key=_middle, reverse=True)
@@ -93,7 +95,7 @@ class Comparison(NamedTuple):
         """Whether every interval of the fastest can be had."""
         return self.n > 1
 
-    @property
+    @cached_property
     def rivals(self) -> list[Cell]:
         """The cells that the fastest was not shown to be faster than."""
         return [
@@ -102,7 +104,7 @@ class Comparison(NamedTuple):
             if ratio is None or ratio.verdict("throughput", self.level) != "faster"
         ]
 
-    @property
+    @cached_property
     def winner(self) -> Series | None:
         """The fastest, where it was shown to be faster than all others together."""
         return self.fastest.series if self.testable and not self.rivals else None
@@ -418,11 +420,11 @@ def _phase_rows(cells: Iterable[Cell]) -> list[dict[str, Any]]:
 
 def _software(study: Study) -> list[dict[str, Any]]:
     """Framework, version and packages of each different software stack."""
-    stacks: dict[str, dict[str, Any]] = {}
+    stacks: dict[tuple[str, int], dict[str, Any]] = {}
     for cell in study.cells:
         for run in cell.runs:
             software = run.provenance["software"]
-            key = json.dumps([cell.series.framework, software], sort_keys=True)
+            key = (cell.series.framework, id(software))  # equal ones are one object
             stack = stacks.setdefault(
                 key, {"framework": cell.series.framework, "software": software, "runs": 0}
             )
