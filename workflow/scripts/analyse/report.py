@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from analyse.certificates import Certificates, Proof, proof
 from analyse.files import InputError, parse_json, read_text
+from analyse.max_batch import MaxBatch, of_cell
 from analyse.metrics import CENSORED, FLAGS, METRICS, PHASES, STATUS_MEANING, STATUSES
 from analyse.record import differing_settings
 from analyse.statistics import (
@@ -33,7 +34,7 @@ from analyse.tables import COMPARED, PARITY_NOT_SHOWN, STUDY_FLAGS, counted, rem
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
 ROWS = 400
-"""Rows that a table of the page has at most, so that a study of any size can be read."""
+"""Rows that a table of the page shows at most, so that a study of any size can be read."""
 FEW = 3
 """Different values of a setting that are all told."""
 SENTENCES = 6
@@ -396,6 +397,15 @@ def _factors(study: Study) -> Factors:
     return result
 
 
+def _max_batch_rows(study: Study, found: Sequence[MaxBatch]) -> list[tuple[Cell, MaxBatch]]:
+    """Each search that holds for a cell of the study, with the first such cell."""
+    rows: dict[int, tuple[Cell, MaxBatch]] = {}
+    for cell in study.cells if found else []:
+        if one := of_cell(found, cell.plan.factors):
+            rows.setdefault(id(one), (cell, one))
+    return list(rows.values())
+
+
 def _phase_rows(cells: Iterable[Cell]) -> list[dict[str, Any]]:
     """Median seconds of each phase over the ok runs of each cell."""
     rows = []
@@ -416,6 +426,18 @@ def _phase_rows(cells: Iterable[Cell]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _spent(study: Study) -> str:
+    """What share of the runs' time was measured, as a sentence."""
+    total = sum(seconds for run in study.runs for seconds in run.phases.values())
+    measured = sum(run.phases.get("measured", 0.0) for run in study.runs)
+    if not measured:
+        return ""
+    return (
+        f"All runs together took {number(total, 3)} s, {number(measured, 3)} s of them in measured"
+        f" phases: {number(total / measured, 3)} times as long."
+    )
 
 
 def _software(study: Study) -> list[dict[str, Any]]:
@@ -560,15 +582,24 @@ def _dot(framework: str) -> Markup:
 
 
 class Part(NamedTuple):
-    """The first rows of a table, and how many it would have."""
+    """The first rows of a table, and how many it would have.
+
+    `rest` are the others, if the table can be sorted: the page has them, but shows `ROWS`.
+    """
 
     rows: list[Any]
     total: int
+    rest: Sequence[Any] = ()
 
 
 def _part(items: Sequence[Any], make: Callable[[Sequence[Any]], list[Any]] = list) -> Part:
     """As many of the items as a table of the page has, made into rows."""
     return Part(make(items[:ROWS]), len(items))
+
+
+def _sortable(rows: list[Any]) -> Part:
+    """All rows of a table that can be sorted."""
+    return Part(rows[:ROWS], len(rows), rows[ROWS:])
 
 
 def make_report(
@@ -577,6 +608,7 @@ def make_report(
     figures: Path,
     config_path: Path,
     config: dict[str, Any],
+    max_batches: Sequence[MaxBatch] = (),
 ) -> str:
     """The page as HTML.
 
@@ -585,6 +617,7 @@ def make_report(
         figures: folder made by `plot.py`.
         config_path: the resolved configuration, quoted in full.
         config: its content; `title` and `study` are used when there.
+        max_batches: the searches for the largest batch that were made.
 
     Raises:
         InputError: a figure or the captions are missing.
@@ -600,7 +633,7 @@ def make_report(
         environment.globals[function.__name__] = function
     environment.globals |= {"dot": _dot, "describe": describe_machine}
     comparisons = compare(study)
-    compared = [(c, row) for c in comparisons[:ROWS] for row in c.rows()]
+    compared = [(c, row) for c in comparisons for row in c.rows()]
     has_gpu = any(cell.values(column.metric) for cell in study.cells for column in GPU_COLUMNS)
     columns = [*COLUMNS, *(GPU_COLUMNS if has_gpu else ())]
     further = _further_columns(study)
@@ -613,7 +646,7 @@ def make_report(
         title=str(config.get("title") or config.get("study") or "Benchmark"),
         study=study,
         answer=answer(study, comparisons),
-        compared=Part(compared[:ROWS], sum(len(c.cells) + len(c.without) for c in comparisons)),
+        compared=_sortable(compared),
         settings_shown=any(c.setting for c in comparisons),
         proofs=_part(proofs),
         proof_of={(one.network, one.framework): one for one in proofs},
@@ -625,13 +658,15 @@ def make_report(
         figures=_figures(figures),
         columns=columns,
         further=further,
-        rows=_part(study.cells, lambda cells: _summary_rows(cells, columns)),
+        rows=_sortable(_summary_rows(study.cells, columns)),
         further_rows=_part(study.cells, lambda cells: _summary_rows(cells, further)),
+        max_batches=_part(_max_batch_rows(study, max_batches)),
         gpu_reason=None if has_gpu else study.why_empty("gpu_power"),
         factors=factors,
         facet_shown=not factors.same.keys() >= set(FACET),
         phases=PHASES,
-        phase_rows=_part(study.cells, _phase_rows),
+        spent=_spent(study),
+        phase_rows=_sortable(_phase_rows(study.cells)),
         machines=_part(machines(study)),
         environments=_environments(study),
         software=_part(_software(study)),

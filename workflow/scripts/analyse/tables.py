@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from analyse.certificates import Certificates, proof
 from analyse.files import FORMAT, InputError, parse_json, read_text, write_atomic
+from analyse.max_batch import METRIC, UNIT, MaxBatch, of_cell
 from analyse.metrics import CENSORED, METRICS, STATUSES
 from analyse.statistics import paired_ratio, summarise
 
@@ -196,11 +197,18 @@ class _Compared(NamedTuple):
     flags: str
 
 
-def gather(plan_path: Path, records_folder: Path, output: Path, certificates: Certificates) -> None:
+def gather(
+    plan_path: Path,
+    records_folder: Path,
+    output: Path,
+    certificates: Certificates,
+    max_batches: Sequence[MaxBatch] = (),
+) -> None:
     """Write `measurements.csv`, `summary.csv` and `comparisons.csv` of the planned records.
 
     A row of measurements is one metric of one run. A row of the summary is one metric of one
-    cell over all values that there are: `n` counts them, `status` counts the runs. A row of
+    cell over all values that there are: `n` counts them, `status` counts the runs; where the
+    largest batch was searched for, a last row has it, and the outcome of the search. A row of
     comparisons is one metric's ratio between two cells, the one planned later over the one
     planned earlier, from the blocks that have both (docs/statistics.md).
     """
@@ -234,6 +242,11 @@ def gather(plan_path: Path, records_folder: Path, output: Path, certificates: Ce
             censored = sum("censored_at" in record["metrics"][name] for record in records)
             unit, count = _fields(name, metric.unit), _fields(status, n)
             values, ending = ",".join(map(_number, spread)), _fields(flags, censored, modes)
+            summary.write(f"{head},{unit},{count},{values},{ending}\n")
+        if one := of_cell(max_batches, cell.factors):
+            n, *spread = summarise([] if one.value is None else [one.value])
+            unit, count = _fields(METRIC, UNIT), _fields(one.status, n)
+            values, ending = ",".join(map(_number, spread)), _fields(flags, 0, modes)
             summary.write(f"{head},{unit},{count},{values},{ending}\n")
         if cell.name in grouped:
             blocks = {name: _by_block(records, name) for name in METRICS}
