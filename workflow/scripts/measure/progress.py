@@ -21,8 +21,8 @@ def start(runs: int) -> None:
 def closing() -> str | None:
     """What share of the execution's time was measured, in one line; None if nothing was."""
     first, *ended = _objects(PATH.read_text()) if PATH.exists() else [{}]
-    runs, measured = (sum(run[key] for run in ended) for key in ("seconds", "measured"))
-    if not measured:
+    runs, measured = (sum(run.get(key, 0) for run in ended) for key in ("seconds", "measured"))
+    if not measured or "begin" not in first:
         return None
     wall = time.monotonic() - first["begin"]
     return (
