@@ -327,7 +327,7 @@ def test_gather_is_linear(tmp_path):
             text = json.dumps({**record, "cell": name, "repeat": repeat})
             (folder / f"rep{repeat}.json").write_text(text)
     write_plan(tmp_path / "plan.tsv", cells)
-    begin = time.perf_counter()
+    begin = time.process_time()  # what else the machine does is no part of it
     gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables", {})
-    assert time.perf_counter() - begin < 1500 * 20 / 30_000 * 2  # the machine may be busy
+    assert time.process_time() - begin < 1500 * 20 / 30_000
     assert len(rows(tmp_path / "tables" / "measurements.csv")) == 1500 * len(METRICS)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -11,6 +12,9 @@ from xml.etree import ElementTree
 import pytest
 
 from analyse.figures import MUTED, POINT_FIGURES, draw_losses, draw_points, drawing, drawn
+from analyse.files import InputError
+from analyse.max_batch import read_max_batches
+from analyse.metrics import METRICS
 from analyse.report import FIGURES, ROWS, answer, compare, number
 from analyse.study import Series, read_study
 from analyse.style import CHOSEN, style_of
@@ -33,12 +37,13 @@ def plot(root, folder="figures"):
     return script("plot", root, "--output", root / folder)
 
 
-def report(root):
+def report(root, *extra):
     return script(
         "report",
         root,
         *("--figures", root / "figures", "--config", root / "config.resolved.yaml"),
         *("--output", root / "report" / "index.html"),
+        *extra,
     )
 
 
@@ -84,8 +89,8 @@ def page_of(root):
 
 
 def text_of(root):
-    """The page without its tags, style and white space."""
-    page = re.sub(r"<style>.*?</style>", "", page_of(root), flags=re.DOTALL)
+    """The page without its tags, style, script and white space."""
+    page = re.sub(r"<(style|script)>.*?</\1>", "", page_of(root), flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
 
@@ -309,7 +314,8 @@ def test_page_is_well_formed_accessible_and_loads_nothing(request, root):
     assert all(url.startswith(("data:image/svg+xml;base64,", "#")) for url in checked.urls)
     assert {url[1:] for url in checked.urls if url.startswith("#")} <= set(checked.ids)
     assert "http" not in page and "url(" not in page and "@import" not in page
-    assert '<html lang="en">' in page and "<script" not in page
+    assert '<html lang="en">' in page
+    assert page.count("<script") == page.count("<script>") == 1  # inline
     assert checked.headings[0] == 1 and checked.headings.count(1) == 1
     steps = zip(checked.headings, checked.headings[1:], strict=False)
     assert all(after - before <= 1 for before, after in steps)
@@ -340,6 +346,56 @@ def test_page_has_the_numbers_and_the_proof(good):
     assert "parameters 61706 61706 as requested pytorch, tensorflow, mxnet 18" in page
     assert "pytorch 2.13.0" in page and "torch==2.13.0" in page
     assert "results_format: 1" in page
+
+
+def test_page_sets_all_phases_against_the_measured_ones(tmp_path):
+    """2 s before the first step, 3 to the measured phase, 3.75 measured, 0.5 of evaluation."""
+    make_record(tmp_path / "runs", tmp_path / "records")
+    write_plan(tmp_path / "plan.tsv", [{}], repeats=1)
+    (tmp_path / "config.resolved.yaml").write_text("title: One\n")
+    page = text_of(built(tmp_path))
+    assert "All runs together took 9.25 s, 3.75 s of them in measured phases: 2.47 times" in page
+
+
+SEARCH = {
+    "format": 1,
+    "settings": {"framework": "pytorch", "mode": "channels_last"},
+    "max_batch_size": {"value": 432, "unit": "images", "reason": None},
+    "status": "ok",
+    "limit": {"host_memory_mib": 320.0, "from": "memory_limit"},
+    "probes": [{"batch_size": 432, "status": "ok"}, {"batch_size": 433, "status": "oom"}],
+}
+
+
+def test_the_largest_batch_is_in_the_summary_and_on_the_page(tmp_path):
+    for batch_size in (64, 128):
+        make_record(tmp_path / "runs", tmp_path / "records", batch_size=batch_size)
+    write_plan(tmp_path / "plan.tsv", [{}, {"batch_size": 128}], repeats=1)
+    other = {**SEARCH, "settings": {"framework": "mxnet"}}
+    for name, search in (("a", other), ("b", SEARCH)):
+        path = tmp_path / "max_batch" / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(search))
+    found = read_max_batches(tmp_path / "max_batch")
+    gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables", {}, found)
+    lines = (tmp_path / "tables" / "summary.csv").read_text().splitlines()
+    rows = [line for line in lines if "max_batch_size" in line]
+    assert len(rows) == 2  # the search holds for both cells, the other one for none
+    assert all(",max_batch_size,images,ok,1,432.0,432.0,432.0,432.0,,," in row for row in rows)
+    assert study_of(tmp_path).cells[0].flags[-1] == "parity_not_shown"
+    (tmp_path / "config.resolved.yaml").write_text("title: One\n")
+    for done in (plot(tmp_path), report(tmp_path, "--max-batches", tmp_path / "max_batch")):
+        assert (done.returncode, done.stderr) == (0, "")
+    page = page_of(tmp_path)
+    assert page.count("The largest batch that fits") == 2  # heading and label
+    assert "<td>432</td><td>2</td>" in page and "320 MiB of host memory (memory_limit)" in page
+
+
+def test_a_damaged_search_is_refused(tmp_path):
+    (tmp_path / "one.json").write_text(json.dumps({**SEARCH, "limit": None}))
+    with pytest.raises(InputError, match="one.json: not a search of this version"):
+        read_max_batches(tmp_path)
+    assert read_max_batches(None) == []
 
 
 def test_page_escapes_what_it_quotes(failed):
@@ -444,14 +500,47 @@ def large(root, networks, batches):
     return gathered(root)
 
 
-def test_the_page_of_a_large_study_is_bounded(tmp_path):
-    large(tmp_path, 1, ROWS // 2 + 5)
-    page = text_of(built(tmp_path))
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A study of more cells than a table shows."""
+    root = tmp_path_factory.mktemp("many")
+    large(root, 1, ROWS // 2 + 5)
+    return built(root)
+
+
+def test_the_page_of_a_large_study_is_bounded(many):
+    page = text_of(many)
     assert f"The first {ROWS} of {ROWS + 10} cells are shown" in page
     assert f"The first {ROWS} of {ROWS + 10} rows are shown: all are in results/tables/comp" in page
-    captions = json.loads((tmp_path / "figures" / "captions.json").read_text())
+    captions = json.loads((many / "figures" / "captions.json").read_text())
     assert f"Only 16 of {ROWS + 10} cells are drawn" in captions["throughput"]["caption"]
     assert "at most 12 panels" in captions["training_loss"]["caption"]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on PATH")
+def test_sorting_takes_the_rows_that_are_not_shown_into_account(many, tmp_path):
+    """By batch size, descending: 205 first, and the smallest that is shown is 6."""
+    page = page_of(many)
+    clicks = """<script>
+    const table = document.querySelector("#numbers ~ .scroll table");
+    const sizes = () => [...table.tBodies[0].rows].map((row) => row.cells[1].textContent);
+    const told = [sizes()];
+    for (const click of [1, 2]) {
+      table.tHead.rows[0].cells[1].querySelector("button").click();
+      told.push(sizes());
+    }
+    document.body.replaceChildren("told:" + told.map((one) => one.join()).join(";") + ".");
+    </script></body>"""
+    (tmp_path / "clicked.html").write_text(page.replace("</body>", clicks))
+    done = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+        + [f"--user-data-dir={tmp_path}/browser", f"file://{tmp_path}/clicked.html"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    told = re.search(r"told:([\d,;]+)\.", done.stdout)[1].split(";")
+    first, up, down = ([int(size) for size in one.split(",")] for one in told)
+    assert first == up == [size for size in range(1, 201) for _ in range(2)]
+    assert down == [size for size in range(205, 5, -1) for _ in range(2)]
 
 
 def test_many_networks_are_neither_all_drawn_nor_all_told(tmp_path):
@@ -466,12 +555,12 @@ def test_many_networks_are_neither_all_drawn_nor_all_told(tmp_path):
 @pytest.mark.parametrize(
     ("missing", "maker"),
     [
-        ("tables/measurements.csv", plot),
+        ("tables/summary.csv", plot),
         ("plan.tsv", plot),
         ("figures/captions.json", report),
         ("figures/throughput.svg", report),
         ("config.resolved.yaml", report),
-        ("tables/measurements.csv", report),
+        ("tables/summary.csv", report),
     ],
 )
 def test_missing_inputs_are_refused_in_one_line(good, missing, maker):
@@ -489,9 +578,13 @@ def test_missing_inputs_are_refused_in_one_line(good, missing, maker):
     assert page.stat().st_mtime_ns == before
 
 
-def test_tables_of_another_study_are_refused(good, bad, tmp_path):
-    lines = (good / "tables" / "measurements.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "measurements.csv").write_text("".join(lines[:-1]))
+@pytest.mark.parametrize(
+    ("left_out", "added", "cause"),
+    [(len(METRICS), "", "it lacks mxnet"), (1, "mxnet,lenet5\n", "is damaged")],
+)
+def test_tables_of_another_study_are_refused(good, left_out, added, cause, tmp_path):
+    lines = (good / "tables" / "summary.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "summary.csv").write_text("".join(lines[:-left_out]) + added)
     arguments = ("--tables", tmp_path, "--output", tmp_path / "figures")
     done = script("plot", good, *arguments)
-    assert done.returncode == 1 and "it lacks mxnet" in done.stderr
+    assert done.returncode == 1 and cause in done.stderr

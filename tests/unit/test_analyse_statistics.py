@@ -13,6 +13,7 @@ from analyse.statistics import (
     TOO_FEW,
     Ratio,
     Summary,
+    deviation,
     paired_ratio,
     summarise,
     unpaired_ratio,
@@ -25,6 +26,15 @@ def test_summary_by_hand():
     assert summarise([5.0]) == Summary(1, 5.0, 5.0, 5.0, 5.0, None, None)
     assert summarise([]) == Summary(0)
     assert summarise([-1.0, 1.0]).cv is None  # no share of a mean of 0
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+@pytest.mark.parametrize("spread", [1e-8, 1e-3, 1.0])
+def test_deviation_is_the_exact_one(n, spread):
+    rng = random.Random(n)
+    values = [9000.1 * (1 + spread * rng.gauss(0, 1)) for _ in range(n)]
+    assert deviation(values) == pytest.approx(stdev(values), rel=1e-14)
+    assert deviation([0.1] * n) == 0  # though the mean of three 0.1 is not 0.1
 
 
 def test_paired_ratio_by_hand():

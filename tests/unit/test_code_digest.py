@@ -14,7 +14,7 @@ def scripts(tmp_path, monkeypatch):
     monkeypatch.setattr(code, "FOLDER", tmp_path / "scripts")
 
     def digest(*names):
-        for cached in (code.digest, code._essence, code._imports):
+        for cached in (code.digest, code._essence, code._tree, code._imports):
             cached.cache_clear()
         return code.digest(*names)
 

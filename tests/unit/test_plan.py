@@ -4,8 +4,9 @@ import copy
 
 import pytest
 
+from plan.max_batch import STEPS, as_planned, probe_spec, searches
 from plan.model import Cell, Study
-from plan.spec import make_spec
+from plan.spec import make_spec, spec_digest
 from plan.study import ConfigError, canonical, check_results, make_plan, name_of, read
 
 STUDY = {
@@ -234,3 +235,37 @@ def test_the_schema_accepts_the_default_study_and_refuses_a_typo(root):
     study["sweeps"][0]["batchsize"] = 3
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(study, schema())
+
+
+def test_cells_that_differ_in_nothing_that_takes_memory_share_a_search(study, root):
+    study["sweeps"][1]["memory_limit"] = 512.0
+    assert searches(make_plan(study, root)) == {}
+    plan = make_plan({**study, "find_max_batch": True}, root)
+    found = searches(plan)
+    assert [cell.framework for cell in found.values()] == ["pytorch", "mxnet", "tensorflow"]
+    assert all(name.startswith(f"{cell.framework}-lenet5-mnist") for name, cell in found.items())
+    settings = as_planned(list(found.values())[2])
+    assert settings["memory_limit"] == "512.0" and settings["threads"] == ""
+    assert not {"batch_size", "learning_rate", "epochs", "seed"} & settings.keys()
+    study["sweeps"][0]["threads"] = [1, 2]
+    assert len(searches(make_plan({**study, "find_max_batch": True}, root))) == 5
+    study["sweeps"][0]["mode"] = "best"
+    assert len(searches(make_plan({**study, "find_max_batch": True}, root))) == 1
+
+
+def test_a_probe_has_few_steps_of_its_batch_size_under_the_limit(study, root):
+    cell = next(iter(searches(make_plan({**study, "find_max_batch": True}, root)).values()))
+    spec = probe_spec(cell, 300, 512.0, root)
+    assert spec["factors"]["batch_size"] == 300 and spec["limits"]["memory_mib"] == 512.0
+    assert spec["phases"]["steps"] == STEPS
+
+
+def test_the_digest_of_a_spec_tells_every_part_of_it(study, root):
+    cell = next(iter(make_plan(study, root).cells.values()))
+    digests = {
+        spec_digest(cell, 1, root),
+        spec_digest(cell, 2, root),
+        spec_digest(cell.model_copy(update={"momentum": 0.8}), 1, root),
+        spec_digest(cell.model_copy(update={"network": "lenet_caffe"}), 1, root),
+    }
+    assert len(digests) == 4

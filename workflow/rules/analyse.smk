@@ -34,6 +34,7 @@ rule gather:
         plan="results/plan.tsv",
         records=RECORDS,
         certificates=CERTIFICATES,
+        max_batches=MAX_BATCHES,
     output:
         measurements="results/tables/measurements.csv",
         summary="results/tables/summary.csv",
@@ -45,15 +46,16 @@ rule gather:
         "../../envs/base.yaml"
     params:
         code=code.digest("gather.py"),
+        max_batches="--max-batches results/max_batch" if MAX_BATCHES else "",
     shell:
         "python $TOUCHSTONE_SCRIPTS/gather.py --plan {input.plan} --records results/records"
-        " --output results/tables --certificates {input.certificates} > {log} 2>&1"
+        " --output results/tables --certificates {input.certificates} {params.max_batches}"
+        " > {log} 2>&1"
 
 
 rule plot:
     input:
         plan="results/plan.tsv",
-        measurements="results/tables/measurements.csv",
         summary="results/tables/summary.csv",
     output:
         expand("results/figures/{name}.{kind}", name=FIGURES, kind=("svg", "png")),
@@ -74,10 +76,11 @@ rule report:
     input:
         plan="results/plan.tsv",
         config="results/config.resolved.yaml",
-        tables=["results/tables/measurements.csv", "results/tables/summary.csv"],
+        summary="results/tables/summary.csv",
         figures=expand("results/figures/{name}.svg", name=FIGURES),
         captions="results/figures/captions.json",
         certificates=CERTIFICATES,
+        max_batches=MAX_BATCHES,
     output:
         "results/report/index.html",
     log:
@@ -87,7 +90,9 @@ rule report:
         "../../envs/base.yaml"
     params:
         code=code.digest("report.py", "analyse/report.html.j2"),
+        max_batches="--max-batches results/max_batch" if MAX_BATCHES else "",
     shell:
         "python $TOUCHSTONE_SCRIPTS/report.py --plan {input.plan} --config {input.config}"
         " --tables results/tables --records results/records --figures results/figures"
-        " --output {output} --certificates {input.certificates} > {log} 2>&1"
+        " --output {output} --certificates {input.certificates} {params.max_batches}"
+        " > {log} 2>&1"

@@ -1,6 +1,8 @@
 # Plans the cells of the configuration, and has the functions that the rules call.
 import math
 import re
+from functools import cache
+from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 
 import networks
@@ -9,10 +11,11 @@ from in_env import digest as environment_digest
 from measure import progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
+from plan.max_batch import probe_spec, searches
 from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
 from plan.slurm import orphans, refusal
-from plan.spec import data_folder, make_spec
+from plan.spec import data_folder, spec_digest
 from plan.study import canonical, check_results, digest, make_plan
 
 # The results folder that `snakemake compare` compares with: no part of the study.
@@ -40,11 +43,14 @@ CERTIFICATES = (
     if PLAN.study.parity
     else []
 )
+SEARCHES = searches(PLAN)
+MAX_BATCHES = [f"results/max_batch/{setting}.json" for setting in SEARCHES]
 BEFORE_RUNS = len(PLAN.order) + 1
 
 
 wildcard_constraints:
-    cell="|".join(map(re.escape, PLAN.cells)),
+    cell="[^/]+",
+    setting="[^/]+",
     repeat=r"\d+",
     dataset="[a-z0-9-]+",
     format="[a-z]+",
@@ -61,6 +67,11 @@ onstart:
     )
 
 
+onsuccess:
+    if line := progress.closing():
+        print(line, file=sys.stderr)
+
+
 def dataset_digest(wildcards):
     """The digest of what the catalogue says of a data set."""
     return digest(
@@ -69,8 +80,20 @@ def dataset_digest(wildcards):
 
 
 def manifest(wildcards):
-    """The manifest of the cell's data in the format its framework reads; none for noise."""
-    cell = PLAN.cells[wildcards.cell]
+    """The manifest of the cell's data in the format its framework reads; none for noise.
+
+    Says so if nobody planned the cell: a constraint with all names would cost a study of
+    10,000 cells minutes.
+    """
+    if wildcards.cell not in PLAN.cells:
+        raise WorkflowError(
+            f"no cell of this study is named {wildcards.cell}; results/plan.tsv lists them"
+        )
+    return manifest_of(PLAN.cells[wildcards.cell])
+
+
+def manifest_of(cell):
+    """The manifest of a cell's data, or no file."""
     return [] if cell.input == "synthetic" else f"{data_folder(cell)}/manifest.json"
 
 
@@ -79,9 +102,9 @@ def settings(wildcards):
     return canonical(PLAN.cells[wildcards.cell].model_dump())
 
 
-def spec_digest(wildcards):
+def told(wildcards):
     """The digest of the whole spec, the network's graph included."""
-    return digest(make_spec(PLAN.cells[wildcards.cell], int(wildcards.repeat), ROOT))
+    return spec_digest(PLAN.cells[wildcards.cell], int(wildcards.repeat), ROOT)
 
 
 def environment(wildcards):
@@ -90,16 +113,47 @@ def environment(wildcards):
     return str(ROOT / frameworks.environment(cell.framework, cell.device))
 
 
+@cache
+def installed(path):
+    """The name of an environment and the digest of what it installs."""
+    return f"{Path(path).stem} {environment_digest(Path(path))}"
+
+
 def pins(wildcards):
     """The name of the cell's environment and the digest of what it installs."""
-    path = Path(environment(wildcards))
-    return f"{path.stem} {environment_digest(path)}"
+    return installed(environment(wildcards))
 
 
 def train_code(wildcards):
     """The digest of the code that makes the cell's numbers."""
     adapter = f"frameworks/{PLAN.cells[wildcards.cell].framework}.py"
     return code.digest("frameworks/runtime.py", adapter, "measure/")
+
+
+def searched(wildcards):
+    """A cell with the settings of a search for the largest batch."""
+    if wildcards.setting not in SEARCHES:
+        raise WorkflowError(
+            f"no search of this study is named {wildcards.setting}; it needs `find_max_batch: true`"
+        )
+    return SEARCHES[wildcards.setting]
+
+
+def searched_manifest(wildcards):
+    """The manifest of the data of a search."""
+    return manifest_of(searched(wildcards))
+
+
+def searched_environment(wildcards):
+    """The environment file of the framework of a search."""
+    cell = searched(wildcards)
+    return str(ROOT / frameworks.environment(cell.framework, cell.device))
+
+
+def searched_code(wildcards):
+    """The digest of the code that makes the result of a search."""
+    adapter = f"frameworks/{searched(wildcards).framework}.py"
+    return code.digest("frameworks/runtime.py", adapter, "measure/", "bisection.py")
 
 
 def minutes(wildcards):

@@ -32,7 +32,7 @@ rule train:
         gpu=gpus,
     params:
         settings=settings,
-        spec=spec_digest,
+        spec=told,
         pins=pins,
         code=train_code,
         errors=attempts.errors,

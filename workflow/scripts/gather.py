@@ -5,6 +5,7 @@ from pathlib import Path
 
 from analyse.certificates import read_certificates
 from analyse.files import exit_with
+from analyse.max_batch import read_max_batches
 from analyse.tables import gather
 
 
@@ -16,9 +17,13 @@ def main() -> None:
     parser.add_argument(
         "--certificates", type=Path, nargs="*", default=[], help="of the study's networks"
     )
+    parser.add_argument(
+        "--max-batches", type=Path, help="folder of the searches for the largest batch"
+    )
     arguments = parser.parse_args()
     certificates = read_certificates(arguments.certificates)
-    gather(arguments.plan, arguments.records, arguments.output, certificates)
+    max_batches = read_max_batches(arguments.max_batches)
+    gather(arguments.plan, arguments.records, arguments.output, certificates, max_batches)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import yaml
 
 from analyse.certificates import read_certificates
 from analyse.files import InputError, exit_with, read_text, write_atomic
+from analyse.max_batch import read_max_batches
 from analyse.report import make_report
 from analyse.study import read_study
 
@@ -22,6 +23,9 @@ def main() -> None:
     parser.add_argument(
         "--certificates", type=Path, nargs="*", default=[], help="of the study's networks"
     )
+    parser.add_argument(
+        "--max-batches", type=Path, help="folder of the searches for the largest batch"
+    )
     arguments = parser.parse_args()
     remedy = "Plan the study again"
     try:
@@ -33,7 +37,10 @@ def main() -> None:
         raise InputError(arguments.config, "not a mapping of settings", remedy)
     study = read_study(arguments.plan, arguments.tables, arguments.records)
     certificates = read_certificates(arguments.certificates)
-    page = make_report(study, certificates, arguments.figures, arguments.config, config)
+    max_batches = read_max_batches(arguments.max_batches)
+    page = make_report(
+        study, certificates, arguments.figures, arguments.config, config, max_batches
+    )
     write_atomic(arguments.output, page)
 
 

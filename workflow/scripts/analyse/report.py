@@ -1,10 +1,11 @@
 """The report: one page that answers, shows its evidence, and loads nothing."""
 
 import base64
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from statistics import median
@@ -15,6 +16,7 @@ from markupsafe import Markup
 
 from analyse.certificates import Certificates, Proof, proof
 from analyse.files import InputError, parse_json, read_text
+from analyse.max_batch import MaxBatch, of_cell
 from analyse.metrics import CENSORED, FLAGS, METRICS, PHASES, STATUS_MEANING, STATUSES
 from analyse.record import differing_settings
 from analyse.statistics import (
@@ -32,7 +34,7 @@ from analyse.tables import COMPARED, PARITY_NOT_SHOWN, STUDY_FLAGS, counted, rem
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
 ROWS = 400
-"""Rows that a table of the page has at most, so that a study of any size can be read."""
+"""Rows that a table of the page shows at most, so that a study of any size can be read."""
 FEW = 3
 """Different values of a setting that are all told."""
 SENTENCES = 6
@@ -41,7 +43,8 @@ PROVEN = ("forward", "gradients")
 """The kinds of deviation that the table of proof shows beside the closest one."""
 
 
-class Comparison(NamedTuple):
+@dataclass(frozen=True)
+class Comparison:
     """The throughputs of comparable cells, by facet, batch size and what else tells groups apart.
 
     `cells` are those with numbers, in order of the plan, `without` those that have none. The
@@ -59,7 +62,7 @@ class Comparison(NamedTuple):
     def reference(self) -> Cell:
         return self.cells[0]
 
-    @property
+    @cached_property
     def fastest(self) -> Cell:
         """The cell with the largest median."""
         return max(self.cells, key=_middle)
@@ -77,7 +80,7 @@ class Comparison(NamedTuple):
         """Throughput of one cell / that of another, within blocks."""
         return paired_ratio(cell.by_block("throughput"), reference.by_block("throughput"))
 
-    @property
+    @cached_property
     def against(self) -> list[tuple[Cell, Ratio | None]]:
         """The fastest against each other cell, the next fastest first."""
         others = sorted((c for c in self.cells if c is not self.fastest), key=_middle, reverse=True)
@@ -93,7 +96,7 @@ class Comparison(NamedTuple):
         """Whether every interval of the fastest can be had."""
         return self.n > 1
 
-    @property
+    @cached_property
     def rivals(self) -> list[Cell]:
         """The cells that the fastest was not shown to be faster than."""
         return [
@@ -102,7 +105,7 @@ class Comparison(NamedTuple):
             if ratio is None or ratio.verdict("throughput", self.level) != "faster"
         ]
 
-    @property
+    @cached_property
     def winner(self) -> Series | None:
         """The fastest, where it was shown to be faster than all others together."""
         return self.fastest.series if self.testable and not self.rivals else None
@@ -394,6 +397,15 @@ def _factors(study: Study) -> Factors:
     return result
 
 
+def _max_batch_rows(study: Study, found: Sequence[MaxBatch]) -> list[tuple[Cell, MaxBatch]]:
+    """Each search that holds for a cell of the study, with the first such cell."""
+    rows: dict[int, tuple[Cell, MaxBatch]] = {}
+    for cell in study.cells if found else []:
+        if one := of_cell(found, cell.plan.factors):
+            rows.setdefault(id(one), (cell, one))
+    return list(rows.values())
+
+
 def _phase_rows(cells: Iterable[Cell]) -> list[dict[str, Any]]:
     """Median seconds of each phase over the ok runs of each cell."""
     rows = []
@@ -416,13 +428,25 @@ def _phase_rows(cells: Iterable[Cell]) -> list[dict[str, Any]]:
     return rows
 
 
+def _spent(study: Study) -> str:
+    """What share of the runs' time was measured, as a sentence."""
+    total = sum(seconds for run in study.runs for seconds in run.phases.values())
+    measured = sum(run.phases.get("measured", 0.0) for run in study.runs)
+    if not measured:
+        return ""
+    return (
+        f"All runs together took {number(total, 3)} s, {number(measured, 3)} s of them in measured"
+        f" phases: {number(total / measured, 3)} times as long."
+    )
+
+
 def _software(study: Study) -> list[dict[str, Any]]:
     """Framework, version and packages of each different software stack."""
-    stacks: dict[str, dict[str, Any]] = {}
+    stacks: dict[tuple[str, int], dict[str, Any]] = {}
     for cell in study.cells:
         for run in cell.runs:
             software = run.provenance["software"]
-            key = json.dumps([cell.series.framework, software], sort_keys=True)
+            key = (cell.series.framework, id(software))  # equal ones are one object
             stack = stacks.setdefault(
                 key, {"framework": cell.series.framework, "software": software, "runs": 0}
             )
@@ -558,15 +582,24 @@ def _dot(framework: str) -> Markup:
 
 
 class Part(NamedTuple):
-    """The first rows of a table, and how many it would have."""
+    """The first rows of a table, and how many it would have.
+
+    `rest` are the others, if the table can be sorted: the page has them, but shows `ROWS`.
+    """
 
     rows: list[Any]
     total: int
+    rest: Sequence[Any] = ()
 
 
 def _part(items: Sequence[Any], make: Callable[[Sequence[Any]], list[Any]] = list) -> Part:
     """As many of the items as a table of the page has, made into rows."""
     return Part(make(items[:ROWS]), len(items))
+
+
+def _sortable(rows: list[Any]) -> Part:
+    """All rows of a table that can be sorted."""
+    return Part(rows[:ROWS], len(rows), rows[ROWS:])
 
 
 def make_report(
@@ -575,6 +608,7 @@ def make_report(
     figures: Path,
     config_path: Path,
     config: dict[str, Any],
+    max_batches: Sequence[MaxBatch] = (),
 ) -> str:
     """The page as HTML.
 
@@ -583,6 +617,7 @@ def make_report(
         figures: folder made by `plot.py`.
         config_path: the resolved configuration, quoted in full.
         config: its content; `title` and `study` are used when there.
+        max_batches: the searches for the largest batch that were made.
 
     Raises:
         InputError: a figure or the captions are missing.
@@ -598,7 +633,7 @@ def make_report(
         environment.globals[function.__name__] = function
     environment.globals |= {"dot": _dot, "describe": describe_machine}
     comparisons = compare(study)
-    compared = [(c, row) for c in comparisons[:ROWS] for row in c.rows()]
+    compared = [(c, row) for c in comparisons for row in c.rows()]
     has_gpu = any(cell.values(column.metric) for cell in study.cells for column in GPU_COLUMNS)
     columns = [*COLUMNS, *(GPU_COLUMNS if has_gpu else ())]
     further = _further_columns(study)
@@ -611,7 +646,7 @@ def make_report(
         title=str(config.get("title") or config.get("study") or "Benchmark"),
         study=study,
         answer=answer(study, comparisons),
-        compared=Part(compared[:ROWS], sum(len(c.cells) + len(c.without) for c in comparisons)),
+        compared=_sortable(compared),
         settings_shown=any(c.setting for c in comparisons),
         proofs=_part(proofs),
         proof_of={(one.network, one.framework): one for one in proofs},
@@ -623,13 +658,15 @@ def make_report(
         figures=_figures(figures),
         columns=columns,
         further=further,
-        rows=_part(study.cells, lambda cells: _summary_rows(cells, columns)),
+        rows=_sortable(_summary_rows(study.cells, columns)),
         further_rows=_part(study.cells, lambda cells: _summary_rows(cells, further)),
+        max_batches=_part(_max_batch_rows(study, max_batches)),
         gpu_reason=None if has_gpu else study.why_empty("gpu_power"),
         factors=factors,
         facet_shown=not factors.same.keys() >= set(FACET),
         phases=PHASES,
-        phase_rows=_part(study.cells, _phase_rows),
+        spent=_spent(study),
+        phase_rows=_sortable(_phase_rows(study.cells)),
         machines=_part(machines(study)),
         environments=_environments(study),
         software=_part(_software(study)),

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from analyse.files import InputError, read_text
-from analyse.metrics import METRICS
 from analyse.tables import (
-    MEASUREMENTS,
+    STUDY_FLAGS,
+    SUMMARY,
     PlannedCell,
     comparable,
     counted,
@@ -155,28 +155,22 @@ def _distinguishing(plan: list[PlannedCell]) -> tuple[str, ...]:
     )
 
 
-Row = tuple[float | None, str, list[str]]
-"""The value of a metric of a run, the reason for none, and the run's flags."""
-
-
-def _measurements(path: Path) -> dict[tuple[str, int], dict[str, Row]]:
-    """By (cell, repeat), the row of each metric."""
+def _flags(path: Path) -> dict[str, list[str]]:
+    """By cell, the flags that the study adds to its runs, from the summary."""
     remedy = "Make the tables again with gather"
     rows = csv.reader(io.StringIO(read_text(path, remedy), newline=""))
-    if tuple(next(rows, ())) != MEASUREMENTS:
+    if tuple(next(rows, ())) != SUMMARY:
         raise InputError(path, "its columns are not those of this version", remedy)
-    names = ("cell", "repeat", "metric", "value", "flags")
-    at = {name: MEASUREMENTS.index(name) for name in names}
-    table: dict[tuple[str, int], dict[str, Row]] = defaultdict(dict)
+    cell, flags = SUMMARY.index("cell"), SUMMARY.index("flags")
+    found: dict[str, str] = {}
     for row in rows:
-        try:
-            key = (row[at["cell"]], int(row[at["repeat"]]))
-            value = float(row[at["value"]]) if row[at["value"]] else None
-            flags = row[at["flags"]].split(", ") if row[at["flags"]] else []
-            table[key][row[at["metric"]]] = (value, row[-1], flags)
-        except (IndexError, ValueError):
-            raise InputError(path, f"line {rows.line_num} is damaged", remedy) from None
-    return table
+        if len(row) != len(SUMMARY):
+            raise InputError(path, f"line {rows.line_num} is damaged", remedy)
+        found[row[cell]] = row[flags]
+    return {
+        name: [flag for flag in STUDY_FLAGS if flag in words.split()]
+        for name, words in found.items()
+    }
 
 
 def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
@@ -186,26 +180,26 @@ def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
         InputError: one of them is missing or damaged, or they do not belong together.
     """
     plan = read_plan(plan_path)
-    table_path = tables / "measurements.csv"
-    table = _measurements(table_path)
+    table_path = tables / "summary.csv"
+    added = _flags(table_path)
     distinguishing = _distinguishing(plan)
-    seen: dict[str, Any] = {}  # equal provenance parts are kept once
+    seen: dict[str, Any] = {}  # equal provenance parts and reasons are kept once
     cells = []
     for cell, cell_records in read_records(plan, records):
+        if cell.name not in added:
+            cause = f"it lacks {cell.name}"
+            raise InputError(table_path, cause, "Make the tables again with gather")
         runs = []
         for record in cell_records:
-            rows = table.get((cell.name, record["repeat"]), {})
-            if rows.keys() != METRICS.keys():
-                cause = f"it lacks {cell.name}, repeat {record['repeat']}"
-                raise InputError(table_path, cause, "Make the tables again with gather")
+            metrics = record["metrics"].items()
             runs.append(
                 Result(
                     repeat=record["repeat"],
                     status=record["status"],
                     reason=record["reason"],
-                    flags=next(iter(rows.values()))[2],
-                    values={name: value for name, (value, _, _) in rows.items()},
-                    reasons={name: reason for name, (_, reason, _) in rows.items() if reason},
+                    flags=[*record["flags"], *added[cell.name]],
+                    values={name: metric["value"] for name, metric in metrics},
+                    reasons=shared({n: m["reason"] for n, m in metrics if "reason" in m}, seen),
                     losses=[epoch["loss"] for epoch in record["losses"]],
                     phases=record["phases"],
                     provenance=shared(record["provenance"], seen),
@@ -221,8 +215,9 @@ def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
 
 def distinct(values: Iterable[Any]) -> list[Any]:
     """The different values (anything JSON can hold), in order of first use."""
+    objects = {id(value): value for value in values}  # most are shared
     found: dict[str, Any] = {}
-    for value in values:
+    for value in objects.values():
         found.setdefault(json.dumps(value, sort_keys=True), value)
     return list(found.values())
 

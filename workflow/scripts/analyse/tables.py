@@ -2,16 +2,17 @@
 
 import csv
 import io
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from analyse.certificates import Certificates, proof
 from analyse.files import FORMAT, InputError, parse_json, read_text, write_atomic
+from analyse.max_batch import METRIC, UNIT, MaxBatch, of_cell
 from analyse.metrics import CENSORED, METRICS, STATUSES
 from analyse.statistics import paired_ratio, summarise
 
@@ -44,6 +45,8 @@ COMPARISONS = (
     *("metric", "unit", "n", "ratio", "low", "high", "detectable", "verdict", "indicative"),
     *("remarks", "flags", "reference_flags"),
 )
+REMARKED = ("machine", "software")
+"""The parts of a provenance that the remarks on a comparison come from."""
 PARITY_NOT_SHOWN = "parity_not_shown"
 STUDY_FLAGS = {
     PARITY_NOT_SHOWN: "No certificate says that this framework computes this network as the"
@@ -133,10 +136,7 @@ def counted(words: Iterable[str], order: Iterable[str] = ()) -> str:
 
 def shared(provenance: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
     """A provenance whose parts are kept once for all that are equal; `seen` holds them."""
-    return {
-        name: seen.setdefault(json.dumps(part, sort_keys=True), part)
-        for name, part in provenance.items()
-    }
+    return {name: seen.setdefault(repr(part), part) for name, part in provenance.items()}
 
 
 def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
@@ -177,6 +177,14 @@ def _number(value: float | None) -> str:
     return "" if value is None else repr(float(value))
 
 
+@lru_cache(maxsize=4096)
+def _fields(*values: str | int | None) -> str:
+    """Two values or more as a part of a line of CSV; what rows share is made once."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="").writerow(values)
+    return text.getvalue()
+
+
 def _flags(record: dict[str, Any], parity: bool) -> list[str]:
     return [*record["flags"], *([] if parity else [PARITY_NOT_SHOWN])]
 
@@ -189,18 +197,24 @@ class _Compared(NamedTuple):
     flags: str
 
 
-def gather(plan_path: Path, records_folder: Path, output: Path, certificates: Certificates) -> None:
+def gather(
+    plan_path: Path,
+    records_folder: Path,
+    output: Path,
+    certificates: Certificates,
+    max_batches: Sequence[MaxBatch] = (),
+) -> None:
     """Write `measurements.csv`, `summary.csv` and `comparisons.csv` of the planned records.
 
     A row of measurements is one metric of one run. A row of the summary is one metric of one
-    cell over all values that there are: `n` counts them, `status` counts the runs. A row of
+    cell over all values that there are: `n` counts them, `status` counts the runs; where the
+    largest batch was searched for, a last row has it, and the outcome of the search. A row of
     comparisons is one metric's ratio between two cells, the one planned later over the one
     planned earlier, from the blocks that have both (docs/statistics.md).
     """
-    measurements, summary = io.StringIO(newline=""), io.StringIO(newline="")
-    long, short = (csv.writer(f, lineterminator="\n") for f in (measurements, summary))
-    long.writerow(MEASUREMENTS)
-    short.writerow(SUMMARY)
+    measurements, summary = io.StringIO(), io.StringIO()
+    measurements.write(_fields(*MEASUREMENTS) + "\n")
+    summary.write(_fields(*SUMMARY) + "\n")
     plan = read_plan(plan_path)
     grouped = {cell.name for group in comparable(plan) for cell in group}
     kept: dict[str, _Compared] = {}
@@ -210,25 +224,36 @@ def gather(plan_path: Path, records_folder: Path, output: Path, certificates: Ce
         parity = proof(certificates, cell.factors["network"], cell.factors["framework"]).shown
         for record in records:
             record["flags"] = _flags(record, parity)
-            head = [*factors, cell.name, record["repeat"], record["status"], trained_mode(record)]
+            mode = trained_mode(record)
+            head = _fields(*factors, cell.name, record["repeat"], record["status"], mode)
             flags = ", ".join(record["flags"])
             for name, metric in record["metrics"].items():
-                numbers = (metric["value"], metric.get("censored_at"))
-                tail = (*map(_number, numbers), flags, metric.get("reason"))
-                long.writerow([*head, name, metric["unit"], *tail])
+                unit, tail = _fields(name, metric["unit"]), _fields(flags, metric.get("reason"))
+                numbers = f"{_number(metric['value'])},{_number(metric.get('censored_at'))}"
+                measurements.write(f"{head},{unit},{numbers},{tail}\n")
         status = counted((record["status"] for record in records), STATUSES)
         flags = counted(flag for record in records for flag in record["flags"])
         modes = counted(mode for record in records if (mode := trained_mode(record)))
+        head = _fields(*factors, cell.name)
         for name, metric in METRICS.items():
             found = [record["metrics"][name]["value"] for record in records]
             beyond = found.count(None) if name in CENSORED else 0
             n, *spread = summarise([value for value in found if value is not None], beyond)
             censored = sum("censored_at" in record["metrics"][name] for record in records)
-            head = [*factors, cell.name, name, metric.unit, status, n]
-            short.writerow([*head, *map(_number, spread), flags, censored, modes])
+            unit, count = _fields(name, metric.unit), _fields(status, n)
+            values, ending = ",".join(map(_number, spread)), _fields(flags, censored, modes)
+            summary.write(f"{head},{unit},{count},{values},{ending}\n")
+        if one := of_cell(max_batches, cell.factors):
+            n, *spread = summarise([] if one.value is None else [one.value])
+            unit, count = _fields(METRIC, UNIT), _fields(one.status, n)
+            values, ending = ",".join(map(_number, spread)), _fields(flags, 0, modes)
+            summary.write(f"{head},{unit},{count},{values},{ending}\n")
         if cell.name in grouped:
             blocks = {name: _by_block(records, name) for name in METRICS}
-            provenances = [shared(record["provenance"], seen) for record in records]
+            provenances = [
+                shared({key: record["provenance"][key] for key in REMARKED}, seen)
+                for record in records
+            ]
             kept[cell.name] = _Compared(blocks, provenances, flags)
     write_atomic(output / "measurements.csv", measurements.getvalue())
     write_atomic(output / "summary.csv", summary.getvalue())

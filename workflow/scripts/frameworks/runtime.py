@@ -521,6 +521,10 @@ def train(spec, events, threads):
             spec["phases"]["epochs"],
         )  # fmt: skip
         total = spec["phases"]["epochs"] * order.steps
+        if "steps" in spec["phases"]:  # a probe: does this batch size fit into memory?
+            total = spec["phases"]["steps"]
+            test_images = test_images[: order.batch_size]
+            test_labels = test_labels[: order.batch_size]
         waits = spec["phases"]["chunk_seconds"] == 0
         loop = Loop(adapter, order, rates, events, total, reader, waits)
 

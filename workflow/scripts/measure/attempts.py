@@ -23,7 +23,12 @@ def attempt(wildcards: Any, attempt: int) -> int:
 
 def errors(wildcards: Any) -> int:
     """How many faults are recorded for a run."""
-    path = Path(f"results/runs/{wildcards.cell}/rep{wildcards.repeat}") / NAME
+    return faults(f"results/runs/{wildcards.cell}/rep{wildcards.repeat}")
+
+
+def faults(folder: str) -> int:
+    """How many faults are recorded in a folder."""
+    path = Path(folder) / NAME
     return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
 
 

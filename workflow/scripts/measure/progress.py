@@ -15,7 +15,20 @@ PLAIN_INTERVAL = 10.0
 def start(runs: int) -> None:
     """Begin the account of an execution that makes `runs` runs."""
     PATH.parent.mkdir(exist_ok=True)
-    PATH.write_text(json.dumps({"runs": runs}) + "\n")
+    PATH.write_text(json.dumps({"runs": runs, "begin": time.monotonic()}) + "\n")
+
+
+def closing() -> str | None:
+    """What share of the execution's time was measured, in one line; None if nothing was."""
+    first, *ended = _objects(PATH.read_text()) if PATH.exists() else [{}]
+    runs, measured = (sum(run.get(key, 0) for run in ended) for key in ("seconds", "measured"))
+    if not measured or "begin" not in first:
+        return None
+    wall = time.monotonic() - first["begin"]
+    return (
+        f"{duration(wall)} in all, {duration(runs)} of them in {len(ended)} runs, "
+        f"{duration(measured)} in measured phases: wall time / measured = {wall / measured:.2f}"
+    )
 
 
 def duration(seconds: float) -> str:
@@ -34,15 +47,18 @@ class Progress:
         self.printed = -PLAIN_INTERVAL
         self.events = events
         self.read_to = 0
-        self.phase, self.steps_done, self.rate = "import", 0, 0.0
+        self.phase, self.steps_done, self.rate, self.measured = "import", 0, 0.0, 0.0
         self.last_end = self.begin
         self.batch_size = spec["factors"]["batch_size"]
         steps_per_epoch = spec["data"]["train_examples"] // self.batch_size
-        self.steps = spec["phases"]["epochs"] * steps_per_epoch
+        self.probe = "steps" in spec["phases"]
+        self.steps = spec["phases"].get("steps") or spec["phases"]["epochs"] * steps_per_epoch
         lines = _objects(PATH.read_text()) if PATH.exists() else []
         self.ended = [line["seconds"] for line in lines if "seconds" in line]
         self.runs = max(lines[0].get("runs", 1) if lines else 1, len(self.ended) + 1)
         self.label = f"run {len(self.ended) + 1} of {self.runs}  {spec['cell']} rep{spec['repeat']}"
+        if self.probe:
+            self.label = f"does a batch of {self.batch_size} fit?  {spec['factors']['framework']}"
 
     def update(self) -> None:
         """Read what the runner has written since, and print a line if one is due."""
@@ -58,7 +74,7 @@ class Progress:
             parts += [f"{self.rate * self.batch_size:,.0f} images/s"]
             expected = elapsed + (self.steps - self.steps_done) / self.rate
         known = self.ended + ([expected] if expected is not None else [])
-        if known:
+        if known and not self.probe:
             usual = sum(known) / len(known)
             this = max((expected or usual) - elapsed, 0)
             left = this + (self.runs - len(self.ended) - 1) * usual
@@ -73,7 +89,8 @@ class Progress:
         self._print(f"{self.label}  {status}{speed}  {seconds:.0f} s", end="\n")
         if PATH.exists():
             with open(PATH, "a") as account:
-                account.write(json.dumps({"seconds": round(seconds, 1)}) + "\n")
+                line = {"seconds": round(seconds, 1), "measured": round(self.measured, 3)}
+                account.write(json.dumps(line) + "\n")
 
     def _print(self, text: str, end: str) -> None:
         terminal = self.out.isatty()
@@ -100,7 +117,9 @@ class Progress:
             elif event["event"] == "phase":
                 self.phase, self.last_end = event["name"], event["end"]
                 if event["name"] == "measured":
-                    self.rate = event["steps"] / (event["end"] - event["begin"])
+                    seconds = event["end"] - event["begin"]
+                    self.measured += seconds  # a phase that evaluations interrupt has parts
+                    self.rate = event["steps"] / seconds
 
 
 def _objects(text: str) -> list[dict[str, Any]]:

@@ -189,7 +189,7 @@ def _start(
 ) -> dict[str, Any]:
     """The run's place in the order of execution, and the state that the machine starts it in."""
     if trial:
-        unknown["start.position"] = "the trial of a mode"
+        unknown["start.position"] = "the trial of a mode or of a batch size"
     idle, why = order.idle_seconds()
     if why:
         unknown["start.idle_seconds"] = why

@@ -15,16 +15,20 @@ FOLDER = Path(__file__).parent.parent
 
 
 @cache
-def _essence(path: Path) -> bytes:
-    """The parsed code of a file without comments and docstrings, or another file's bytes."""
-    if path.suffix != ".py":
-        return path.read_bytes()
+def _tree(path: Path) -> ast.Module:
+    """The parsed code of a file without comments and docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             # A string that stands alone does nothing: docstrings, and those of constants.
             node.body = [part for part in node.body if not _is_text(part)] or [ast.Pass()]
-    return ast.dump(tree).encode()
+    return tree
+
+
+@cache
+def _essence(path: Path) -> bytes:
+    """The parsed code of a file without comments and docstrings, or another file's bytes."""
+    return ast.dump(_tree(path)).encode() if path.suffix == ".py" else path.read_bytes()
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -39,7 +43,7 @@ def _is_text(node: ast.stmt) -> bool:
 def _imports(path: Path) -> frozenset[Path]:
     """The files of ours that `path` imports by name, packages with all their modules."""
     found: set[Path] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -200,6 +200,13 @@ class Study(BaseModel):
             "speed is marked as one whose parity is not shown"
         ),
     ] = True
+    find_max_batch: Annotated[
+        bool,
+        Field(
+            description="search for the largest batch that fits into `memory_limit` or the "
+            "device's memory too, once for all cells that differ in nothing that takes memory"
+        ),
+    ] = False
     mirror: Annotated[
         str | None,
         Field(description="a base URL that is tried before a data set's own sources"),

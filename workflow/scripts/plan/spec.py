@@ -8,7 +8,7 @@ import networks
 from datasets import catalogue
 from plan import frameworks
 from plan.model import Cell
-from plan.study import name_of
+from plan.study import digest, name_of
 
 FORMAT = 1
 FACTORS = (
@@ -78,6 +78,24 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         "limits": {"seconds": cell.time_limit, "memory_mib": cell.memory_limit},
         "sampling_interval": cell.sampling_interval,
     }
+
+
+@cache
+def _graph_digest(network: str, shape: tuple[int, ...], classes: int) -> str:
+    return digest(_graph(network, shape, classes))
+
+
+def spec_digest(cell: Cell, repeat: int, root: Path) -> str:
+    """The digest of the whole spec; that of a network's graph is taken once."""
+    spec = make_spec(cell, repeat, root)
+    graph = _graph_digest(cell.network, tuple(spec["data"]["shape"]), spec["data"]["classes"])
+    return digest({**spec, "network": graph})
+
+
+def training_examples(cell: Cell, root: Path) -> int:
+    """How many examples the training set of a cell has."""
+    count: int = _dataset(cell.dataset, root / "config/datasets").splits.train
+    return count
 
 
 def optimizer_of(cell: Cell) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import itertools
 import json
 import random
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,7 +37,7 @@ class Plan:
     study: Study
     cells: dict[str, Cell]
 
-    @property
+    @cached_property
     def order(self) -> list[tuple[str, int]]:
         """The runs (cell, repeat) in randomised blocks: each block has every cell once.
 

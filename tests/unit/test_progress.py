@@ -1,0 +1,52 @@
+"""The account of an execution, and the line that closes it."""
+
+import io
+import json
+
+import pytest
+
+from measure import progress
+
+SPEC = {
+    "cell": "one", "repeat": 1, "factors": {"batch_size": 10, "framework": "pytorch"},
+    "data": {"train_examples": 100}, "phases": {"epochs": 2},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def follow(folder, seconds, **phases):
+    """Follow a run whose measured phase took `seconds`; what was printed."""
+    events = folder / "events.jsonl"
+    event = {"event": "phase", "name": "measured", "begin": 5.0, "end": 5.0 + seconds, "steps": 10}
+    events.write_text(json.dumps(event) + "\n")
+    printed = io.StringIO()
+    spec = {**SPEC, "phases": {**SPEC["phases"], **phases}}
+    progress.Progress(spec, events, printed).finish("ok")
+    return printed.getvalue()
+
+
+def test_the_closing_line_sets_wall_time_against_measured_time(folder, monkeypatch):
+    now = iter([1000.0, 1010.0, 1016.0, 1020.0, 1029.0, 1036.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    progress.start(2)  # at 1000
+    assert "run 1 of 2" in follow(folder, 4.0)  # 1010 to 1016
+    assert "run 2 of 2" in follow(folder, 8.0)  # 1020 to 1029
+    assert progress.closing() == (
+        "36 s in all, 15 s of them in 2 runs, 12 s in measured phases: wall time / measured = 3.00"
+    )
+
+
+def test_nothing_measured_is_nothing_to_say(folder):
+    assert progress.closing() is None
+    progress.start(1)
+    assert progress.closing() is None
+
+
+def test_a_probe_says_what_it_tries(folder):
+    progress.start(3)
+    assert follow(folder, 4.0, steps=6).startswith("does a batch of 10 fit?  pytorch  ok")
