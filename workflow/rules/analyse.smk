@@ -78,6 +78,7 @@ rule report:
         figures=expand("results/figures/{name}.svg", name=FIGURES),
         captions="results/figures/captions.json",
         certificates=CERTIFICATES,
+        machines=["results/machines/section.html"] if OTHERS else [],
     output:
         "results/report/index.html",
     log:
@@ -86,8 +87,11 @@ rule report:
     conda:
         "../../envs/base.yaml"
     params:
+        machines=lambda wildcards, input: (
+            f"--machines {input.machines[0]}" if input.machines else ""
+        ),
         code=code.digest("report.py", "analyse/report.html.j2"),
     shell:
         "python $TOUCHSTONE_SCRIPTS/report.py --plan {input.plan} --config {input.config}"
         " --tables results/tables --records results/records --figures results/figures"
-        " --output {output} --certificates {input.certificates} > {log} 2>&1"
+        " --output {output} --certificates {input.certificates} {params.machines} > {log} 2>&1"

@@ -13,10 +13,14 @@ from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
 from plan.slurm import orphans, refusal
 from plan.spec import data_folder, make_spec
-from plan.study import canonical, check_results, digest, make_plan
+from plan.study import canonical, check_results, digest, make_plan, paths
 
-# The results folder that `snakemake compare` compares with: no part of the study.
+# The results folder that `snakemake compare` compares with: no part of the study, as are the
+# bundles to merge, and how this machine is to be called in its own.
 AGAINST = config.pop("against", None)
+BUNDLES = paths(config.pop("bundles", []))
+MACHINE = config.pop("machine", None)
+HOSTNAME = config.pop("hostname", False) is True
 try:
     check_results(Path("results/config.resolved.yaml"))
     PLAN = make_plan(config, ROOT)

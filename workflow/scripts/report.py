@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument(
         "--certificates", type=Path, nargs="*", default=[], help="of the study's networks"
     )
+    parser.add_argument("--machines", type=Path, help="HTML of the comparison of machines")
     arguments = parser.parse_args()
     remedy = "Plan the study again"
     try:
@@ -33,7 +34,8 @@ def main() -> None:
         raise InputError(arguments.config, "not a mapping of settings", remedy)
     study = read_study(arguments.plan, arguments.tables, arguments.records)
     certificates = read_certificates(arguments.certificates)
-    page = make_report(study, certificates, arguments.figures, arguments.config, config)
+    section = read_text(arguments.machines, "Run the workflow again") if arguments.machines else ""
+    page = make_report(study, certificates, arguments.figures, arguments.config, config, section)
     write_atomic(arguments.output, page)
 
 

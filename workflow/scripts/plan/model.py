@@ -200,6 +200,13 @@ class Study(BaseModel):
             "speed is marked as one whose parity is not shown"
         ),
     ] = True
+    compare_with: Annotated[
+        list[str],
+        Field(
+            description="bundles of other machines' results (`docs/machines.md`), as paths: the "
+            "report shows them beside this machine's"
+        ),
+    ] = []
     mirror: Annotated[
         str | None,
         Field(description="a base URL that is tried before a data set's own sources"),
