@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from measure import foregone
 from workflow.project import ENVIRONMENTS, Project
 
 STUDY = {
@@ -92,3 +93,19 @@ def test_the_report_of_a_study_shows_other_machines(project):
     project.configure(STUDY)
     project.run()
     assert '<a href="#machines">' not in (project.folder / "results/report/index.html").read_text()
+
+
+@pytest.mark.skipif(foregone.no_device("gpu") is None, reason="this machine may have a GPU")
+def test_a_gpu_cell_on_a_machine_without_one(tmp_path, python_of):
+    """It is said before any run, costs no environment, and is a result that stays."""
+    sweeps = [{"framework": "pytorch", "device": "gpu", "input": "synthetic"}]
+    project = Project(tmp_path / "project", tmp_path / "envs", {**STUDY, "sweeps": sweeps})
+    output = project.run()
+    assert "warning: 2 runs want a GPU, and there is no NVIDIA" in output
+    assert not (tmp_path / "envs").exists()
+    records = [json.loads(p.read_text()) for p in project.folder.glob("results/records/*/*.json")]
+    assert [record["status"] for record in records] == ["unsupported"] * 2
+    assert {record["reason"].partition(" (")[0] for record in records} == {
+        "no NVIDIA driver on this machine"
+    }
+    assert project.jobs() == {}

@@ -208,7 +208,7 @@ def _facts(runs: Iterable[Run]) -> dict[str, set[str]]:
             for key, value in run.provenance.get(part, {}).items():
                 if key != "packages":
                     facts[key].add(str(value))
-        for package in run.provenance.get("software", {}).get("packages", []):
+        for package in run.provenance.get("software", {}).get("packages") or []:
             name, _, version = package.partition("==")
             facts[f"package {name}"].add(version)
     return facts

@@ -27,7 +27,10 @@ class Cell(BaseModel):
     dataset: Annotated[str, Field(description="a file of `config/datasets/`")]
     device: Annotated[
         Literal["cpu", "gpu"],
-        Field(description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`"),
+        Field(
+            description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`, and are "
+            "`unsupported`, without making it, on a machine without an NVIDIA driver or GPU"
+        ),
     ] = "cpu"
     precision: Annotated[
         Literal["fp32"], Field(description="the type of weights and arithmetic")
