@@ -11,6 +11,7 @@ cpu*|192000|1-00:00:00|(null)
 gpu|515000|2:00:00|gpu:a100:4(S:0-1),gpu:v100:2(S:0)
 gpu|257000|2:00:00|gpu:a100:1
 old|64000|infinite|gpu:2,shard:8
+uncounted|1|infinite|(null)
 """
 
 
@@ -39,6 +40,8 @@ def test_partitions():
         {"slurm_partition": "gpu", "gres": "gpu:v100:2"},
         {"slurm_partition": "cpu,old", "gpu": 2, "mem_mb": 64000},
         {"slurm_partition": "cpu", "gpu": 0, "mem_mb": "<TBD>"},
+        {"slurm_partition": "uncounted", "mem_mb": 8000},
+        {"slurm_partition": "elsewhere", "clusters": "other"},
     ],
 )
 def test_what_can_be_had(asked):
@@ -50,7 +53,7 @@ def test_what_can_be_had(asked):
     [
         (
             {"slurm_partition": "gpus"},
-            "slurm_partition: there is no 'gpus'; there are: cpu, gpu, old",
+            "slurm_partition: there is no 'gpus'; there are: cpu, gpu, old, uncounted",
         ),
         ({"slurm_partition": "gpu", "gpu": 7}, "gpu: 7 asked of a node, gpu has at most 6"),
         ({"gpu": 1}, "gpu: 1 asked of a node, the default partition has at most 0"),

@@ -18,7 +18,7 @@ from plan.study import canonical, check_results, digest, make_plan, paths
 # The results folder that `snakemake compare` compares with: no part of the study, as are the
 # bundles to merge, and how this machine is to be called in its own.
 AGAINST = config.pop("against", None)
-BUNDLES = paths(config.pop("bundles", []))
+BUNDLES = paths(config.pop("bundles", None) or [])
 MACHINE = config.pop("machine", None)
 HOSTNAME = config.pop("hostname", False) is True
 try:

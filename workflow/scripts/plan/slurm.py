@@ -45,7 +45,7 @@ class Nodes(NamedTuple):
     """Nodes of a partition that are alike: GPUs by type, memory (MiB), longest job (minutes)."""
 
     gpus: dict[str, int]
-    memory: int
+    memory: float
     minutes: float
 
 
@@ -58,7 +58,9 @@ def partitions() -> Partitions | None:
     if not shutil.which("sinfo"):
         return None
     answer = subprocess.run(
-        ["sinfo", "--noheader", "--exact", "--format=%P|%m|%l|%G"], capture_output=True, text=True
+        ["sinfo", "--all", "--noheader", "--exact", "--format=%P|%m|%l|%G"],
+        capture_output=True,
+        text=True,
     )
     return read_sinfo(answer.stdout) if answer.returncode == 0 and answer.stdout else None
 
@@ -71,7 +73,8 @@ def read_sinfo(text: str) -> Partitions:
         gpus: dict[str, int] = {}
         for kind, count in re.findall(r"\bgpu(?::([^:,()]+))??(?::(\d+))?(?=[,(]|$)", resources):
             gpus[kind] = gpus.get(kind, 0) + int(count or 1)
-        nodes = Nodes(gpus, int(memory.rstrip("+")), minutes(limit))
+        # A site that does not count memory leaves it at 1 MiB.
+        nodes = Nodes(gpus, (inf if memory == "1" else int(memory.rstrip("+"))), minutes(limit))
         found.setdefault(name.rstrip("*"), []).append(nodes)
         if name.endswith("*"):
             found.setdefault("", []).append(nodes)
@@ -96,6 +99,8 @@ def impossible(jobs: Iterable[tuple[str, Mapping[str, Any]]], known: Partitions)
 
 
 def _lacks(rule: str, asked: Mapping[str, Any], known: Partitions) -> list[str]:
+    if asked.get("clusters"):
+        return []  # sinfo told of this cluster alone
     names = str(asked.get("slurm_partition") or "").split(",")
     if unknown := [name for name in names if name not in known]:
         if unknown == [""]:
