@@ -54,6 +54,8 @@ def test_other_ends_are_tried_again(here, monkeypatch):
     assert foregone.known("cpu", "cell", 2, 2) is None
     log(here, 9, TIME)
     log(here, 12, f"the runner printed: {TIME} and Out Of Memory, oom_kill\n".replace("slurm", ""))
+    log(here, 11, TIME)
+    log(here, 13, TIME.replace(" DUE TO TIME LIMIT", "") + "\n" + TIME.replace("TIME", "NODE"))
     log(here, 15, TIME)  # a later job's
     assert foregone.known("cpu", "cell", 2, 2) is None
     monkeypatch.delenv("SLURM_JOB_ID")
