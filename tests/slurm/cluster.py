@@ -110,13 +110,24 @@ def install() -> None:
     if installed():
         return
     variables = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in ["update"], ["install", "--yes", "--no-install-recommends", *PACKAGES]:
-        answer = subprocess.run(
-            ["apt-get", "--quiet", *command], env=variables, capture_output=True, text=True
-        )
-        if answer.returncode:
-            fault = (answer.stderr.strip() or answer.stdout.strip()).splitlines()[-1]
-            raise NoSlurm(f"apt-get {command[0]} failed: {fault}")
+    options = ["Acquire::Retries=0", "Acquire::http::Timeout=15", "Acquire::https::Timeout=15",
+               "DPkg::Lock::Timeout=60"]  # fmt: skip
+    install = ["install", "--yes", "--no-install-recommends", *PACKAGES]
+    # The lists may be old, or one of several sources out of reach: what counts is the packages.
+    # They are fetched first, since that may be given up at any time; installing may not.
+    for command, seconds in (["update"], 90), ([*install, "--download-only"], 120), (install, None):
+        command = ["apt-get", "--quiet", *(f"--option={one}" for one in options), *command]
+        try:
+            answer = subprocess.run(
+                command, env=variables, capture_output=True, text=True, timeout=seconds
+            )
+        except subprocess.TimeoutExpired:
+            raise NoSlurm(f"apt-get did not get Slurm's packages within {seconds} s") from None
+        if answer.returncode and "update" not in command:
+            fault = (answer.stderr.strip() or answer.stdout.strip() or "no word").splitlines()[-1]
+            raise NoSlurm(f"apt-get install failed: {fault}")
+    if not installed():
+        raise NoSlurm(f"apt-get installed {', '.join(PACKAGES)}, but a program of Slurm is missing")
 
 
 def wait_for(what: str, ready: Callable[[], object], seconds: float = 30) -> None:

@@ -132,7 +132,7 @@ class Doomed(OnCluster):
         return [each for each in self.records() if each["factors"]["framework"] == framework]
 
     def wait_for_record(self, framework: str) -> None:
-        wait_for(f"a record of {framework}", lambda: self.found(framework), 150)
+        wait_for(f"a record of {framework}", lambda: self.found(framework), 240)
 
     def end(self) -> None:
         """Leave no driver behind; the nodes end its jobs."""
@@ -267,12 +267,19 @@ def test_a_gpu_cell_asks_for_a_gpu(cluster, tmp_path):
     assert not cluster.jobs(project.folder)
 
 
-def test_a_partition_that_is_not_there(cluster, tmp_path):
+def test_what_no_node_can_give_is_refused_before_anything_is_submitted(cluster, tmp_path):
     project = OnCluster(tmp_path / "project", cluster, ["mxnet"], partition="nowhere")
     status, output = project.snakemake()
+    assert status != 0 and "Traceback" not in output
+    assert "train: slurm_partition: there is no 'nowhere'; there are: faults, study" in output
+    assert "convert_dataset: slurm_partition: there is no 'nowhere'" in output
+    status, output = project.snakemake("--default-resources", f"mem_mb={MEMORY + 2000}", "gpu=2")
     assert status != 0
-    assert "sbatch: error: invalid partition specified: nowhere" in output
-    assert not cluster.ended(project.folder)
+    assert (
+        "train: mem_mb: 3500 MiB asked of a node, the default partition has at most 3000" in output
+    )
+    assert "convert_dataset: gpu: 2 asked of a node, the default partition has at most 1" in output
+    assert not cluster.ended(project.folder) and not cluster.jobs(project.folder)
 
 
 def test_a_job_that_fails(doomed):
@@ -294,24 +301,27 @@ def test_memory_that_the_study_limits(doomed):
 
 
 def test_memory_that_slurm_limits(doomed, cluster):
-    """Slurm counts such a job as failed, whatever it wrote: there is no record of it."""
+    """Slurm counts such a job as failed, whatever it wrote: the next one records its word."""
     if not cluster.kills:
         pytest.skip("this machine lets us hold no job to its memory (control groups, version 1)")
-    wait_for("two attempts", lambda: len(doomed.logs("mxnet")) == 2, 120)
-    first, second = doomed.logs("mxnet")
-    for log in first, second:
-        job = f"SLURM-job '{log.stem}' failed, SLURM status is: 'FAILED'"
-        wait_for("the driver", lambda job=job: job in doomed.output(), 60)
-        assert "Out Of Memory" in log.read_text()
-    assert len(doomed.found("mxnet")) == 1
+    wait_for("a record", lambda: len(doomed.found("mxnet")) == 2, 150)
+    (record,) = [r for r in doomed.found("mxnet") if r["factors"]["batch_size"] == 128]
+    (log,) = doomed.logs("mxnet")
+    assert f"SLURM-job '{log.stem}' failed, SLURM status is: 'FAILED'" in doomed.output()
+    assert record["status"] == "oom"
+    assert record["reason"].startswith(f"Slurm ended job {log.stem}: ")
+    assert record["reason"].partition(": ")[2] in log.read_text()
 
 
 def test_a_job_that_exceeds_its_time(doomed):
-    """The driver is then interrupted, and takes its jobs along."""
-    wait_for("TIMEOUT", lambda: "SLURM status is: 'TIMEOUT'" in doomed.output(), 180)
-    (first, *_) = doomed.logs("pytorch")
-    assert f"SLURM-job '{first.stem}' failed, SLURM status is: 'TIMEOUT'" in doomed.output()
-    assert "DUE TO TIME LIMIT" in first.read_text()
-    doomed.driver.send_signal(signal.SIGINT)
-    assert doomed.driver.wait(60) != 0
+    """So does the time that Slurm limits; with it the study is through, and its tables are made."""
+    doomed.wait_for_record("pytorch")
+    (record,) = doomed.found("pytorch")
+    (log,) = doomed.logs("pytorch")
+    assert f"SLURM-job '{log.stem}' failed, SLURM status is: 'TIMEOUT'" in doomed.output()
+    assert record["status"] == "timeout"
+    assert record["reason"].startswith(f"Slurm ended job {log.stem}: ")
+    assert record["reason"].endswith("DUE TO TIME LIMIT ***")
+    assert doomed.driver.wait(120) == 0, doomed.output()[-3000:]
+    assert (doomed.folder / "results/report/index.html").exists()
     assert not doomed.cluster.jobs(doomed.folder)

@@ -81,6 +81,7 @@ rule report:
         captions="results/figures/captions.json",
         certificates=CERTIFICATES,
         max_batches=MAX_BATCHES,
+        machines=["results/machines/section.html"] if OTHERS else [],
     output:
         "results/report/index.html",
     log:
@@ -89,10 +90,13 @@ rule report:
     conda:
         "../../envs/base.yaml"
     params:
+        machines=lambda wildcards, input: (
+            f"--machines {input.machines[0]}" if input.machines else ""
+        ),
         code=code.digest("report.py", "analyse/report.html.j2"),
         max_batches="--max-batches results/max_batch" if MAX_BATCHES else "",
     shell:
         "python $TOUCHSTONE_SCRIPTS/report.py --plan {input.plan} --config {input.config}"
         " --tables results/tables --records results/records --figures results/figures"
         " --output {output} --certificates {input.certificates} {params.max_batches}"
-        " > {log} 2>&1"
+        " {params.machines} > {log} 2>&1"

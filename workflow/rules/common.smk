@@ -8,18 +8,22 @@ from snakemake.settings.types import DeploymentMethod
 import networks
 from datasets import catalogue
 from in_env import digest as environment_digest
-from measure import progress
+from measure import foregone, progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
 from plan.max_batch import probe_spec, searches
 from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
-from plan.slurm import orphans, refusal
+from plan.slurm import impossible, orphans, partitions, refusal
 from plan.spec import data_folder, spec_digest
-from plan.study import canonical, check_results, digest, make_plan
+from plan.study import canonical, check_results, digest, make_plan, paths
 
-# The results folder that `snakemake compare` compares with: no part of the study.
+# The results folder that `snakemake compare` compares with: no part of the study, as are the
+# bundles to merge, and how this machine is to be called in its own.
 AGAINST = config.pop("against", None)
+BUNDLES = paths(config.pop("bundles", None) or [])
+MACHINE = config.pop("machine", None)
+HOSTNAME = config.pop("hostname", False) is True
 try:
     check_results(Path("results/config.resolved.yaml"))
     PLAN = make_plan(config, ROOT)
@@ -61,10 +65,26 @@ wildcard_constraints:
 onstart:
     if left := orphans(Path.cwd()):
         sys.exit(f"error: {refusal(left)}")
+    begun = list(workflow.dag.needrun_jobs())
+    if workflow.executor_plugin.name == "slurm" and (known := partitions()):
+        asked = [
+            (job.rule.name, job.resources) for job in begun if not job.is_local
+        ]
+        if faults := impossible(asked, known):
+            sys.exit(
+                "error: Slurm cannot run this study:\n  " + "\n  ".join(faults)
+            )
+    if workflow.local_exec and (why := foregone.no_device("gpu")):
+        without = sum(
+            job.rule.name == "train" and gpus(job.wildcards) for job in begun
+        )
+        if without:
+            print(
+                f"warning: {without} runs want a GPU, and there is {why}",
+                file=sys.stderr,
+            )
     # How many runs this execution makes, for the line that says how long is left.
-    progress.start(
-        sum(job.rule.name == "train" for job in workflow.dag.needrun_jobs())
-    )
+    progress.start(sum(job.rule.name == "train" for job in begun))
 
 
 onsuccess:

@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument(
         "--max-batches", type=Path, help="folder of the searches for the largest batch"
     )
+    parser.add_argument("--machines", type=Path, help="HTML of the comparison of machines")
     arguments = parser.parse_args()
     remedy = "Plan the study again"
     try:
@@ -38,8 +39,9 @@ def main() -> None:
     study = read_study(arguments.plan, arguments.tables, arguments.records)
     certificates = read_certificates(arguments.certificates)
     max_batches = read_max_batches(arguments.max_batches)
+    section = read_text(arguments.machines, "Run the workflow again") if arguments.machines else ""
     page = make_report(
-        study, certificates, arguments.figures, arguments.config, config, max_batches
+        study, certificates, arguments.figures, arguments.config, config, max_batches, section
     )
     write_atomic(arguments.output, page)
 

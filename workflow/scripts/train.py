@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from in_env import EnvironmentFault, runner_python
+from measure import foregone
 from measure.attempts import ATTEMPTS
-from measure.supervisor import Fault, machine_to_itself, supervise
+from measure.supervisor import Fault, machine_to_itself, settle, supervise
 from measure.trials import fastest, outcome_of, trial_of
 from plan import frameworks
 from plan.model import BEST, Cell
@@ -19,12 +20,17 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "workflow/scripts/frameworks/runtime.py"
 
 
-def prepare(spec: dict[str, Any], python: str, folder: Path) -> list[str]:
-    """Write the spec into the folder of its run; returns the command of its runner."""
+def write(spec: dict[str, Any], folder: Path) -> Path:
+    """Write the spec into the folder of its run, which is made."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "spec.json"
     path.write_text(json.dumps(spec, indent=1) + "\n")
-    return [python, str(RUNTIME), str(path), str(folder / "events.jsonl")]
+    return path
+
+
+def prepare(spec: dict[str, Any], python: str, folder: Path) -> list[str]:
+    """Write the spec into the folder of its run; returns the command of its runner."""
+    return [python, str(RUNTIME), str(write(spec, folder)), str(folder / "events.jsonl")]
 
 
 def try_mode(spec: dict[str, Any], mode: str, python: str, run: Path) -> dict[str, Any]:
@@ -47,9 +53,14 @@ def main() -> None:
     spec = make_spec(cell, arguments.repeat, ROOT)
     try:
         with machine_to_itself():
+            shutil.rmtree(arguments.run / "trials", ignore_errors=True)
+            known = foregone.known(cell.device, spec["cell"], arguments.repeat, arguments.attempt)
+            if known:
+                write(spec, arguments.run)
+                settle(spec, arguments.run, arguments.log, *known)
+                return
             environment = ROOT / frameworks.environment(cell.framework, cell.device)
             python = runner_python(environment)
-            shutil.rmtree(arguments.run / "trials", ignore_errors=True)
             if cell.mode == BEST:
                 modes = frameworks.modes(cell.framework)
                 spec["trials"] = [try_mode(spec, mode, python, arguments.run) for mode in modes]

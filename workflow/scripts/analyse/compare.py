@@ -94,12 +94,8 @@ def read_sitting(folder: Path, metric: str) -> Sitting:
             raise InputError(path, cause, REMEDY) from None
     if not runs:
         raise InputError(path, f"no planned run has the metric {metric}", REMEDY)
-    fingerprints = {
-        dataset: prints
-        for dataset in {values["dataset"] for values in settings.values()}
-        if (prints := _fingerprints(folder / "data" / dataset))
-    }
-    return Sitting(folder, settings, dict(runs), fingerprints)
+    datasets = {values["dataset"] for values in settings.values()}
+    return Sitting(folder, settings, dict(runs), fingerprints(folder / "data", datasets))
 
 
 def _rows(path: Path, delimiter: str, needed: Iterable[str]) -> list[dict[str, str]]:
@@ -112,31 +108,44 @@ def _rows(path: Path, delimiter: str, needed: Iterable[str]) -> list[dict[str, s
     return rows
 
 
-def _fingerprints(folder: Path) -> dict[str, str]:
-    """By split, of a data set in any record format: the fingerprint is the same in all."""
-    for path in sorted(folder.glob("*/manifest.json")):
-        splits = read_object(path, REMEDY).get("splits", {})
-        return {name: str(split.get("fingerprint")) for name, split in splits.items()}
-    return {}
+def fingerprints(folder: Path, datasets: Iterable[str]) -> dict[str, dict[str, str]]:
+    """By data set and split, as far as there is a manifest: they are the same in all formats."""
+    found = {}
+    for dataset in datasets:
+        for path in sorted((folder / dataset).glob("*/manifest.json"))[:1]:
+            splits = read_object(path, REMEDY).get("splits", {})
+            found[dataset] = {name: str(split.get("fingerprint")) for name, split in splits.items()}
+    return found
 
 
 def compare(
-    old: Sitting, new: Sitting, metric: str, session_sd: float = SESSION_SD
+    old: Sitting,
+    new: Sitting,
+    metric: str,
+    session_sd: float = SESSION_SD,
+    words: tuple[str, str] = ("old", "new"),
 ) -> list[Change]:
     """Every cell of either folder, matched by name, in the order of the new plan.
 
-    `session_sd` as `unpaired_ratio` takes it.
+    `session_sd` as `unpaired_ratio` takes it; `words` name the two sides in what is said of them.
     """
     names = [*new.settings, *(name for name in old.settings if name not in new.settings)]
-    return [_change(name, old, new, metric, session_sd) for name in names]
+    return [_change(name, old, new, metric, session_sd, words) for name in names]
 
 
-def _change(name: str, old: Sitting, new: Sitting, metric: str, session_sd: float) -> Change:
+def _change(
+    name: str,
+    old: Sitting,
+    new: Sitting,
+    metric: str,
+    session_sd: float,
+    words: tuple[str, str],
+) -> Change:
     sides = old.runs.get(name, []), new.runs.get(name, [])
     if name not in old.settings or name not in new.settings:
-        why = ONLY_NEW if name in new.settings else "only in the old results"
+        why = f"only in the {words[name in new.settings]} results"
         return Change(name, *sides, None, NOT_COMPARABLE, why, [])
-    reasons = _hindrances(name, old, new)
+    reasons = _hindrances(name, old, new, words)
     differences = _differences(*sides)
     dataset = new.settings[name]["dataset"]
     if unread := [s for s in (old, new) if dataset not in s.fingerprints]:
@@ -152,7 +161,7 @@ def _change(name: str, old: Sitting, new: Sitting, metric: str, session_sd: floa
     return Change(name, *sides, ratio, ratio.verdict(metric), "", differences)
 
 
-def _hindrances(name: str, old: Sitting, new: Sitting) -> list[str]:
+def _hindrances(name: str, old: Sitting, new: Sitting, words: tuple[str, str]) -> list[str]:
     """Why the two sides of a cell do not measure the same thing, or not often enough."""
     reasons = []
     before, after = old.settings[name], new.settings[name]
@@ -168,7 +177,7 @@ def _hindrances(name: str, old: Sitting, new: Sitting) -> list[str]:
     units = [sorted({run.unit for run in side.runs.get(name, [])}) for side in (old, new)]
     if all(units) and units[0] != units[1]:
         reasons.append(f"other unit ({', '.join(units[0])} / {', '.join(units[1])})")
-    for word, side in (("old", old), ("new", new)):
+    for word, side in zip(words, (old, new), strict=True):
         runs = side.runs.get(name, [])
         if any(run.status != "ok" for run in runs):
             reasons.append(f"{word}: {counted((run.status for run in runs), STATUSES)}")
@@ -199,7 +208,7 @@ def _facts(runs: Iterable[Run]) -> dict[str, set[str]]:
             for key, value in run.provenance.get(part, {}).items():
                 if key != "packages":
                     facts[key].add(str(value))
-        for package in run.provenance.get("software", {}).get("packages", []):
+        for package in run.provenance.get("software", {}).get("packages") or []:
             name, _, version = package.partition("==")
             facts[f"package {name}"].add(version)
     return facts

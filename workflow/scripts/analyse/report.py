@@ -609,6 +609,7 @@ def make_report(
     config_path: Path,
     config: dict[str, Any],
     max_batches: Sequence[MaxBatch] = (),
+    machines_section: str = "",
 ) -> str:
     """The page as HTML.
 
@@ -618,6 +619,7 @@ def make_report(
         config_path: the resolved configuration, quoted in full.
         config: its content; `title` and `study` are used when there.
         max_batches: the searches for the largest batch that were made.
+        machines_section: HTML of the comparison with other machines, if there is one.
 
     Raises:
         InputError: a figure or the captions are missing.
@@ -644,6 +646,7 @@ def make_report(
     factors = _factors(study)
     return environment.get_template("report.html.j2").render(
         title=str(config.get("title") or config.get("study") or "Benchmark"),
+        machines_section=Markup(machines_section),
         study=study,
         answer=answer(study, comparisons),
         compared=_sortable(compared),

@@ -32,6 +32,24 @@ def style_of(framework: str) -> tuple[str, str]:
     return colour, OTHER_MARKERS[digest[1] % len(OTHER_MARKERS)]
 
 
+# From dark to light, evenly from cividis (Nuñez and others 2018, PLOS ONE 13, e0199239), which
+# looks alike to people with and without colour blindness, and is ordered in grey too.
+SCALE = (
+    *("#243C6E", "#3C4A6C", "#4E566C", "#5F636F", "#6F7073", "#7F7E78"),
+    *("#928C78", "#A39A74", "#B7A96E", "#C9B965", "#DEC958", "#F3DB42"),
+)
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++")
+
+
+def machine_styles(count: int) -> list[tuple[str, str]]:
+    """Colour (#RRGGBB) and Matplotlib hatch of each of so many machines, dark to light."""
+    last = len(SCALE) - 1
+    return [
+        (SCALE[round(i * last / max(count - 1, 1)) % len(SCALE)], HATCHES[i % len(HATCHES)])
+        for i in range(count)
+    ]
+
+
 def darker(colour: str) -> str:
     """The colour at 65 % of its brightness, for text on a light ground."""
     return "#" + "".join(f"{int(int(colour[i : i + 2], 16) * 0.65):02X}" for i in (1, 3, 5))

@@ -103,15 +103,8 @@ def supervise(
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
     unknown: machine.Unknown = {}
-    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    run = {
-        "started": started,
-        "threads": len(used),
-        "affinity": used,
-        "environment": variables,
-        "load_before": machine.load(),
-    }
-    start = _start(spec, started, unknown, trial)
+    run = _run(used, variables)
+    start = _start(spec, run["started"], unknown, trial)
     processes.become_reaper()
     others = frozenset(processes.children(os.getpid()))
     group, without = processes.make_group()
@@ -161,6 +154,52 @@ def supervise(
            end=time.monotonic(), cpu_seconds=cpu_seconds, **tail)  # fmt: skip
     if without:
         unknown["run.control_group"] = without
+    _describe(folder, machine.packages(command[0]), run, start, known, unknown)
+    if not trial:
+        progress.finish(status)
+    return status
+
+
+def settle(spec: dict[str, Any], folder: Path, log: Path, status: str, reason: str) -> None:
+    """Leave the files of a run whose outcome is known without a runner."""
+    used = cores(spec["execution"]["threads"])
+    variables = thread_variables(len(used), spec["execution"]["wait_policy"])
+    why = "no runner was started"
+    start = {"block": spec["repeat"], "position": None, "idle_seconds": None,
+             "cpu_temperature": None}  # fmt: skip
+    unknown = {f"start.{name}": why for name, value in start.items() if value is None}
+    unknown["software.packages"] = why
+    log.write_text(f"{reason}\n", encoding="utf-8")
+    events = folder / "events.jsonl"
+    events.unlink(missing_ok=True)
+    now = time.monotonic()
+    _close(events, status=status, reason=reason, exit_code=None, begin=now, end=now,
+           cpu_seconds=None)  # fmt: skip
+    (folder / "telemetry.csv").write_text("t\n")
+    _describe(folder, None, _run(used, variables), start, {}, unknown)
+    Progress(spec, events).finish(status)
+
+
+def _run(used: list[int], variables: dict[str, str]) -> dict[str, Any]:
+    """What `run` in env.json says of a run that begins now."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "threads": len(used),
+        "affinity": used,
+        "environment": variables,
+        "load_before": machine.load(),
+    }
+
+
+def _describe(
+    folder: Path,
+    packages: list[str] | None,
+    run: dict[str, Any],
+    start: dict[str, Any],
+    known: dict[str, Any],
+    unknown: machine.Unknown,
+) -> None:
+    """Write env.json."""
     (folder / "env.json").write_text(
         json.dumps(
             {
@@ -169,7 +208,7 @@ def supervise(
                 "software": {
                     "touchstone": machine.VERSION,
                     "git_commit": machine.git_commit(Path(__file__).parent, unknown),
-                    "packages": machine.packages(command[0]),
+                    "packages": packages,
                 },
                 "run": run,
                 "start": start,
@@ -179,9 +218,6 @@ def supervise(
             indent=1,
         )
     )
-    if not trial:
-        progress.finish(status)
-    return status
 
 
 def _start(

@@ -27,7 +27,10 @@ class Cell(BaseModel):
     dataset: Annotated[str, Field(description="a file of `config/datasets/`")]
     device: Annotated[
         Literal["cpu", "gpu"],
-        Field(description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`"),
+        Field(
+            description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`, and are "
+            "`unsupported`, without making it, on a machine without an NVIDIA driver or GPU"
+        ),
     ] = "cpu"
     precision: Annotated[
         Literal["fp32"], Field(description="the type of weights and arithmetic")
@@ -207,6 +210,13 @@ class Study(BaseModel):
             "device's memory too, once for all cells that differ in nothing that takes memory"
         ),
     ] = False
+    compare_with: Annotated[
+        list[str],
+        Field(
+            description="bundles of other machines' results (`docs/machines.md`), as paths: the "
+            "report shows them beside this machine's"
+        ),
+    ] = []
     mirror: Annotated[
         str | None,
         Field(description="a base URL that is tried before a data set's own sources"),

@@ -142,6 +142,12 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     return Plan(study, cells)
 
 
+def paths(given: Any) -> list[str]:
+    """The paths of a list, or of a text with commas between them, as a command line gives it."""
+    parts = given if isinstance(given, list) else str(given).split(",")
+    return [str(part).strip() for part in parts if str(part).strip()]
+
+
 def check_results(path: Path) -> None:
     """Refuse a results folder that another version of the format made.
 

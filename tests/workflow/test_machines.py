@@ -1,0 +1,111 @@
+"""`snakemake bundle`, `snakemake merge` and `compare_with`, with real runs."""
+
+import csv
+import json
+import shutil
+import zipfile
+
+import pytest
+
+from measure import foregone
+from workflow.project import ENVIRONMENTS, Project
+
+STUDY = {
+    "study": "machines",
+    "title": "A small study",
+    "repeats": 2,
+    "parity": False,
+    "defaults": {
+        "network": "lenet5",
+        "dataset": "mnist-5k",
+        "epochs": 1,
+        "batch_size": 128,
+        "warmup_seconds": 0.0,
+    },
+    "sweeps": [{"framework": "mxnet"}],
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory, python_of):
+    """A project with its results, and beside it the bundle of an earlier sitting, `one.zip`."""
+    python_of("mxnet")
+    folder = tmp_path_factory.mktemp("machines")
+    project = Project(folder / "project", ENVIRONMENTS, STUDY)
+    output = project.run("bundle", "--config", "machine=number one")
+    assert "The bundle of number one: results/bundle.zip" in output
+    shutil.move(project.folder / "results/bundle.zip", project.folder / "one.zip")
+    for name in ("runs", "records"):
+        shutil.rmtree(project.folder / "results" / name)
+    project.run("bundle", "--config", "machine=two")
+    shutil.copy(project.folder / "results/bundle.zip", project.folder / "two.zip")
+    return project
+
+
+def test_a_bundle_has_all_but_data_and_host_name(project):
+    with zipfile.ZipFile(project.folder / "one.zip") as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+        records = [n for n in archive.namelist() if n.startswith("records/")]
+        assert all(
+            json.loads(archive.read(n))["provenance"]["machine"]["hostname"] is None
+            for n in records
+        )
+    assert manifest["machine"]["name"] == "number one" and len(records) == 2
+    assert manifest["counts"] == {"cells": 1, "outcomes": {"ok": 2}, "runs": 2}
+    assert [n for n in manifest["files"] if n.startswith("data/")] == [
+        "data/mnist-5k/recordio/manifest.json"
+    ]
+
+
+def test_bundles_are_merged(project):
+    output = project.run("merge", "--config", "bundles=one.zip,two.zip")
+    assert "2 machines side by side: results/merged/index.html" in output
+    with (project.folder / "results/merged/machines.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] == "throughput"]
+    assert [row["machine"] for row in rows] == ["number one", "two"]
+    assert rows[1]["reference"] == "number one" and float(rows[1]["ratio"]) > 0
+
+
+def test_a_bundle_that_cannot_be_used_is_refused_before_anything(project):
+    data = (project.folder / "one.zip").read_bytes()
+    (project.folder / "short.zip").write_bytes(data[:-100])
+    for bundles, said in (
+        ("one.zip,short.zip", "short.zip: not a ZIP archive, or a damaged one"),
+        ("one.zip,gone.zip", "gone.zip: the file is missing"),
+    ):
+        status, output = project.snakemake("merge", "--config", f"bundles={bundles}", "--dry-run")
+        assert status != 0 and f"error: {said}" in output and "Traceback" not in output
+    status, output = project.snakemake("merge", "--config", "bundles=one.zip", "--forcerun")
+    assert status != 0 and "1 to compare, it takes two" in output
+
+
+def test_the_report_of_a_study_shows_other_machines(project):
+    project.configure({**STUDY, "compare_with": ["one.zip"]})
+    project.run("--config", "machine=two")
+    page = (project.folder / "results/report/index.html").read_text()
+    section = (project.folder / "results/machines/section.html").read_text()
+    assert section in page and '<a href="#machines">' in page
+    assert "number one against two" in section
+    assert "Nothing to be done" in project.run("--dry-run", "--config", "machine=two")
+    project.configure({**STUDY, "compare_with": ["gone.zip"]})
+    status, output = project.snakemake("--dry-run")
+    assert status != 0 and "error: gone.zip: the file is missing" in output
+    project.configure(STUDY)
+    project.run()
+    assert '<a href="#machines">' not in (project.folder / "results/report/index.html").read_text()
+
+
+@pytest.mark.skipif(foregone.no_device("gpu") is None, reason="this machine may have a GPU")
+def test_a_gpu_cell_on_a_machine_without_one(tmp_path, python_of):
+    """It is said before any run, costs no environment, and is a result that stays."""
+    sweeps = [{"framework": "pytorch", "device": "gpu", "input": "synthetic"}]
+    project = Project(tmp_path / "project", tmp_path / "envs", {**STUDY, "sweeps": sweeps})
+    output = project.run()
+    assert "warning: 2 runs want a GPU, and there is no NVIDIA" in output
+    assert not (tmp_path / "envs").exists()
+    records = [json.loads(p.read_text()) for p in project.folder.glob("results/records/*/*.json")]
+    assert [record["status"] for record in records] == ["unsupported"] * 2
+    assert {record["reason"].partition(" (")[0] for record in records} == {
+        "no NVIDIA driver on this machine"
+    }
+    assert project.jobs() == {}

@@ -1,0 +1,97 @@
+# Reads: the records of this machine, and bundles of others. Makes: results/bundle.zip, this
+# machine's results in one file, as `snakemake bundle`; results/merged/, bundles side by side, as
+# `snakemake merge --config bundles=ONE.zip,OTHER.zip`; results/machines/, this machine beside
+# those that the study names in `compare_with`, for the report.
+from shlex import quote
+
+OTHERS = PLAN.study.compare_with
+if MACHINE is not None and not 0 < len(str(MACHINE).strip()) <= 60:
+    sys.exit("error: machine: give a name of 1 to 60 characters")
+if workflow.is_main_process and OTHERS + BUNDLES:
+    # Not read in vain: it takes half a second.
+    from analyse.bundle import read_manifest
+    from analyse.files import InputError
+
+    try:
+        for other in OTHERS + BUNDLES:
+            read_manifest(Path(other))
+    except InputError as fault:
+        sys.exit(f"error: {fault}")
+NAMED = f"--machine {quote(str(MACHINE).strip())}" if MACHINE is not None else ""
+MEASURED = [f"results/runs/{cell}/rep{repeat}/env.json" for cell, repeat in PLAN.order]
+MANIFESTS = sorted(
+    f"{data_folder(cell)}/manifest.json"
+    for cell in PLAN.cells.values()
+    if cell.input != "synthetic"
+)
+PAGES = ("index.html", "section.html", "machines.csv", "machines.svg", "machines.png")
+
+
+rule bundle:
+    input:
+        plan="results/plan.tsv",
+        config="results/config.resolved.yaml",
+        records=RECORDS,
+        environments=MEASURED,
+        manifests=MANIFESTS,
+        certificates=CERTIFICATES,
+    output:
+        "results/bundle.zip",
+    log:
+        "results/logs/bundle.log",
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    params:
+        name=NAMED,
+        hostname="--hostname" if HOSTNAME else "",
+        code=code.digest("write_bundle.py"),
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/write_bundle.py results --output {output} {params.name}"
+        " {params.hostname} 2>&1 | tee {log}"
+
+
+rule machines:
+    input:
+        plan="results/plan.tsv",
+        config="results/config.resolved.yaml",
+        records=RECORDS,
+        environments=MEASURED,
+        manifests=MANIFESTS,
+        certificates=CERTIFICATES,
+        others=OTHERS,
+    output:
+        expand("results/machines/{page}", page=PAGES),
+    log:
+        "results/logs/machines.log",
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    params:
+        name=NAMED,
+        code=code.digest(
+            "merge_bundles.py",
+            "analyse/machines.html.j2",
+            "analyse/merged.html.j2",
+            "analyse/report.html.j2",
+        ),
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/merge_bundles.py {input.others:q} --own results"
+        " {params.name} --output results/machines > {log} 2>&1"
+
+
+rule merge:
+    input:
+        BUNDLES,
+    output:
+        expand("results/merged/{page}", page=PAGES),
+    log:
+        "results/logs/merge.log",
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    params:
+        code=rules.machines.params.code,
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/merge_bundles.py {input:q} --output results/merged 2>&1"
+        " | tee {log}"
