@@ -1,6 +1,8 @@
 # Plans the cells of the configuration, and has the functions that the rules call.
 import math
+import os
 import re
+from collections import Counter
 from snakemake.settings.types import DeploymentMethod
 
 import networks
@@ -9,6 +11,7 @@ from in_env import digest as environment_digest
 from measure import progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
+from plan.estimate import estimate
 from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
 from plan.slurm import orphans, refusal
@@ -55,10 +58,17 @@ wildcard_constraints:
 onstart:
     if left := orphans(Path.cwd()):
         sys.exit(f"error: {refusal(left)}")
-    # How many runs this execution makes, for the line that says how long is left.
-    progress.start(
-        sum(job.rule.name == "train" for job in workflow.dag.needrun_jobs())
+    needed = Counter(
+        job.wildcards.cell
+        for job in workflow.dag.needrun_jobs()
+        if job.rule.name == "train"
     )
+    # How many runs this execution makes, for the line that says how long is left.
+    progress.start(needed.total())
+    if needed and workflow.is_main_process:
+        cores = workflow.cores or os.cpu_count() or 1
+        told = estimate(PLAN, needed, ROOT / "config/datasets", cores)
+        print(told.text, file=sys.stderr)
 
 
 def dataset_digest(wildcards):

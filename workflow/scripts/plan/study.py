@@ -20,6 +20,7 @@ from datasets import catalogue
 from networks.graph import GraphError
 from plan import frameworks
 from plan.model import BEST, RESULTS_FORMAT, Cell, Study
+from plan.scale import scaled
 
 SLUG = ("framework", "network", "dataset", "device", "precision", "batch_size", "learning_rate")
 """The settings that a cell's name spells out, in this order."""
@@ -102,6 +103,9 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     faults: list[str] = []
     config = json.loads(json.dumps(config))
     study = _study(config, faults)
+    config = scaled(config, faults)
+    if study is not None:
+        study = study.model_copy(update={"repeats": config.get("repeats", study.repeats)})
     defaults = config.get("defaults") or {}
     sweeps = config.get("sweeps")
     cells: dict[str, Cell] = {}
