@@ -12,6 +12,7 @@ include: "workflow/rules/plan.smk"
 include: "workflow/rules/datasets.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/analyse.smk"
+include: "workflow/rules/studies.smk"
 include: "workflow/rules/parity.smk"
 include: "workflow/rules/compare.smk"
 

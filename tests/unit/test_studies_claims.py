@@ -1,5 +1,6 @@
 """Claims: what published figures, as they stand, and measured ones, by intervals, make of them."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -209,7 +210,8 @@ def test_two_rankings_of_machines():
 
 def test_what_a_scale_changed_may_make_a_claim_not_comparable():
     points = pair([10, 10.1, 9.9], [5, 5, 5.1])
-    changed = {"dataset": "dataset mnist-5k for cifar10"}
+    points = [dataclasses.replace(one, cell="a") for one in points]
+    changed = {"a": {"dataset": "dataset mnist-5k for cifar10"}, "b": {"epochs": "epochs 1 for 2"}}
     found = judged(points, FASTER, changed=changed, needs=["dataset"])
     assert found.verdict == NOT_COMPARABLE and "mnist-5k for cifar10" in found.why
     assert judged(points, FASTER, changed=changed, needs=["epochs"]).verdict == REPRODUCED

@@ -78,6 +78,8 @@ rule report:
         figures=expand("results/figures/{name}.svg", name=FIGURES),
         captions="results/figures/captions.json",
         certificates=CERTIFICATES,
+        # Linked there, as are those of other studies that lie beside them.
+        pages=STUDY_PAGES,
     output:
         "results/report/index.html",
     log:

@@ -43,6 +43,12 @@ CERTIFICATES = (
     if PLAN.study.parity
     else []
 )
+# A published study that is done again has a page of its own.
+STUDY_PAGES = (
+    [f"results/report/{PLAN.study.study}.html"]
+    if (ROOT / f"config/claims/{PLAN.study.study}.yaml").exists()
+    else []
+)
 BEFORE_RUNS = len(PLAN.order) + 1
 
 

@@ -33,7 +33,9 @@ def main() -> None:
         raise InputError(arguments.config, "not a mapping of settings", remedy)
     study = read_study(arguments.plan, arguments.tables, arguments.records)
     certificates = read_certificates(arguments.certificates)
-    page = make_report(study, certificates, arguments.figures, arguments.config, config)
+    folder = arguments.output.parent
+    pages = sorted(page.name for page in folder.glob("*.html") if page != arguments.output)
+    page = make_report(study, certificates, arguments.figures, arguments.config, config, pages)
     write_atomic(arguments.output, page)
 
 

@@ -575,6 +575,7 @@ def make_report(
     figures: Path,
     config_path: Path,
     config: dict[str, Any],
+    pages: Sequence[str] = (),
 ) -> str:
     """The page as HTML.
 
@@ -583,6 +584,7 @@ def make_report(
         figures: folder made by `plot.py`.
         config_path: the resolved configuration, quoted in full.
         config: its content; `title` and `study` are used when there.
+        pages: files of pages on published studies, beside this one.
 
     Raises:
         InputError: a figure or the captions are missing.
@@ -609,6 +611,7 @@ def make_report(
     factors = _factors(study)
     return environment.get_template("report.html.j2").render(
         title=str(config.get("title") or config.get("study") or "Benchmark"),
+        pages=pages,
         study=study,
         answer=answer(study, comparisons),
         compared=Part(compared[:ROWS], sum(len(c.cells) + len(c.without) for c in comparisons)),

@@ -32,10 +32,14 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class Plan:
-    """A study with its cells by name, in the order of its sweeps."""
+    """A study with its cells by name, in the order of its sweeps.
+
+    `study.repeats` are those of the study's scale, `whole_repeats` those of the whole study.
+    """
 
     study: Study
     cells: dict[str, Cell]
+    whole_repeats: int
 
     @property
     def order(self) -> list[tuple[str, int]]:
@@ -53,7 +57,7 @@ class Plan:
 
     def resolved(self) -> dict[str, Any]:
         """The configuration with nothing left out, as plain values."""
-        return self.study.model_dump()
+        return {**self.study.model_dump(), "repeats": self.whole_repeats}
 
 
 def canonical(value: Any) -> str:
@@ -104,8 +108,7 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     config = json.loads(json.dumps(config))
     study = _study(config, faults)
     config = scaled(config, faults)
-    if study is not None:
-        study = study.model_copy(update={"repeats": config.get("repeats", study.repeats)})
+    whole = study.repeats if study else 0
     defaults = config.get("defaults") or {}
     sweeps = config.get("sweeps")
     cells: dict[str, Cell] = {}
@@ -142,7 +145,7 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     if faults or study is None:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"the configuration has {count}:\n" + "\n".join(f"  {f}" for f in faults))
-    return Plan(study, cells)
+    return Plan(study.model_copy(update={"repeats": config.get("repeats", whole)}), cells, whole)
 
 
 def check_results(path: Path) -> None:

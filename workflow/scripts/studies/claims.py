@@ -27,12 +27,12 @@ from studies.dossier import (
     Where,
 )
 from studies.points import Level, Point, level, matches
-from studies.published import show
+from studies.published import number, show
 
 REPRODUCED, CONTRADICTED = "reproduced", "contradicted"
 RATIO_ONLY, NOT_COMPARABLE, NOT_MEASURED = "ratio only", "not comparable", "not measured"
 VERDICTS = (REPRODUCED, CONTRADICTED, RATIO_ONLY, NOT_COMPARABLE, NOT_MEASURED)
-HOLDS, FAILS, OPEN = "holds", "fails", "open"
+HOLDS, FAILS, OPEN = "holds", "fails", "undecided"
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Contrast:
         """The value with its interval and n."""
         sign = "" if self.is_ratio else "+" if self.value > 0 else ""
         interval = self.interval()
-        between = f" ({interval[0]:.3g} to {interval[1]:.3g})" if interval else ""
-        return f"{sign}{self.value:.3g}{between}"
+        between = f" ({number(interval[0])} to {number(interval[1])})" if interval else ""
+        return f"{sign}{number(self.value)}{between}"
 
 
 def contrast(one: Point, other: Point) -> Contrast | None:
@@ -121,11 +121,15 @@ class Judge:
         points: the figures.
         exact: take every figure as it stands, as published ones without repeats must be.
             Otherwise a group is decided by an interval, which needs two blocks.
-        changed: settings that this scale of the study changes, with a word on how.
+        changed: by cell, the settings that this scale of the study changes, and how.
     """
 
     def __init__(
-        self, points: Iterable[Point], *, exact: bool, changed: Mapping[str, str] | None = None
+        self,
+        points: Iterable[Point],
+        *,
+        exact: bool,
+        changed: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.points = list(points)
         self.exact = exact
@@ -139,7 +143,11 @@ class Judge:
         groups = [group for _, _, found in parts for group in found]
         verdicts = [verdict for verdict, _, _ in parts]
         why = "; ".join(dict.fromkeys(text for _, text, _ in parts))
-        hindered = [self.changed[name] for name in claim.needs if name in self.changed]
+        used = {p.cell for test in claim.tests for p in self._asked(test) if p.values}
+        changes = [self.changed.get(cell, {}) for cell in sorted(filter(None, used))]
+        hindered = dict.fromkeys(
+            change[name] for name in claim.needs for change in changes if name in change
+        )
         if groups and hindered:
             return Judgement(NOT_COMPARABLE, "; ".join(hindered) + f"; {why}", groups)
         for verdict in (CONTRADICTED, NOT_MEASURED, RATIO_ONLY):
@@ -147,17 +155,26 @@ class Judge:
                 return Judgement(verdict, why, groups)
         return Judgement(REPRODUCED, why, groups)
 
-    def _test(self, test: Test) -> tuple[str, str, list[Group]]:
-        """The verdict of one test, why, and its groups."""
-        points = [
+    def _asked(self, test: Test) -> list[Point]:
+        """The figures that a test asks for; a measured one stands in no table."""
+        return [
             point
             for point in self.points
-            if point.metric == test.metric and matches(point.factors, _asked(test.where, point))
+            if point.metric == test.metric
+            and matches(
+                point.factors,
+                {k: v for k, v in test.where.items() if k != "table" or point.row is not None},
+            )
         ]
+
+    def _test(self, test: Test) -> tuple[str, str, list[Group]]:
+        """The verdict of one test, why, and its groups."""
+        points = self._asked(test)
         with_values = [point for point in points if point.values]
         first = self._groups(test, with_values, LEVEL)
+        name = test.metric.replace("_", " ")
         if not first:
-            return NOT_MEASURED, f"{test.metric}: {_why_none(test, points, with_values)}", []
+            return NOT_MEASURED, f"{name}: {_why_none(test, points, with_values)}", []
         # One group that fails contradicts the claim, so each may fail by chance only with
         # 5 % / their number (Bonferroni); for the claim to hold all must, each at 5 %.
         strict = self._groups(test, with_values, 1 - (1 - LEVEL) / len(first))
@@ -168,8 +185,11 @@ class Judge:
         counts = {word: sum(g.outcome == word for g in groups) for word in (HOLDS, FAILS, OPEN)}
         told = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
         values = [group.value for group in groups if group.value is not None]
-        spread = f", {min(values):.3g} to {max(values):.3g}" if values else ""
-        text = f"{test.metric}: {told} of {len(groups)}{spread}"
+        ends = dict.fromkeys(number(end) for end in (min(values), max(values))) if values else {}
+        spread = f", {' to '.join(ends)}" if ends else ""
+        text = f"{name}: {told} of {len(groups)}{spread}"
+        if not self.exact and max(group.n for group in groups) == 1:
+            text += " (one run a cell: no interval)"
         if counts[FAILS] > (1 - test.share) * len(groups) + 1e-9:
             return CONTRADICTED, text, groups
         if counts[HOLDS] >= test.share * len(groups) - 1e-9:
@@ -178,15 +198,14 @@ class Judge:
 
     def _groups(self, test: Test, points: list[Point], confidence: float) -> list[Group]:
         by: dict[tuple[Level | None, ...], list[Point]] = {}
-        if not isinstance(test, RankTest):
-            points = [point for point in points if all(name in point.factors for name in test.by)]
         for point in points:
             by.setdefault(tuple(point.factors.get(name) for name in test.by), []).append(point)
         found: list[Group] = []
         for levels, group in by.items():
             label = ", ".join(
-                f"{name.replace('_', ' ')} {show(one)}" if isinstance(one, float) else str(one)
+                f"{name.replace('_', ' ')} {show(one)}" if isinstance(one, float) else one
                 for name, one in zip(test.by, levels, strict=True)
+                if one is not None
             )
             found += _KINDS[test.kind](self, test, label, group, confidence)
         return found
@@ -393,11 +412,6 @@ _KINDS: dict[str, Callable[..., list[Group]]] = {
 
 def _where(points: Sequence[Point], where: Where) -> list[Point]:
     return [point for point in points if matches(point.factors, where)]
-
-
-def _asked(where: Where, point: Point) -> Where:
-    """The factors asked of a figure: a measured one stands in no table."""
-    return {k: v for k, v in where.items() if k != "table" or point.row is not None}
 
 
 def _middle(point: Point) -> float:

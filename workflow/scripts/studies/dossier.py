@@ -153,11 +153,49 @@ class Claim(_Strict):
         return self
 
 
+Name = Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
+
+
+class Layout(_Strict):
+    """A table as the study has it: published figures `where`, and cells of ours in `also`.
+
+    `rows` and `columns` are factors; `metric` may be one of them.
+    """
+
+    id: Name
+    title: str
+    where: Where = {}
+    also: Where | None = None
+    rows: Annotated[list[str], Field(min_length=1)]
+    columns: Annotated[list[str], Field(min_length=1)]
+
+
+class FigureSpec(_Strict):
+    """A figure: our `metric` over `x`, a factor of numbers (points) or of words (bars).
+
+    Every level of `series` has its own colour: the framework's own, where it is that.
+    """
+
+    id: Name
+    title: str
+    metric: str
+    where: Where = {}
+    also: Where | None = None
+    x: str
+    series: str
+
+
 class Dossier(_Strict):
-    """A file of claims: the published table, how to read it, and the claims."""
+    """A file of claims: the published table, how to read it, the claims, tables and figures.
+
+    `each` repeats the figures for every combination of these factors that the table has.
+    """
 
     published: str
     metrics: dict[str, list[Reading]]
+    tables: list[Layout] = []
+    figures: list[FigureSpec] = []
+    each: list[str] = []
     derived: list[Derived] = []
     cells: list[Rule] = []
     claims: list[Claim]
@@ -182,6 +220,13 @@ class Dossier(_Strict):
                 for metric in (test.metric, *([other] if other else [])):
                     if metric not in ours:
                         faults.append(f"claim {claim.id}: {metric!r} is not among the metrics")
+        layouts: list[Layout | FigureSpec] = [*self.tables, *self.figures]
+        for shown in layouts:
+            named += [(shown.id, key) for key in (*shown.where, *(shown.also or {}))]
+            if isinstance(shown, Layout):
+                named += [(shown.id, key) for key in (*shown.rows, *shown.columns)]
+            else:
+                named += [(shown.id, key) for key in (shown.x, shown.series)]
         faults += [
             f"{place}: unknown factor {key!r}"
             for place, key in named

@@ -105,6 +105,11 @@ def show(level: str | float) -> str:
     return f"{level:.10g}" if isinstance(level, float) else level
 
 
+def number(value: float) -> str:
+    """Three digits, and all of those before the decimal point, thousands set apart."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def convert(value: float, unit: str, wanted: str) -> float | None:
     """`value` in another unit of its dimension; None where they have not the same one."""
     if unit not in UNITS or wanted not in UNITS or UNITS[unit][0] != UNITS[wanted][0]:
