@@ -14,6 +14,7 @@ include: "workflow/rules/train.smk"
 include: "workflow/rules/max_batch.smk"
 include: "workflow/rules/machines.smk"
 include: "workflow/rules/analyse.smk"
+include: "workflow/rules/studies.smk"
 include: "workflow/rules/parity.smk"
 include: "workflow/rules/compare.smk"
 

@@ -253,10 +253,12 @@ def test_fashion_mnist_has_the_official_hashes(server: LoopbackServer, tmp_path:
     assert manifest["splits"]["train"]["histogram"] == [6000] * 10
 
 
-def test_mnist_is_resized_and_pooled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("channels", [1, 3])
+def test_mnist_is_resized_and_pooled(tmp_path: Path, channels: int) -> None:
     images = np.random.RandomState(2).randint(0, 256, (6, 4, 4)).astype(np.uint8)
-    decoder: dict[str, Any] = {"name": "idx", "resize": 8, "pooled": True}
-    toy = Set(tmp_path, decoder, shape=[8, 8, 1], mean=[0.5], std=[0.5])
+    decoder: dict[str, Any] = {"name": "idx", "resize": 8, "pooled": True, "channels": channels}
+    half = [0.5] * channels
+    toy = Set(tmp_path, decoder, shape=[8, 8, channels], mean=half, std=half)
     toy.entry["splits"] = {"train": 3, "test": 2}
     toy.entry["sources"] = []
     parts = {"train": (images[:2], [0, 1]), "test": (images[2:], [1, 0, 1, 0])}
@@ -276,7 +278,8 @@ def test_mnist_is_resized_and_pooled(tmp_path: Path) -> None:
     assert [label for label, _ in read] == [0, 1, 1, 0, 1]
     for (_, pixels), original in zip(read, images[:5], strict=True):
         resized = Image.fromarray(original).resize((8, 8), Image.Resampling.BILINEAR)
-        np.testing.assert_array_equal(pixels[:, :, 0], np.asarray(resized))
+        for channel in range(channels):
+            np.testing.assert_array_equal(pixels[:, :, channel], np.asarray(resized))
 
 
 # Noise

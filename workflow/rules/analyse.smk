@@ -82,6 +82,8 @@ rule report:
         certificates=CERTIFICATES,
         max_batches=MAX_BATCHES,
         machines=["results/machines/section.html"] if OTHERS else [],
+        # Linked there, as are those of other studies that lie beside them.
+        pages=STUDY_PAGES,
     output:
         "results/report/index.html",
     log:

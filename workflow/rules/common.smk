@@ -1,6 +1,8 @@
 # Plans the cells of the configuration, and has the functions that the rules call.
 import math
+import os
 import re
+from collections import Counter
 from functools import cache
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
@@ -11,6 +13,7 @@ from in_env import digest as environment_digest
 from measure import foregone, progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
+from plan.estimate import estimate
 from plan.max_batch import probe_spec, searches
 from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
@@ -49,6 +52,12 @@ CERTIFICATES = (
 )
 SEARCHES = searches(PLAN)
 MAX_BATCHES = [f"results/max_batch/{setting}.json" for setting in SEARCHES]
+# A published study that is done again has a page of its own.
+STUDY_PAGES = (
+    [f"results/report/{PLAN.study.study}.html"]
+    if (ROOT / f"config/claims/{PLAN.study.study}.yaml").exists()
+    else []
+)
 BEFORE_RUNS = len(PLAN.order) + 1
 
 
@@ -83,8 +92,15 @@ onstart:
                 f"warning: {without} runs want a GPU, and there is {why}",
                 file=sys.stderr,
             )
+    needed = Counter(
+        job.wildcards.cell for job in begun if job.rule.name == "train"
+    )
     # How many runs this execution makes, for the line that says how long is left.
-    progress.start(sum(job.rule.name == "train" for job in begun))
+    progress.start(needed.total())
+    if needed and workflow.is_main_process:
+        cores = workflow.cores or os.cpu_count() or 1
+        told = estimate(PLAN, needed, ROOT / "config/datasets", cores)
+        print(told.text, file=sys.stderr)
 
 
 onsuccess:

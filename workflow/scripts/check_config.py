@@ -1,11 +1,13 @@
 """Check a configuration file as it would be used on top of the default study, and count it."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from snakemake.utils import update_config
 
+from plan.estimate import estimate
 from plan.study import ConfigError, make_plan, read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +24,8 @@ def main() -> None:
     except ConfigError as fault:
         sys.exit(f"error: {fault}")
     print(f"{plan.study.study}: {len(plan.cells)} cells, {len(plan.order)} runs")
+    runs = dict.fromkeys(plan.cells, plan.study.repeats)
+    print(estimate(plan, runs, ROOT / "config/datasets", os.cpu_count() or 1).text)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,12 @@ def main() -> None:
     certificates = read_certificates(arguments.certificates)
     max_batches = read_max_batches(arguments.max_batches)
     section = read_text(arguments.machines, "Run the workflow again") if arguments.machines else ""
+    folder = arguments.output.parent
+    pages = sorted(page.name for page in folder.glob("*.html") if page != arguments.output)
     page = make_report(
-        study, certificates, arguments.figures, arguments.config, config, max_batches, section
-    )
+        study, certificates, arguments.figures, arguments.config, config, max_batches, section,
+        pages,
+    )  # fmt: skip
     write_atomic(arguments.output, page)
 
 

@@ -610,6 +610,7 @@ def make_report(
     config: dict[str, Any],
     max_batches: Sequence[MaxBatch] = (),
     machines_section: str = "",
+    pages: Sequence[str] = (),
 ) -> str:
     """The page as HTML.
 
@@ -620,6 +621,7 @@ def make_report(
         config: its content; `title` and `study` are used when there.
         max_batches: the searches for the largest batch that were made.
         machines_section: HTML of the comparison with other machines, if there is one.
+        pages: files of pages on published studies, beside this one.
 
     Raises:
         InputError: a figure or the captions are missing.
@@ -647,6 +649,7 @@ def make_report(
     return environment.get_template("report.html.j2").render(
         title=str(config.get("title") or config.get("study") or "Benchmark"),
         machines_section=Markup(machines_section),
+        pages=pages,
         study=study,
         answer=answer(study, comparisons),
         compared=_sortable(compared),

@@ -182,6 +182,21 @@ class Cell(BaseModel):
     ] = None
 
 
+class Scale(BaseModel):
+    """What a shorter scale of a study changes: every cell stays, with other settings."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    repeats: Annotated[int | None, Field(gt=0, description="instead of the study's")] = None
+    defaults: Annotated[
+        dict[str, Any], Field(description="settings that replace those of `defaults`")
+    ] = {}
+    sweeps: Annotated[
+        list[dict[str, Any]],
+        Field(description="a mapping for each sweep: settings that replace its own"),
+    ] = []
+
+
 class Study(BaseModel):
     """The top level of a configuration."""
 
@@ -221,6 +236,20 @@ class Study(BaseModel):
         str | None,
         Field(description="a base URL that is tried before a data set's own sources"),
     ] = None
+    scale: Annotated[
+        Literal["paper", "hour", "smoke"],
+        Field(
+            description="how much of the study is done: all of it, or each cell as short as one of "
+            "the `scales` says (`docs/studies.md`)"
+        ),
+    ] = "paper"
+    scales: Annotated[
+        dict[Literal["hour", "smoke"], Scale],
+        Field(
+            description="what a shorter scale changes: `repeats`, single settings of `defaults`, "
+            "and of the `sweeps`, a mapping for each of them"
+        ),
+    ] = {}
     defaults: Annotated[
         dict[str, Any],
         Field(description="settings for every cell, one value each; a sweep's own come first"),

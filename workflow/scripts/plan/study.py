@@ -21,6 +21,7 @@ from datasets import catalogue
 from networks.graph import GraphError
 from plan import frameworks
 from plan.model import BEST, RESULTS_FORMAT, Cell, Study
+from plan.scale import scaled
 
 SLUG = ("framework", "network", "dataset", "device", "precision", "batch_size", "learning_rate")
 """The settings that a cell's name spells out, in this order."""
@@ -32,10 +33,14 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class Plan:
-    """A study with its cells by name, in the order of its sweeps."""
+    """A study with its cells by name, in the order of its sweeps.
+
+    `study.repeats` are those of the study's scale, `whole_repeats` those of the whole study.
+    """
 
     study: Study
     cells: dict[str, Cell]
+    whole_repeats: int
 
     @cached_property
     def order(self) -> list[tuple[str, int]]:
@@ -53,7 +58,7 @@ class Plan:
 
     def resolved(self) -> dict[str, Any]:
         """The configuration with nothing left out, as plain values."""
-        return self.study.model_dump()
+        return {**self.study.model_dump(), "repeats": self.whole_repeats}
 
 
 def canonical(value: Any) -> str:
@@ -103,6 +108,8 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     faults: list[str] = []
     config = json.loads(json.dumps(config))
     study = _study(config, faults)
+    config = scaled(config, faults)
+    whole = study.repeats if study else 0
     defaults = config.get("defaults") or {}
     sweeps = config.get("sweeps")
     cells: dict[str, Cell] = {}
@@ -139,7 +146,7 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     if faults or study is None:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"the configuration has {count}:\n" + "\n".join(f"  {f}" for f in faults))
-    return Plan(study, cells)
+    return Plan(study.model_copy(update={"repeats": config.get("repeats", whole)}), cells, whole)
 
 
 def paths(given: Any) -> list[str]:

@@ -34,7 +34,8 @@ class Files(BaseModel, extra="forbid", frozen=True, strict=True):
 class Idx(Decoder, frozen=True):
     """Two gzipped IDX files a split: images (N x H x W or N x H x W x C) and labels (N).
 
-    `resize` scales each image bilinearly to a square of that side. `pooled` takes the training
+    `resize` scales each image bilinearly to a square of that side. `channels: 3` then repeats a
+    grey image in three channels. `pooled` takes the training
     images and then the test images as one sequence, of which the first are for training and the
     next ones for testing, as many as the catalogue's splits say.
     """
@@ -43,6 +44,7 @@ class Idx(Decoder, frozen=True):
     train: Files
     test: Files
     resize: PositiveInt | None = None
+    channels: Literal[1, 3] = 1
     pooled: bool = False
 
     def sources(self) -> list[str]:
@@ -52,12 +54,12 @@ class Idx(Decoder, frozen=True):
     def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
         """See `Decoder`. Raises DatasetError too where the two files differ in length."""
         if not self.pooled:
-            return _Images(*self._read(dataset, split, folder), self.resize)
+            return _Images(*self._read(dataset, split, folder), self.resize, self.channels)
         train, test = (self._read(dataset, one, folder) for one in ("train", "test"))
         labels, images = train[0] + test[0], [*train[1], *test[1]]
         first, last = dataset.splits.train, dataset.splits.train + dataset.splits.test
         cut = slice(0, first) if split == "train" else slice(first, last)
-        return _Images(labels[cut], images[cut], self.resize)
+        return _Images(labels[cut], images[cut], self.resize, self.channels)
 
     def _read(self, dataset: Dataset, split: str, folder: Path) -> tuple[list[int], Pixels]:
         """Labels, and images as N x H x W x C, of one split's files."""
@@ -77,9 +79,14 @@ class _Images(Lazy["Example"]):
     """Labels and images that are in memory."""
 
     def __init__(
-        self, labels: list[int], images: Sequence[Pixels] | Pixels, side: int | None
+        self,
+        labels: list[int],
+        images: Sequence[Pixels] | Pixels,
+        side: int | None,
+        channels: int,
     ) -> None:
-        self._labels, self._images, self._side = labels, images, side
+        self._labels, self._images = labels, images
+        self._side, self._channels = side, channels
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -91,6 +98,8 @@ class _Images(Lazy["Example"]):
             from datasets import photos
 
             pixels = photos.resized(pixels, self._side)
+        if self._channels > pixels.shape[2]:
+            pixels = pixels.repeat(self._channels, axis=2)
         return self._labels[index], pixels
 
 

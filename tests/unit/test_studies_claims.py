@@ -1,0 +1,328 @@
+"""Claims: what published figures, as they stand, and measured ones, by intervals, make of them."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from studies.claims import (
+    CONTRADICTED,
+    FAILS,
+    HOLDS,
+    NOT_COMPARABLE,
+    NOT_MEASURED,
+    OPEN,
+    RATIO_ONLY,
+    REPRODUCED,
+    Judge,
+    contrast,
+)
+from studies.dossier import Claim, DossierError, read_dossier
+from studies.points import Point, counterpart, published_points
+from studies.published import read_table
+
+STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
+
+
+def point(values, metric="throughput", unit="images/s", reason=None, **factors):
+    """A figure with its values by block, from 1 on."""
+    if not isinstance(values, dict):
+        values = dict(enumerate(values, 1))
+    return Point(metric, unit, factors, values, reason)
+
+
+def claim(*tests: dict[str, Any], **keys: Any) -> Claim:
+    return Claim.model_validate(
+        {"id": "it", "statement": "It is so.", "source": "table 1", "tests": list(tests), **keys}
+    )
+
+
+def judged(points, *tests, exact=False, changed=None, **keys):
+    return Judge(points, exact=exact, changed=changed).judge(claim(*tests, **keys))
+
+
+FASTER = {
+    "kind": "ratio",
+    "metric": "throughput",
+    "of": {"device": "gpu"},
+    "to": {"device": "cpu"},
+    "by": ["framework"],
+    "least": 1.0,
+}
+
+
+def pair(gpu, cpu, framework="caffe"):
+    return [
+        point(gpu, device="gpu", framework=framework),
+        point(cpu, device="cpu", framework=framework),
+    ]
+
+
+def test_a_ratio_is_paired_by_blocks_with_students_interval():
+    found = contrast(point([2, 4, 8]), point([1, 2, 2]))
+    assert found is not None and found.n == 3
+    assert found.value == pytest.approx(16 ** (1 / 3))
+    low, high = found.interval()
+    # mean of ln 2, ln 2, ln 4 = 0.924, sd / sqrt(3) = 0.231, t(97.5 %, 2) = 4.303
+    assert (low, high) == pytest.approx((0.9323, 6.809), rel=1e-3)
+
+
+def test_accuracies_are_subtracted_not_divided():
+    found = contrast(point([0.6, 0.7], unit="1"), point([0.5, 0.5], unit="1"))
+    assert found is not None and found.value == pytest.approx(0.15)
+    assert found.interval() == pytest.approx((0.15 - 12.706 * 0.05, 0.15 + 12.706 * 0.05), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "gpu, cpu, verdict, outcome",
+    [
+        ([10, 10.1, 9.9], [5, 5, 5.1], REPRODUCED, HOLDS),
+        ([5, 5, 5.1], [10, 10.1, 9.9], CONTRADICTED, FAILS),
+        ([5, 8, 5], [6, 5, 5], RATIO_ONLY, OPEN),  # the interval contains 1
+        ([10], [5], RATIO_ONLY, OPEN),  # one run has no interval
+        ([10, 11], [], NOT_MEASURED, None),
+    ],
+)
+def test_intervals_decide_on_measured_figures(gpu, cpu, verdict, outcome):
+    found = judged(pair(gpu, cpu), FASTER)
+    assert found.verdict == verdict
+    assert [group.outcome for group in found.groups] == ([outcome] if outcome else [])
+
+
+def test_published_figures_are_taken_as_they_stand():
+    assert judged(pair([10], [5]), FASTER, exact=True).verdict == REPRODUCED
+    assert judged(pair([5], [10]), FASTER, exact=True).verdict == CONTRADICTED
+
+
+def test_one_group_that_fails_contradicts_unless_the_claim_allows_a_share():
+    points = [p for i in range(9) for p in pair([10], [5], f"f{i}")] + pair([4], [5], "g")
+    found = judged(points, FASTER, exact=True)
+    assert found.verdict == CONTRADICTED
+    assert found.why == "throughput: holds in 9, fails in 1 of 10, 0.8 to 2"
+    assert judged(points, {**FASTER, "share": 0.9}, exact=True).verdict == REPRODUCED
+
+
+def test_a_group_that_only_just_fails_among_many_stays_open():
+    """0.05 / 10 is what each of ten groups may err with before it contradicts a claim."""
+    lower = pair([9.0, 9.1, 9.0, 9.3], [9.5, 9.4, 9.6, 9.45], "late")
+    assert judged(lower, FASTER).verdict == CONTRADICTED
+    others = [p for i in range(40) for p in pair([20, 20.1, 20.2, 20], [5, 5, 5, 5.1], f"f{i}")]
+    found = judged(others + lower, FASTER)
+    assert found.verdict == RATIO_ONLY
+    assert [g.outcome for g in found.groups if "late" in g.label] == [OPEN]
+
+
+def test_bounds_and_their_tolerance():
+    within = {**FASTER, "least": 3.0, "most": 9.0}
+    assert judged(pair([28.4], [10]), within, exact=True).verdict == CONTRADICTED
+    assert (
+        judged(pair([28.4], [10]), {**within, "tolerance": 0.1}, exact=True).verdict == REPRODUCED
+    )
+    assert judged(pair([95], [10]), within, exact=True).verdict == CONTRADICTED
+
+
+def sweep(values, unit="images/s", repeats=1):
+    """Figures by batch size 4, 8, 16, ...; a value is repeated with a little noise."""
+    return [
+        point(
+            [value * (1 + 0.001 * repeat) for repeat in range(repeats)],
+            unit=unit,
+            batch_size=float(4 * 2**place),
+        )
+        for place, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize("repeats, exact", [(1, True), (3, False)])
+@pytest.mark.parametrize(
+    "expect, values, verdict",
+    [
+        ("rises", [1, 2, 3, 3.1], REPRODUCED),
+        ("rises", [1, 2, 1.95, 3], REPRODUCED),  # within the tolerance
+        ("rises", [1, 2, 1.5, 3], CONTRADICTED),
+        ("rises", [3, 2, 1, 1], CONTRADICTED),
+        ("falls", [3, 2, 1, 0.5], REPRODUCED),
+        ("falls", [1, 2, 3, 4], CONTRADICTED),
+        ("peaks", [1, 2, 3, 2], REPRODUCED),
+        ("peaks", [1, 2, 3, 4], CONTRADICTED),
+        ("level", [1, 1.04, 1, 1.02], REPRODUCED),
+        ("level", [1, 1.2, 1, 1], CONTRADICTED),
+    ],
+)
+def test_trends(expect, values, verdict, repeats, exact):
+    trend = {"kind": "trend", "metric": "throughput", "along": "batch_size", "expect": expect}
+    found = judged(sweep(values, repeats=repeats), {**trend, "tolerance": 0.1}, exact=exact)
+    assert found.verdict == verdict, found
+
+
+def test_a_trend_needs_three_levels_and_repeats():
+    trend = {"kind": "trend", "metric": "throughput", "along": "batch_size", "expect": "rises"}
+    assert judged(sweep([1, 2]), trend, exact=True).verdict == NOT_MEASURED
+    assert judged(sweep([1, 2, 3]), trend).verdict == RATIO_ONLY
+
+
+@pytest.mark.parametrize(
+    "expect, verdict", [("largest", CONTRADICTED), ("not largest", REPRODUCED)]
+)
+def test_the_largest_of_a_group(expect, verdict):
+    points = [point([v], framework=f) for f, v in (("a", 3), ("b", 4), ("c", 1))]
+    test = {
+        "kind": "extreme",
+        "metric": "throughput",
+        "factor": "framework",
+        "level": "a",
+        "expect": expect,
+    }
+    assert judged(points, test, exact=True).verdict == verdict
+
+
+def test_a_spread_and_a_second_gain():
+    points = [point([v], framework=f) for f, v in (("a", 50), ("b", 60))]
+    spread = {"kind": "spread", "metric": "throughput", "across": "framework"}
+    assert judged(points, {**spread, "tolerance": 0.25}, exact=True).verdict == REPRODUCED
+    assert judged(points, {**spread, "tolerance": 0.1}, exact=True).verdict == CONTRADICTED
+    assert judged(points[:1], spread, exact=True).verdict == NOT_MEASURED
+    steps = [{"devices": count} for count in (1, 2, 4)]
+    gain = {"kind": "gain", "metric": "throughput", "steps": steps}
+    for last, verdict in ((15, REPRODUCED), (90, CONTRADICTED)):
+        points = [point([v], devices=float(n)) for n, v in ((1, 1), (2, 9), (4, last))]
+        assert judged(points, gain, exact=True).verdict == verdict
+
+
+def test_two_rankings_of_machines():
+    def figures(task, values):
+        return [
+            point([v], "training_time", "s", machine=m, task=task)
+            for m, v in zip("abc", values, strict=True)
+        ]
+
+    rank = {"kind": "rank", "metric": "training_time", "over": "machine"}
+    rank |= {"of": {"task": "gemm"}, "to": {"task": "model"}}
+    alike = figures("gemm", [1, 2, 3]) + figures("model", [10, 20, 30])
+    assert judged(alike, rank, exact=True).verdict == REPRODUCED
+    assert judged(alike, {**rank, "opposite": True}, exact=True).verdict == CONTRADICTED
+    swapped = figures("gemm", [1, 2, 3]) + figures("model", [10, 30, 20])
+    found = judged(swapped, rank, exact=True)
+    assert [group.outcome for group in found.groups] == [HOLDS, HOLDS, FAILS]
+
+
+def test_what_a_scale_changed_may_make_a_claim_not_comparable():
+    points = pair([10, 10.1, 9.9], [5, 5, 5.1])
+    points = [dataclasses.replace(one, cell="a") for one in points]
+    changed = {"a": {"dataset": "dataset mnist-5k for cifar10"}, "b": {"epochs": "epochs 1 for 2"}}
+    found = judged(points, FASTER, changed=changed, needs=["dataset"])
+    assert found.verdict == NOT_COMPARABLE and "mnist-5k for cifar10" in found.why
+    assert judged(points, FASTER, changed=changed, needs=["epochs"]).verdict == REPRODUCED
+
+
+def test_why_nothing_was_measured_is_told():
+    reason = "no NVIDIA driver"
+    missing = [point([], reason=reason, device="gpu", framework="caffe")]
+    assert reason in judged(missing, FASTER).why
+    alone = pair([10], [5])[1:]
+    assert judged(alone, FASTER).why == "throughput: no figure with device gpu"
+    untested = Claim.model_validate(
+        {"id": "a", "statement": "b", "source": "c", "untested": "needs two machines"}
+    )
+    found = Judge([], exact=False).judge(untested)
+    assert (found.verdict, found.why, found.n) == (NOT_MEASURED, "needs two machines", None)
+
+
+# The published claims
+
+
+@pytest.fixture(scope="module")
+def dossiers(root):
+    return {name: read_dossier(root / f"config/claims/{name}.yaml") for name in STUDIES}
+
+
+@pytest.fixture(scope="module")
+def published(root, dossiers):
+    return {
+        name: published_points(read_table(root / "config/published" / one.published), one)
+        for name, one in dossiers.items()
+    }
+
+
+def test_the_published_figures_judge_their_own_claims(dossiers, published):
+    verdicts = {
+        f"{name}/{one.id}": Judge(published[name], exact=True).judge(one)
+        for name, dossier in dossiers.items()
+        for one in dossier.claims
+    }
+    words = {key: found.verdict for key, found in verdicts.items()}
+    assert words["yin2020/gpu-faster"] == REPRODUCED
+    ratios = [group.value for group in verdicts["yin2020/gpu-faster"].groups]
+    assert ratios == pytest.approx([4.852, 2.843, 8.827], abs=1e-3)
+    assert words["yin2020/larger-batches"] == CONTRADICTED  # its steps/s rise with the batch
+    assert words["yin2020/accuracy-by-batch"] == REPRODUCED
+    assert words["yin2020/accuracy-by-rate"] == REPRODUCED
+    assert words["yin2020/host-memory"] == REPRODUCED
+    assert words["piccione2018/gpu-faster"] == REPRODUCED
+    assert len(verdicts["piccione2018/gpu-faster"].groups) == 39 * 4
+    assert words["piccione2018/second-gpu"] == CONTRADICTED  # 2 P100 slower than 1, in 10 cells
+    assert "holds in 68, fails in 10 of 78" in verdicts["piccione2018/second-gpu"].why
+    assert words["vo2021/gemm-ranks-models"] == CONTRADICTED
+    assert words["lawrence2017/gpu-faster"] == NOT_MEASURED
+
+
+def test_every_published_figure_is_read_at_least_once(root, dossiers, published):
+    for name, dossier in dossiers.items():
+        rows = read_table(root / "config/published" / dossier.published).rows
+        lines = {one.row.line for one in published[name]}
+        assert lines == {row.line for row in rows}
+
+
+def test_units_are_converted_and_steps_read_as_images_where_the_dossier_says(published):
+    by_metric = {one.metric: one for one in published["yin2020"] if one.row.line in (28, 172)}
+    assert by_metric["step_rate"].values == {1: 32.22}
+    assert by_metric["throughput"].values == {1: 32.22}
+    assert "contradicts itself" in by_metric["throughput"].reading.why
+    accuracy = [one for one in published["yin2020"] if one.metric == "test_accuracy"]
+    assert accuracy[0].values[1] == pytest.approx(0.4781) and accuracy[0].unit == "1"
+
+
+def test_a_published_figure_finds_its_cell_or_says_why_there_is_none(published):
+    rows = {one.row.line: one for one in published["piccione2018"]}
+    cpu = rows[4]  # mnist, lenet, caffe, cpu-12-cores
+    cell = dict(framework="caffe", network="lenet-caffe", dataset="mnist", device="cpu")
+    measured = [point([9], batch_size=64.0, **cell)]
+    assert counterpart(cpu, measured) == (measured, None)
+    others = [point([9], **{**cell, "framework": "mxnet"})]
+    assert counterpart(cpu, others) == ([], "no cell with framework caffe in this study")
+    assert counterpart(rows[5], measured) == ([], "no cell with device gpu in this study")
+    assert "two GPUs" in counterpart(rows[7], measured)[1]
+
+
+# Files of claims
+
+
+def test_a_faulty_file_of_claims_is_refused_with_every_fault(tmp_path):
+    path = tmp_path / "claims.yaml"
+    good = {
+        "published": "a.csv",
+        "metrics": {"speed": [{"metric": "throughput"}]},
+        "cells": [{"when": {"colour": "red"}}],
+        "claims": [
+            {"id": "a", "statement": "s", "source": "t", "tests": [{**FASTER, "metric": "x"}]},
+            {"id": "a", "statement": "s", "source": "t", "untested": "why"},
+        ],
+    }
+    path.write_text(yaml.safe_dump(good))
+    with pytest.raises(DossierError) as error:
+        read_dossier(path)
+    for told in ("unknown factor 'colour'", "'x' is not among the metrics", "claim a: there twice"):
+        assert told in str(error.value)
+    path.write_text(yaml.safe_dump({**good, "claim": 1}))
+    with pytest.raises(DossierError, match="claim: Extra inputs"):
+        read_dossier(path)
+    path.write_text("a: [")
+    with pytest.raises(DossierError, match="mend that file"):
+        read_dossier(path)
+
+
+def test_a_claim_has_tests_or_a_reason_for_none():
+    with pytest.raises(ValidationError, match="give tests, or the reason"):
+        claim()

@@ -1,0 +1,155 @@
+"""The published studies' configurations, their scales, and the estimate of time and disk."""
+
+import copy
+
+import pytest
+import yaml
+from snakemake.utils import update_config
+
+from plan.estimate import FLOPS_PER_CORE, SECONDS_PER_RUN, SECONDS_PER_STEP, estimate
+from plan.study import ConfigError, make_plan, read
+
+STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
+SCALES = ("paper", "hour", "smoke")
+STUDY = {
+    "study": "test",
+    "title": "A test",
+    "repeats": 3,
+    "defaults": {"network": "lenet5", "dataset": "mnist", "framework": "mxnet"},
+    "sweeps": [{"batch_size": [32, 64], "epochs": 10}, {"learning_rate": 0.1}],
+    "scales": {
+        "smoke": {
+            "repeats": 1,
+            "defaults": {"dataset": "mnist-5k"},
+            "sweeps": [{"epochs": 1}, {}],
+        }
+    },
+}
+
+
+@pytest.fixture
+def study():
+    return copy.deepcopy(STUDY)
+
+
+def overlaid(root, name, **keys):
+    config = read(root / "config/config.yaml")
+    update_config(config, read(root / f"config/studies/{name}.yaml"))
+    return {**config, **keys}
+
+
+def faults(config, root):
+    with pytest.raises(ConfigError) as refused:
+        make_plan(config, root)
+    return str(refused.value)
+
+
+# Scales
+
+
+def test_a_scale_shortens_every_cell_and_drops_none(study, root):
+    whole = make_plan(study, root)
+    short = make_plan({**study, "scale": "smoke"}, root)
+    assert (whole.study.repeats, short.study.repeats) == (3, 1)
+    pairs = list(zip(whole.cells.values(), short.cells.values(), strict=True))
+    assert [(a.batch_size, a.epochs, b.batch_size, b.epochs) for a, b in pairs] == [
+        (32, 10, 32, 1),
+        (64, 10, 64, 1),
+        (64, 20, 64, 20),
+    ]
+    assert {b.dataset for _, b in pairs} == {"mnist-5k"}
+
+
+def test_the_resolved_configuration_of_a_scale_plans_the_same(study, root):
+    plan = make_plan({**study, "scale": "smoke"}, root)
+    resolved = yaml.safe_load(yaml.safe_dump(plan.resolved()))
+    assert make_plan(resolved, root).cells == plan.cells
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"scale": "hour"}, "scale: the study has no 'hour'"),
+        ({"scale": "tiny"}, "scale: input should be 'paper', 'hour' or 'smoke'"),
+        ({"scales": {"smoke": {"sweeps": [{}]}}}, "scales.smoke.sweeps: 1 mappings for 2 sweeps"),
+        ({"scales": {"smoke": {"sweep": []}}}, "scales.smoke.sweep: unknown key"),
+        (
+            {"scales": {"smoke": {"sweeps": [{"batch_size": 4}, {}]}}},
+            "scales.smoke.sweeps[0].batch_size: a list of values",
+        ),
+        (
+            {"scales": {"smoke": {"defaults": {"seed": [1, 2]}}}},
+            "scales.smoke.defaults.seed: a list of values",
+        ),
+        ({"scales": {"smoke": {"defaults": {"dataset": "x"}}}}, "no dataset is named 'x'"),
+    ],
+)
+def test_a_scale_that_cannot_be_is_refused(study, root, change, told):
+    assert told in faults({**study, "scale": "smoke", **change}, root)
+
+
+# The studies
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_has_all_cells_at_every_scale(root, name, scale):
+    plan = make_plan(overlaid(root, name, scale=scale), root)
+    assert len(plan.cells) == len(make_plan(overlaid(root, name), root).cells)
+    if scale == "smoke":  # needs no network: its data are made, or come with a package
+        embedded = {"mnist-5k"}
+        sets = {cell.dataset for cell in plan.cells.values()}
+        assert all(name in embedded or name.startswith("synthetic") for name in sets)
+
+
+def test_yin2020_has_the_grid_of_its_tables(root):
+    cells = make_plan(overlaid(root, "yin2020"), root).cells.values()
+    sizes = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
+    speed = {(c.framework, c.batch_size) for c in cells if c.epochs == 1}
+    assert speed == {(f, s) for f in ("pytorch", "tensorflow", "mxnet") for s in sizes}
+    accuracy = [c for c in cells if c.epochs == 10]
+    rates = {c.learning_rate for c in accuracy if c.batch_size == 128}
+    assert rates == {0.001, 0.005, 0.01, 0.03, 0.05, 0.07}
+    assert sorted(c.batch_size for c in accuracy if c.learning_rate == 0.01) == sizes
+    assert {c.momentum for c in cells} == {0.0}
+
+
+def test_piccione2018_has_every_network_of_every_data_set(root):
+    cells = make_plan(overlaid(root, "piccione2018"), root).cells.values()
+    found = {(c.dataset, c.network, c.batch_size, c.learning_rate) for c in cells}
+    assert found == {
+        ("mnist", "lenet-caffe", 64, 0.01),
+        ("cifar10", "alexnet-cifar", 128, 0.01),
+        ("cifar10", "resnet50-cifar", 128, 0.1),
+        ("cifar10", "googlenet-cifar", 128, 0.1),
+        ("cifar10", "vgg16-cifar", 128, 0.01),
+        ("synthetic-224", "alexnet", 128, 0.01),
+        ("synthetic-224", "resnet50", 8, 0.1),
+        ("synthetic-224", "googlenet", 8, 0.1),
+        ("synthetic-224", "vgg16", 8, 0.01),
+    }
+    assert {c.input for c in cells} == {"records"}
+
+
+# The estimate
+
+
+def test_the_estimate_counts_arithmetic_steps_and_runs(study, root):
+    plan = make_plan(study, root)
+    name = next(iter(plan.cells))  # batch size 32, 10 epochs
+    found = estimate(plan, {name: 2}, root / "config/datasets", cores=4)
+    steps = 10 * 1875
+    work = 416_520 * (6 * steps * 32 + 2 * 10_000)  # LeNet-5's multiply-accumulates
+    one = work / (4 * FLOPS_PER_CORE) + steps * SECONDS_PER_STEP + SECONDS_PER_RUN
+    assert found.seconds == pytest.approx(2 * one)
+    assert found.runs == 2 and found.gpu_runs == 0
+    assert found.bytes > 70_000 * 28 * 28
+
+
+def test_runs_on_a_gpu_are_counted_and_not_estimated(study, root):
+    study["defaults"] |= {"device": "gpu", "framework": "pytorch", "input": "synthetic"}
+    plan = make_plan(study, root)
+    found = estimate(plan, dict.fromkeys(plan.cells, 3), root / "config/datasets", cores=2)
+    assert (found.seconds, found.gpu_runs) == (0, 9)
+    assert "9 runs on a GPU, not estimated" in found.text
+    assert found.bytes == pytest.approx(9 * 3e5)  # noise needs no data

@@ -1,0 +1,230 @@
+"""A study's tables, figures and page, from generated results."""
+
+import csv
+import html
+import io
+import re
+from xml.etree import ElementTree
+
+import pytest
+from snakemake.utils import update_config
+
+from analyse.metrics import METRICS
+from analyse.study import Cell, Result, Series, Study
+from analyse.tables import PlannedCell
+from fixtures.runs import GPU_REASON
+from plan.study import make_plan, read
+from studies.dossier import read_dossier
+from studies.page import make
+from studies.published import read_table
+
+MACHINE = {"cpu_model": "AMD EPYC 9B14", "logical_cores": 2, "memory_mib": 24064, "gpus": []}
+
+
+def run(repeat, cell, **values):
+    """A run with these values; every other metric has none, since there is no GPU."""
+    missing = {name: GPU_REASON for name in METRICS if name not in values}
+    return Result(
+        repeat=repeat, status="ok", reason=None, flags=[], reasons=missing, losses=[], phases={},
+        values={name: values.get(name) for name in METRICS}, log_tail=[],
+        provenance={"machine": MACHINE, "started": "2026-11-21T05:40:00Z"},
+    )  # fmt: skip
+
+
+def speed_of(cell):
+    """Images/s: twice as many with PyTorch, and more with a larger batch."""
+    return {"pytorch": 2000.0}.get(cell.framework, 1000.0) * cell.batch_size**0.25
+
+
+def accuracy_of(cell):
+    """Best at batch size 64 and rate 0.01."""
+    far = abs(cell.batch_size - 64) / 2000 + abs(cell.learning_rate - 0.01) * 2
+    return 0.7 - min(far, 0.5)
+
+
+def made(root, name, scale="paper", frameworks=None):
+    """The result of a generated study: its files, its page, its cells."""
+    config = read(root / "config/config.yaml")
+    update_config(config, read(root / f"config/studies/{name}.yaml"))
+    config["scale"] = scale
+    plan = make_plan(config, root)
+    whole = make_plan({**config, "scale": "paper"}, root)
+    cells = []
+    for slug, cell in plan.cells.items():
+        runs = []
+        for repeat in range(1, plan.study.repeats + 1):
+            speed = speed_of(cell) * (1 + 0.004 * repeat)
+            values = {
+                "throughput": speed,
+                "step_rate": speed / cell.batch_size,
+                "training_time": 500 * (1 + 0.001 * repeat),
+                "test_accuracy": accuracy_of(cell) + 0.0002 * repeat,
+                "cpu_utilization": 80.0 + repeat,
+                "host_memory": 900.0 + repeat,
+            }
+            runs.append(run(repeat, cell, **values))
+        planned = PlannedCell(slug, {"framework": cell.framework}, plan.study.repeats)
+        facet = (cell.network, cell.dataset, cell.device)
+        cells.append(Cell(planned, facet, cell.batch_size, Series(cell.framework), runs))
+    dossier = read_dossier(root / f"config/claims/{name}.yaml")
+    return make(
+        plan.study.title,
+        scale,
+        (whole.study.repeats, plan.study.repeats),
+        read_table(root / "config/published" / dossier.published),
+        dossier,
+        Study(cells),
+        list(zip(whole.cells.values(), plan.cells.values(), strict=True)),
+        f"../studies/{name}",
+    )
+
+
+@pytest.fixture(scope="module")
+def yin(root):
+    return made(root, "yin2020")
+
+
+@pytest.fixture(scope="module")
+def smoke(root):
+    return made(root, "yin2020", scale="smoke")
+
+
+def rows_of(result, name):
+    return list(csv.DictReader(io.StringIO(result.files[f"tables/{name}.csv"])))
+
+
+def verdicts(result):
+    rows = csv.DictReader(io.StringIO(result.files["claims.csv"]))
+    return {row["claim"]: row["verdict"] for row in rows if row["figures"] == "measured"}
+
+
+def test_every_published_figure_stands_in_a_table(root, yin):
+    table = read_table(root / "config/published/yin2020.csv")
+    names = [f"table-{number}" for number in range(5, 11)]
+    lines = {row["line"] for name in names for row in rows_of(yin, name)} - {""}
+    assert lines == {str(row.line) for row in table.rows if row.factors["table"] != "text"}
+
+
+def test_published_and_measured_stand_side_by_side(yin):
+    rows = {
+        (r["framework"], r["device"], r["metric"], r["unit"]): r for r in rows_of(yin, "table-5")
+    }
+    row = rows["mxnet", "cpu", "training_speed", "steps/s"]
+    measured = 1000 * 128**0.25 * 1.008 / 128
+    assert (row["published"], row["n"], row["reason"]) == ("3.65", "3", "")
+    assert float(row["measured_median"]) == pytest.approx(measured)
+    assert float(row["ratio"]) == pytest.approx(measured / 3.65)
+    assert float(row["difference"]) == pytest.approx(measured - 3.65)
+    images = rows["mxnet", "cpu", "training_speed", "images/s"]
+    assert "contradicts itself" in images["remark"]
+
+
+def test_what_was_not_measured_is_empty_with_its_reason(yin):
+    for row in rows_of(yin, "table-8"):
+        if row["device"] == "gpu":
+            assert (row["measured_median"], row["n"], row["ratio"]) == ("", "0", "")
+            assert row["reason"] == "no cell with device gpu in this study"
+        else:  # our own sweep on the CPU, which the source has not
+            assert (row["published"], row["remark"]) == ("", "not in the source")
+            assert row["n"] == "3"
+    text = yin.files["tables/table-8.md"]
+    assert "not measured: no cell with device gpu in this study." in text
+    assert not re.search(r"/ 0(\.0*)? ", text)
+
+
+def test_accuracies_are_in_percent_and_have_a_difference_alone(root):
+    result = made(root, "lawrence2017")
+    (row,) = [r for r in rows_of(result, "systems") if r["line"] == "6"]
+    assert (row["metric"], row["unit"], row["published"]) == (
+        "accuracy_after_25_epochs",
+        "%",
+        "87.0",
+    )
+    ours = [r for r in rows_of(result, "systems") if r["framework"] == "mxnet" and r["n"] == "3"]
+    assert {r["metric"] for r in ours} == {"accuracy_after_25_epochs", "training_time"}
+
+
+def test_claims_are_judged_by_the_generated_numbers(yin):
+    found = verdicts(yin)
+    assert found["gpu-faster"] == "not measured"
+    assert found["larger-batches"] == "not measured"  # of the GPU's part
+    assert found["accuracy-by-batch"] == "reproduced"
+    assert found["accuracy-by-rate"] == "reproduced"
+    assert found["epoch-time-by-rate"] == "reproduced"
+
+
+def test_a_scale_says_so_on_every_table_it_touches(smoke, yin):
+    said = "This is not the whole study but its scale 'smoke'"
+    for name in ("table-6", "table-9", "table-10"):
+        for kind in ("md", "tex"):
+            assert said in smoke.files[f"tables/{name}.{kind}"]
+            assert said not in yin.files[f"tables/{name}.{kind}"]
+    assert (
+        "dataset mnist-5k for cifar10; epochs 4 for 10; repeats 1 for 3"
+        in (smoke.files["tables/table-9.md"])
+    )
+    assert said in html.unescape(smoke.page) and said not in html.unescape(yin.page)
+    rows = [len(rows_of(one, "table-9")) for one in (smoke, yin)]
+    assert rows[0] == rows[1]
+    found = verdicts(smoke)
+    assert found["accuracy-by-rate"] == "not comparable"
+    assert found["epoch-time-by-rate"] == "ratio only"  # one run a cell
+
+
+def test_figures_are_svg_and_png_and_draw_every_run(yin):
+    names = {name for name in yin.files if name.startswith("figures/")}
+    assert len(names) == 2 * 11 and "figures/figure-9-speed.svg" in names
+    for name in names:
+        content = yin.files[name]
+        assert (
+            content[:4] == b"\x89PNG" if name.endswith("png") else ElementTree.fromstring(content)
+        )
+    caption = re.search(r"Speed by batch size, in images/s</strong>(.*?)<a", yin.page, re.S)[1]
+    assert "n = 3 a cell" in caption and "AMD EPYC 9B14, 2 logical cores" in caption
+    assert "measured phase / its time" in caption and "read as images/s" in caption
+
+
+def test_the_page_needs_no_network_and_tells_its_evidence(yin):
+    assert not re.findall(
+        r"""(?:src|href)=["'](?!data:|\.\./studies/yin2020/|index.html|#)""", yin.page
+    )
+    assert "The published figures themselves contradict 1 of the 6: larger batches." in yin.page
+    assert "decimal point has slipped" in yin.page
+    for name in re.findall(r'href="\.\./studies/yin2020/([^"]+)"', yin.page):
+        assert name in yin.files
+
+
+def test_latex_has_as_many_columns_as_it_says(yin):
+    for name in ("table-5", "table-10"):
+        text = yin.files[f"tables/{name}.tex"]
+        columns = len(re.search(r"begin\{tabular\}\{(\w+)\}", text)[1])
+        body = text.partition("\\toprule")[2].partition("\\bottomrule")[0]
+        rows = [line for line in body.splitlines() if line.endswith("\\\\")]
+        assert rows and {line.count(" & ") + 1 for line in rows} == {columns}
+        assert not re.search(r"(?<!\\)[%_&](?!\d)(?=[a-z])", body)
+
+
+def test_piccione2018_has_its_27_figures_and_all_of_its_rows(root):
+    result = made(root, "piccione2018")
+    figures = {name for name in result.files if name.endswith(".svg")}
+    assert len(figures) == 27 and "figures/imagenet-vgg16-power.svg" in figures
+    rows = rows_of(result, "appendix-a-speed")
+    assert len([row for row in rows if row["line"]]) == 225
+    found = {(r["dataset"], r["network"], r["framework"], r["hardware"]): r for r in rows}
+    assert found["imagenet", "vgg16", "pytorch", "cpu-20-cores"]["n"] == "3"
+    hole = found["cifar10", "googlenet", "tensorflow", "cpu-12-cores"]
+    assert (hole["published"], hole["n"]) == ("", "3")  # a hole of the study that is none here
+    assert hole["remark"] == "not available in the study"
+    two = found["mnist", "lenet", "mxnet", "2xP100"]
+    assert "two GPUs" in two["reason"]
+    assert verdicts(result)["deeper-slower"] == "not measured"  # memory; the speeds are there
+    assert "throughput: holds in 6, undecided in 18 of 24" in result.files["claims.csv"]
+
+
+def test_our_cells_have_the_words_of_the_source(root):
+    rows = rows_of(made(root, "vo2021"), "results")
+    ours = {(r["task"], r["dataset"], r["machine"]) for r in rows if not r["line"]}
+    models = ("model_a", "model_b")
+    assert ours == {
+        (model, data, "here (cpu)") for model in models for data in ("mnist", "fashion-mnist")
+    }

@@ -1,0 +1,51 @@
+# Reads: the tables of a published study that was done again, its published figures and claims.
+# Makes: results/studies/{study}/ with its tables, figures and claims.csv, and its page
+# results/report/{study}.html. `snakemake check_published` examines all published tables.
+from studies.dossier import DossierError, read_dossier
+
+
+def study_files(wildcards):
+    """The claims and the published table of a study."""
+    claims = ROOT / f"config/claims/{wildcards.study}.yaml"
+    try:
+        table = ROOT / "config/published" / read_dossier(claims).published
+    except DossierError as fault:
+        sys.exit(f"error: {fault}")
+    return [str(claims), str(table)]
+
+
+rule judge_study:
+    input:
+        study_files,
+        plan="results/plan.tsv",
+        config="results/config.resolved.yaml",
+        tables=["results/tables/measurements.csv", "results/tables/summary.csv"],
+    output:
+        folder=directory("results/studies/{study}"),
+        page="results/report/{study}.html",
+    log:
+        "results/logs/judge_study/{study}.log",
+    wildcard_constraints:
+        study=re.escape(PLAN.study.study),
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    params:
+        code=code.digest("judge_study.py", "studies/page.html.j2"),
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/judge_study.py --plan {input.plan} --config {input.config}"
+        " --tables results/tables --records results/records --output {output.folder}"
+        " --page {output.page} > {log} 2>&1"
+
+
+rule check_published:
+    input:
+        sorted(map(str, (ROOT / "config/published").glob("*.csv"))),
+    log:
+        "results/logs/check_published.log",
+    localrule: True
+    conda:
+        "../../envs/base.yaml"
+    shell:
+        "python $TOUCHSTONE_SCRIPTS/check_published.py {input}"
+        " --output results/studies/findings.csv 2>&1 | tee {log} || true"

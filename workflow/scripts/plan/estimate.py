@@ -1,0 +1,106 @@
+"""How long a study will take and how much disk, roughly, from its plan alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import networks
+from datasets import catalogue
+from plan import frameworks
+from plan.model import Cell
+from plan.study import Plan
+
+FLOPS_PER_CORE = 3.0e10
+"""Arithmetic of training on a core, 1/s; a multiply-accumulate is two. See docs/studies.md."""
+SECONDS_PER_STEP = 1.5e-3
+"""What a step costs besides its arithmetic."""
+SECONDS_PER_RUN = 10.0
+"""Start, import, build and the parsing of a run."""
+BYTES_PER_RUN = 3e5
+"""Of results; of it, telemetry and events grow with the run."""
+FACTOR = 3.0
+"""How far off the time may well be, either way."""
+
+
+class Estimate(NamedTuple):
+    """Seconds of CPU runs, the runs on a GPU, of which no time is known, and bytes of disk."""
+
+    runs: int
+    seconds: float
+    gpu_runs: int
+    bytes: float
+
+    @property
+    def text(self) -> str:
+        """The estimate in words."""
+        low, high = (_duration(self.seconds * by) for by in (1 / FACTOR, FACTOR))
+        gpu = f", and {self.gpu_runs} runs on a GPU, not estimated" if self.gpu_runs else ""
+        return (
+            f"{self.runs} runs: about {_duration(self.seconds)} ({low} to {high}){gpu};"
+            f" about {self.bytes / 1e9:.2g} GB of disk, software not counted"
+        )
+
+
+def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> Estimate:
+    """Estimate runs of a plan.
+
+    The time of a step is 6 floating-point operations per multiply-accumulate of the network and
+    example (2 forward, 4 backward) at `FLOPS_PER_CORE`, plus `SECONDS_PER_STEP`; the test set
+    costs 2 per multiply-accumulate. Certificates and downloads are not counted.
+
+    Args:
+        cells: how many runs of each cell are to be made.
+        folder: of the data sets' descriptions.
+        cores: that a run may use.
+    """
+    sets = {cell.dataset: catalogue.load(cell.dataset, folder) for cell in plan.cells.values()}
+    macs: dict[tuple[str, str], int] = {}
+    seconds, gpu_runs = 0.0, 0
+    for name, runs in cells.items():
+        cell = plan.cells[name]
+        if cell.device == "gpu":
+            gpu_runs += runs
+            continue
+        data = sets[cell.dataset]
+        pair = (cell.network, cell.dataset)
+        if pair not in macs:
+            macs[pair] = networks.build(cell.network, tuple(data.shape), len(data.classes)).macs
+        steps = cell.epochs * (data.splits.train // cell.batch_size)
+        work = macs[pair] * (6 * steps * cell.batch_size + 2 * data.splits.test)
+        used = cell.threads or cores
+        seconds += runs * (
+            work / (FLOPS_PER_CORE * used) + steps * SECONDS_PER_STEP + SECONDS_PER_RUN
+        )
+    total = sum(cells.values())
+    return Estimate(total, seconds, gpu_runs, _bytes(plan, sets) + total * BYTES_PER_RUN)
+
+
+def _bytes(plan: Plan, sets: Mapping[str, catalogue.Dataset]) -> float:
+    """Downloads, and records in every format that is read. A photo counts as 110 kB."""
+    read = {(cell.dataset, _format(cell)) for cell in plan.cells.values() if _reads(cell)}
+    size = 0.0
+    for name in {name for name, _ in read}:
+        size += sum(source.size or 0 for source in sets[name].sources)
+    for name, _ in read:
+        data = sets[name]
+        example = math.prod(data.shape) if data.photos is None else 110e3
+        size += (data.splits.train + data.splits.test) * example
+    return size
+
+
+def _reads(cell: Cell) -> bool:
+    return cell.input != "synthetic"
+
+
+def _format(cell: Cell) -> str:
+    return frameworks.record_format(cell.framework)
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"

@@ -1,0 +1,268 @@
+"""What is known of a published study besides its figures: `config/claims/<study>.yaml`.
+
+It says how the source's words read in ours, and which claims there are with the comparisons
+that test them. docs/studies.md explains every key.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from analyse.metrics import METRICS
+from plan.model import Cell
+from studies.published import FACTORS
+
+Level = str | int | float
+Where = dict[str, Level | list[Level]]
+"""Factors with the level, or the levels, that they may have."""
+BEYOND = {*FACTORS, *Cell.model_fields}
+"""Every factor that a figure, published or measured, may have."""
+
+
+class DossierError(ValueError):
+    """A file of claims is refused; the message lists every fault, its key and cause."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
+
+
+class Reading(_Strict):
+    """One of our metrics that a published one is compared with.
+
+    `unit` is the one to read the figures in, where the printed one cannot be, and `why` says so.
+    """
+
+    metric: str
+    unit: str | None = None
+    why: str | None = None
+
+
+class Rule(_Strict):
+    """What the figures `when` are in our words: factors that replace or join the source's.
+
+    `missing` is the reason why this workflow has nothing to compare them with.
+    """
+
+    when: Where
+    is_: Annotated[dict[str, Level], Field(alias="is")] = {}
+    missing: str | None = None
+
+
+class Derived(_Strict):
+    """A figure computed from published ones of one cell: `of` / `per` x `times`."""
+
+    metric: str
+    of: str
+    per: str
+    times: float = 1.0
+
+
+class _Test(_Strict):
+    """A comparison. Groups are the figures `where` that share every factor of `by`.
+
+    It holds where at least `share` of the groups do.
+    """
+
+    metric: str
+    by: list[str] = []
+    where: Where = {}
+    tolerance: Annotated[float, Field(ge=0)] = 0.0
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+class RatioTest(_Test):
+    """`of` / `to` lies between `least` and `most`, both widened by `tolerance`, a share."""
+
+    kind: Literal["ratio"]
+    of: Where
+    to: Where
+    least: float | None = None
+    most: float | None = None
+
+
+class TrendTest(_Test):
+    """The metric along a factor of numbers: docs/studies.md says what the words mean."""
+
+    kind: Literal["trend"]
+    along: str
+    expect: Literal["rises", "falls", "peaks", "level"]
+
+
+class ExtremeTest(_Test):
+    """Of the levels of `factor`, `level` has, or has not, the largest value."""
+
+    kind: Literal["extreme"]
+    factor: str
+    level: Level
+    expect: Literal["largest", "not largest"]
+
+
+class SpreadTest(_Test):
+    """The largest / the smallest value over the levels of `across` is at most 1 + tolerance."""
+
+    kind: Literal["spread"]
+    across: str
+
+
+class GainTest(_Test):
+    """The step from the second of `steps` to the third gains less than that from the first."""
+
+    kind: Literal["gain"]
+    steps: Annotated[list[Where], Field(min_length=3, max_length=3)]
+
+
+class RankTest(_Test):
+    """Figures `of` and `to` rank the levels of `over` alike, or, if `opposite`, reversed.
+
+    `other` is the metric of the figures `to`, where it is another one.
+    """
+
+    kind: Literal["rank"]
+    of: Where
+    to: Where
+    over: str
+    other: str | None = None
+    opposite: bool = False
+
+
+Test = Annotated[
+    RatioTest | TrendTest | ExtremeTest | SpreadTest | GainTest | RankTest,
+    Field(discriminator="kind"),
+]
+
+
+class Claim(_Strict):
+    """A claim in our words. `needs` are settings that a scale of the study must not change."""
+
+    id: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
+    statement: str
+    source: str
+    needs: list[str] = []
+    tests: list[Test] = []
+    untested: str | None = None
+
+    @model_validator(mode="after")
+    def _tested(self) -> Claim:
+        if bool(self.tests) == bool(self.untested):
+            raise ValueError("give tests, or the reason why it is untested")
+        return self
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
+
+
+class Layout(_Strict):
+    """A table as the study has it: published figures `where`, and cells of ours in `also`.
+
+    `rows` and `columns` are factors; `metric` may be one of them.
+    """
+
+    id: Name
+    title: str
+    where: Where = {}
+    also: Where | None = None
+    rows: Annotated[list[str], Field(min_length=1)]
+    columns: Annotated[list[str], Field(min_length=1)]
+
+
+class FigureSpec(_Strict):
+    """A figure: our `metric` over `x`, a factor of numbers (points) or of words (bars).
+
+    Every level of `series` has its own colour: the framework's own, where it is that.
+    """
+
+    id: Name
+    title: str
+    metric: str
+    where: Where = {}
+    also: Where | None = None
+    x: str
+    series: str
+
+
+class Dossier(_Strict):
+    """A file of claims: the published table, how to read it, the claims, tables and figures.
+
+    `each` repeats the figures for every combination of these factors that the table has.
+    """
+
+    published: str
+    metrics: dict[str, list[Reading]]
+    tables: list[Layout] = []
+    figures: list[FigureSpec] = []
+    each: list[str] = []
+    derived: list[Derived] = []
+    cells: list[Rule] = []
+    claims: list[Claim]
+
+    @model_validator(mode="after")
+    def _known(self) -> Dossier:
+        faults = []
+        for name, readings in self.metrics.items():
+            for one in readings:
+                if one.metric not in METRICS and (one.metric != name or one.unit):
+                    faults.append(f"metrics.{name}: no metric is named {one.metric!r}")
+        named: list[tuple[str, str]] = []
+        for index, rule in enumerate(self.cells):
+            named += [(f"cells[{index}]", key) for key in (*rule.when, *rule.is_)]
+        for claim in self.claims:
+            ours = {one.metric for readings in self.metrics.values() for one in readings}
+            ours |= {one.metric for one in self.derived}
+            named += [(f"claim {claim.id}", key) for key in claim.needs]
+            for test in claim.tests:
+                named += [(f"claim {claim.id}", key) for key in _factors(test)]
+                other = getattr(test, "other", None)
+                for metric in (test.metric, *([other] if other else [])):
+                    if metric not in ours:
+                        faults.append(f"claim {claim.id}: {metric!r} is not among the metrics")
+        layouts: list[Layout | FigureSpec] = [*self.tables, *self.figures]
+        for shown in layouts:
+            named += [(shown.id, key) for key in (*shown.where, *(shown.also or {}))]
+            if isinstance(shown, Layout):
+                named += [(shown.id, key) for key in (*shown.rows, *shown.columns)]
+            else:
+                named += [(shown.id, key) for key in (shown.x, shown.series)]
+        faults += [
+            f"{place}: unknown factor {key!r}"
+            for place, key in named
+            if key not in BEYOND and key != "metric"
+        ]
+        ids = [claim.id for claim in self.claims]
+        faults += [
+            f"claim {one}: there twice" for one in sorted({i for i in ids if ids.count(i) > 1})
+        ]
+        if faults:
+            raise ValueError("; ".join(faults))
+        return self
+
+
+def _factors(test: Any) -> list[str]:
+    """Every factor that a test names."""
+    found = [*test.by, *test.where]
+    for name in ("of", "to"):
+        found += getattr(test, name, {})
+    for step in getattr(test, "steps", []):
+        found += step
+    return found + [
+        getattr(test, n) for n in ("along", "factor", "across", "over") if hasattr(test, n)
+    ]
+
+
+def read_dossier(path: Path) -> Dossier:
+    """Read a file of claims; raises DossierError."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return Dossier.model_validate(content)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DossierError(f"{path}: {' '.join(str(error).split())}; mend that file") from None
+    except ValidationError as invalid:
+        faults = "\n".join(
+            f"  {'.'.join(map(str, error['loc'])) or 'the file'}: {error['msg']}"
+            for error in invalid.errors()
+        )
+        raise DossierError(f"{path} has faults:\n{faults}") from None

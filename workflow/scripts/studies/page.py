@@ -1,0 +1,259 @@
+"""The page of a published study, its tables and its figures, from what was gathered."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from analyse.figures import drawing, render
+from analyse.study import Study, describe_machine, machines
+from plan.model import Cell
+from studies.arithmetic import CONTRADICTION, Finding, examine
+from studies.claims import (
+    CONTRADICTED,
+    NOT_MEASURED,
+    RATIO_ONLY,
+    REPRODUCED,
+    VERDICTS,
+    Judge,
+    Judgement,
+)
+from studies.dossier import Claim, Dossier, FigureSpec
+from studies.figures import caption, draw
+from studies.points import Point, measured_points, published_points
+from studies.published import Table, show
+from studies.tables import (
+    Entry,
+    Notes,
+    Pivot,
+    as_csv,
+    as_latex,
+    as_markdown,
+    changes,
+    entries,
+    pivot,
+    source_names,
+    texts,
+)
+
+OWN_WORDS = {
+    REPRODUCED: "they bear it out",
+    CONTRADICTED: "they contradict it",
+    RATIO_ONLY: "they do not decide",
+    NOT_MEASURED: "no figures",
+}
+"""What a verdict by the published figures themselves is called."""
+
+
+class Laid(NamedTuple):
+    """A table with its notes and the sentences below it."""
+
+    pivot: Pivot
+    said: list[str]
+    notes: Notes
+
+
+class Drawn(NamedTuple):
+    """A figure of the page."""
+
+    id: str
+    title: str
+    caption: str
+    data: str
+
+
+class Result(NamedTuple):
+    """All that a study's rule writes: file contents by name under its folder, and the page."""
+
+    files: dict[str, str | bytes]
+    page: str
+
+
+def make(
+    title: str, scale: str, repeats: tuple[int, int], table: Table, dossier: Dossier,
+    study: Study, pairs: Sequence[tuple[Cell, Cell]], folder: str,
+) -> Result:  # fmt: skip
+    """Judge, tabulate and draw a study.
+
+    Args:
+        scale: of the study; `repeats` are those of the whole study, and these.
+        pairs: for each cell of `study`, that of the whole study and the one that was run.
+        folder: where the page finds the files.
+    """
+    published = published_points(table, dossier)
+    names = source_names(dossier)
+    wholes = [whole for whole, _ in pairs]
+    measured = measured_points(zip(study.cells, wholes, strict=True), list(names))
+    measured += _derived_only(dossier, study, wholes, names)
+    by_cell = {one.plan.name: pair for one, pair in zip(study.cells, pairs, strict=True)}
+    changed = {name: changes([pair]) for name, pair in by_cell.items()}
+    ours, theirs = Judge(measured, exact=False, changed=changed), Judge(published, exact=True)
+    claims = [(claim, ours.judge(claim), theirs.judge(claim)) for claim in dossier.claims]
+    findings = examine(table)
+    shown = [one for one in measured if one.metric in names]
+
+    laid, files = [], dict[str, str | bytes]()
+    for layout in dossier.tables:
+        found = entries(published, shown, layout.where, layout.also, dossier)
+        said = _said(found, by_cell, scale, repeats)
+        laid.append(Laid(pivot(layout, found), said, Notes()))
+        place = f"tables/{layout.id}"
+        files[f"{place}.csv"] = as_csv(found, [*layout.rows, *layout.columns])
+        files[f"{place}.md"] = as_markdown(laid[-1].pivot, said)
+        files[f"{place}.tex"] = as_latex(laid[-1].pivot, said)
+    files["claims.csv"] = _claims_csv(claims)
+
+    machine = "; ".join(map(describe_machine, machines(study)))
+    figures = []
+    with drawing():
+        for spec, where in _figures(dossier, table):
+            found = [
+                one
+                for one in entries(published, shown, where, spec.also, dossier)
+                if one.metric == spec.metric
+            ]
+            if not found:
+                continue
+            images = render(draw(spec, found))
+            for kind, image in images.items():
+                files[f"figures/{spec.id}.{kind}"] = image
+            said = _said(found, by_cell, scale, repeats)
+            text = " ".join([caption(spec, found, CLOCKS.get(spec.metric, ""), machine), *said])
+            data = "data:image/svg+xml;base64," + base64.b64encode(images["svg"]).decode()
+            figures.append(Drawn(spec.id, spec.title, text, data))
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals |= {"texts": texts}
+    grouped: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault((finding.grade, finding.check), []).append(finding)
+    dates = sorted(run.provenance["started"][:10] for run in study.runs)
+    page = environment.get_template("page.html.j2").render(
+        title=title,
+        table=table,
+        machine=machine,
+        runs=len(study.runs),
+        dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
+        answer=answer(claims, findings, _all_changes(changes(pairs), scale, repeats)),
+        claims=claims,
+        own_words=OWN_WORDS,
+        tables=laid,
+        figures=figures,
+        findings=grouped,
+        folder=folder,
+    )
+    return Result(files, page)
+
+
+CLOCKS = {
+    "throughput": "Measured: all examples of the measured phase / its time (monotonic clock).",
+    "step_rate": "Measured: all steps of the measured phase / its time (monotonic clock).",
+    "training_time": "Measured: from the first step to the last (monotonic clock).",
+    "test_accuracy": "Measured: correct / all test examples, after the last epoch.",
+    "cpu_utilization": "Measured: CPU time of the process tree / (time x logical cores).",
+    "host_memory": "Measured: mean proportional set size of the process tree.",
+}
+"""How a figure's numbers were taken, in a sentence."""
+
+
+def answer(
+    claims: Sequence[tuple[Claim, Judgement, Judgement]],
+    findings: Sequence[Finding],
+    said: str,
+) -> list[str]:
+    """The page's first sentences: what became of the claims, here and by their own figures."""
+    ours = Counter(judgement.verdict for _, judgement, _ in claims)
+    told = ", ".join(f"{ours[word]} {word}" for word in VERDICTS if ours[word])
+    sentences = [f"Of {len(claims)} claims, here: {told}."]
+    theirs = [claim.id for claim, _, judgement in claims if judgement.verdict == CONTRADICTED]
+    if theirs:
+        sentences.append(
+            f"The published figures themselves contradict {len(theirs)} of the {len(claims)}:"
+            f" {', '.join(name.replace('-', ' ') for name in theirs)}."
+        )
+    wrong = sum(one.grade == CONTRADICTION for one in findings)
+    if wrong:
+        sentences.append(
+            f"Arithmetic finds {wrong} contradictions in the published table, listed below."
+        )
+    if said:
+        sentences.append(said)
+    return sentences
+
+
+def _said(
+    found: Sequence[Entry], by_cell: Mapping[str, tuple[Cell, Cell]], scale: str,
+    repeats: tuple[int, int],
+) -> list[str]:  # fmt: skip
+    """What a table must say of the scale that it was made at."""
+    pairs = [by_cell[one.cell] for one in found if one.cell is not None]
+    text = _all_changes(changes(pairs), scale, repeats) if pairs else ""
+    return [text] if text else []
+
+
+def _all_changes(changed: Mapping[str, str], scale: str, repeats: tuple[int, int]) -> str:
+    told = list(changed.values())
+    if repeats[0] != repeats[1]:
+        told.append(f"repeats {repeats[1]} for {repeats[0]}")
+    if not told:
+        return ""
+    return f"This is not the whole study but its scale {scale!r}: {'; '.join(told)}."
+
+
+def _figures(dossier: Dossier, table: Table) -> Iterator[tuple[FigureSpec, dict[str, Any]]]:
+    """Each figure with the published figures that it shows, once for every level of `each`."""
+    if not dossier.each:
+        for spec in dossier.figures:
+            yield spec, dict(spec.where)
+        return
+    levels = list(
+        dict.fromkeys(
+            tuple(show(row.factors[name]) for name in dossier.each)
+            for row in table.rows
+            if all(name in row.factors for name in dossier.each)
+        )
+    )
+    for one, spec in product(levels, dossier.figures):
+        where = {**spec.where, **dict(zip(dossier.each, one, strict=True))}
+        name = "-".join([*one, spec.id])
+        yield (
+            spec.model_copy(update={"id": name, "title": f"{spec.title}: {', '.join(one)}"}),
+            where,
+        )
+
+
+def _derived_only(
+    dossier: Dossier, study: Study, wholes: Sequence[Cell], names: Mapping[str, str]
+) -> list[Point]:
+    """Our figures of metrics that the source has only in a form that is computed."""
+    metrics = [one.metric for one in dossier.derived if one.metric not in names]
+    return measured_points(zip(study.cells, wholes, strict=True), metrics)
+
+
+def _claims_csv(claims: Sequence[tuple[Claim, Judgement, Judgement]]) -> str:
+    """Every group of every claim, and the verdicts."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    head = ("claim", "figures", "verdict", "why", "group", "outcome", "n", "value", "low", "high")
+    writer.writerow((*head, "statement", "source"))
+    for claim, ours, theirs in claims:
+        for kind, judgement in (("measured", ours), ("published", theirs)):
+            start = [claim.id, kind, judgement.verdict, judgement.why]
+            end = [claim.statement, claim.source]
+            for one in judgement.groups:
+                numbers = ["" if v is None else repr(v) for v in (one.value, one.low, one.high)]
+                writer.writerow([*start, one.label, one.outcome, one.n, *numbers, *end])
+            if not judgement.groups:
+                writer.writerow([*start, *[""] * 6, *end])
+    return text.getvalue()

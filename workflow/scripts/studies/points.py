@@ -1,0 +1,139 @@
+"""Figures of one kind, published or measured: a metric's values by factors, in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analyse.metrics import METRICS
+from analyse.study import Cell as MeasuredCell
+from plan.model import Cell
+from studies.dossier import Dossier, Reading, Where
+from studies.published import NUMBERS, Row, Table, convert, show
+
+Level = str | float
+
+
+@dataclass(frozen=True)
+class Point:
+    """A metric of a cell: its values by block (repeat), or the reason why there is none.
+
+    A published figure has one value; `row` is where it stands, and `cell` says in which
+    reading it was taken. A measured one has the name of its cell.
+    """
+
+    metric: str
+    unit: str
+    factors: Mapping[str, Level]
+    values: Mapping[int, float]
+    reason: str | None = None
+    row: Row | None = None
+    reading: Reading | None = None
+    cell: str | None = None
+    flags: tuple[str, ...] = ()
+
+
+def level(name: str, value: Any) -> Level:
+    """A factor's level as figures have it: a number or a text."""
+    return float(value) if name in NUMBERS else str(value)
+
+
+def matches(factors: Mapping[str, Level], where: Where) -> bool:
+    """Whether figures with these factors are among those `where`."""
+    for name, wanted in where.items():
+        levels = wanted if isinstance(wanted, list) else [wanted]
+        if factors.get(name) not in [level(name, one) for one in levels]:
+            return False
+    return True
+
+
+def published_points(table: Table, dossier: Dossier) -> list[Point]:
+    """The figures of a published table, once for every one of our metrics that they are."""
+    points = []
+    for row in table.rows:
+        factors = dict(row.factors)
+        missing = None
+        for rule in dossier.cells:
+            if matches({**row.factors, "metric": row.metric}, rule.when):
+                factors |= {name: level(name, value) for name, value in rule.is_.items()}
+                missing = missing or rule.missing
+        for reading in dossier.metrics.get(row.metric, ()):
+            unit = METRICS[reading.metric].unit if reading.metric in METRICS else row.unit
+            value = row.value
+            if value is not None and row.unit != unit:
+                value = convert(value, reading.unit or row.unit, unit)
+            reason = missing
+            if row.value is None:
+                reason = row.note or "the source has no figure"
+            values = {} if value is None else {1: value}
+            points.append(Point(reading.metric, unit, factors, values, reason, row, reading))
+    return points + _derived(table, dossier, points)
+
+
+def _derived(table: Table, dossier: Dossier, points: Sequence[Point]) -> list[Point]:
+    """The figures that the dossier has computed from others of the same cell."""
+    factors = {point.row.line: point.factors for point in points if point.row}
+    figures = {(row.metric, row.where): row for row in table.rows if row.value}
+    found = []
+    for one in dossier.derived:
+        for (metric, where), row in figures.items():
+            other = figures.get((one.per, where))
+            if metric != one.of or other is None or not row.value or not other.value:
+                continue
+            values = {1: row.value / other.value * one.times}
+            unit = METRICS[one.metric].unit
+            found.append(Point(one.metric, unit, factors[row.line], values, row=row))
+    return found
+
+
+def measured_points(
+    cells: Iterable[tuple[MeasuredCell, Cell]], metrics: Sequence[str]
+) -> list[Point]:
+    """The figures of a gathered study, under the settings of the whole study's cells.
+
+    Args:
+        cells: each measured cell with the cell of the whole study that it stands for.
+    """
+    points = []
+    for measured, whole in cells:
+        factors = {
+            name: level(name, value)
+            for name, value in whole.model_dump().items()
+            if value is not None and not isinstance(value, list)
+        }
+        flags = tuple(dict.fromkeys(measured.flags))
+        for metric in metrics:
+            if metric not in METRICS:
+                continue
+            values = measured.by_block(metric)
+            why = [run.reasons[metric] for run in measured.runs if metric in run.reasons]
+            reason = None if values else "; ".join(dict.fromkeys(why)) or "no value"
+            points.append(
+                Point(
+                    metric, METRICS[metric].unit, factors, values, reason,
+                    cell=measured.plan.name, flags=flags,
+                )
+            )  # fmt: skip
+    return points
+
+
+def counterpart(point: Point, measured: Sequence[Point]) -> tuple[list[Point], str | None]:
+    """The measured figures that a published one is compared with, and why there is none."""
+    settings = {name: one for name, one in point.factors.items() if name in Cell.model_fields}
+    if point.row is not None and point.row.value is not None and point.reason:
+        return [], point.reason
+    if point.metric not in METRICS:
+        return [], "this workflow does not measure it"
+    found = [
+        one
+        for one in measured
+        if one.metric == point.metric
+        and all(one.factors.get(name) == value for name, value in settings.items())
+    ]
+    if found:
+        return found, None
+    for name, value in settings.items():
+        if not any(one.factors.get(name) == value for one in measured):
+            return [], f"no cell with {name.replace('_', ' ')} {show(value)} in this study"
+    return [], "no such cell in this study"

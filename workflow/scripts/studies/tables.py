@@ -1,0 +1,335 @@
+"""A study's tables again: measured beside published, in the study's own layout."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from plan.model import Cell
+from studies.dossier import Dossier, Layout, Where
+from studies.points import Level, Point, counterpart, level, matches
+from studies.published import number, show
+
+NOT_IN_SOURCE = "not in the source"
+COLUMNS = (
+    *("metric", "read as", "unit", "published", "measured_median", "measured_min", "measured_max"),
+    *("n", "difference", "ratio", "reason", "remark", "flags", "cell", "line"),
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A published figure beside what was measured, both in `unit`; either may be missing.
+
+    `factors` are the source's words where it has the figure. `values` are by block. `reason`
+    says why nothing was measured, `remark` why nothing is published, or how that was read.
+    """
+
+    name: str
+    metric: str
+    unit: str
+    factors: Mapping[str, Level]
+    published: float | None
+    values: Mapping[int, float]
+    reason: str | None
+    remark: str | None
+    flags: tuple[str, ...]
+    cell: str | None
+    line: int | None
+
+    @property
+    def measured(self) -> float | None:
+        """The median of the runs."""
+        return median(self.values.values()) if self.values else None
+
+    @property
+    def difference(self) -> float | None:
+        """Measured - published."""
+        if self.measured is None or self.published is None:
+            return None
+        return self.measured - self.published
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured / published; accuracies have none, for a share has no natural zero."""
+        if self.measured is None or not self.published or self.metric == "test_accuracy":
+            return None
+        return self.measured / self.published
+
+
+def entries(
+    published: Iterable[Point],
+    measured: Sequence[Point],
+    where: Where,
+    also: Where | None,
+    dossier: Dossier,
+) -> list[Entry]:
+    """What a table or figure shows: published figures `where`, and our cells in `also`.
+
+    The latter have the source's words for their metric and factors, as far as it has any.
+    """
+    names = source_names(dossier)
+    found: list[Entry] = []
+    used: set[tuple[str, str | None]] = set()
+    for point in published:
+        row = point.row
+        if row is None or point.reading is None:
+            continue
+        if not matches({**row.factors, "metric": row.metric}, where):
+            continue
+        partners, reason = counterpart(point, measured)
+        used |= {(one.metric, one.cell) for one in partners}
+        partner = partners[0] if len(partners) == 1 else None
+        if len(partners) > 1:
+            reason = f"{len(partners)} cells of this study fit"
+        value = next(iter(point.values.values()), None)
+        found.append(_entry(point, partner, value, row.metric, row.factors, reason))
+    if also is not None:
+        shown = {one.metric for one in found} or set(names)
+        for point in measured:
+            if not matches(point.factors, also) or point.metric not in shown:
+                continue
+            unused = point.metric.startswith("gpu_") and point.factors.get("device") == "cpu"
+            if (point.metric, point.cell) not in used and not unused:
+                factors = _in_source_words(point, dossier)
+                found.append(_entry(point, point, None, names[point.metric], factors, None))
+    return found
+
+
+def _entry(
+    point: Point, partner: Point | None, published: float | None, name: str,
+    factors: Mapping[str, Level], reason: str | None,
+) -> Entry:  # fmt: skip
+    """Shares are shown in %, everything else in the unit that our metric has."""
+    percent = point.unit == "1" and point.metric != "final_loss"
+    factor = 100.0 if percent else 1.0
+    values = partner.values if partner else {}
+    return Entry(
+        name=name,
+        metric=point.metric,
+        unit="%" if percent else point.unit,
+        factors=factors,
+        published=None if published is None else published * factor,
+        values={block: value * factor for block, value in values.items()},
+        reason=reason or (partner.reason if partner else None),
+        remark=_remark(point, published),
+        flags=partner.flags if partner else (),
+        cell=partner.cell if partner else None,
+        line=point.row.line if point.row else None,
+    )
+
+
+def _in_source_words(point: Point, dossier: Dossier) -> dict[str, Level]:
+    """The factors of a cell of ours that the source has not, in its words where rules tell them."""
+    factors = dict(point.factors)
+    for rule in dossier.cells:
+        if rule.is_ and matches(point.factors, dict(rule.is_)):
+            factors |= {
+                name: level(name, value)
+                for name, value in rule.when.items()
+                if name not in ("table", "metric") and not isinstance(value, list)
+            }
+    return factors
+
+
+def _remark(point: Point, published: float | None) -> str | None:
+    """Why there is no published figure, or in which reading it was taken."""
+    if point.row is None:
+        return NOT_IN_SOURCE
+    if point.row.value is None:
+        return point.row.note or "no figure"
+    if published is None:
+        return f"printed in {point.row.unit or 'no unit'}"
+    return point.reading.why if point.reading else None
+
+
+def source_names(dossier: Dossier) -> dict[str, str]:
+    """The source's name of each of our metrics."""
+    names: dict[str, str] = {}
+    for name, readings in dossier.metrics.items():
+        for one in readings:
+            names.setdefault(one.metric, name)
+    return names
+
+
+def label(entry: Entry, factor: str) -> str:
+    """A factor of an entry in words, for the head of a row or column."""
+    if factor == "metric":
+        return f"{entry.name} ({entry.unit or 'no unit'})"
+    if factor in entry.factors:
+        return show(entry.factors[factor])
+    return "" if entry.line is not None else f"here ({entry.factors['device']})"
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """A table in its layout: heads, and by (row, column) the entries there; mostly one."""
+
+    layout: Layout
+    rows: list[tuple[str, ...]]
+    columns: list[tuple[str, ...]]
+    cells: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Entry]]
+    entries: list[Entry]
+
+
+def pivot(layout: Layout, found: list[Entry]) -> Pivot:
+    """Lay entries out; rows and columns come in order of first use, numbers in their own."""
+    cells: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Entry]] = {}
+    for entry in found:
+        place = tuple(
+            tuple(label(entry, factor) for factor in factors)
+            for factors in (layout.rows, layout.columns)
+        )
+        cells.setdefault((place[0], place[1]), []).append(entry)
+    rows = list(dict.fromkeys(row for row, _ in cells))
+    columns = list(dict.fromkeys(column for _, column in cells))
+    return Pivot(layout, _sorted(rows), _sorted(columns), cells, found)
+
+
+def _sorted(heads: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Heads that are numbers alone in their order."""
+    try:
+        return sorted(heads, key=lambda head: [float(part) for part in head])
+    except ValueError:
+        return heads
+
+
+class Notes:
+    """Reasons and remarks of a table, each numbered once."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def mark(self, entry: Entry) -> str:
+        """The numbers of an entry's notes: why a side is missing, how it was read, its flags."""
+        notes = []
+        if entry.measured is None and entry.reason:
+            notes.append(f"not measured: {entry.reason}")
+        if entry.remark:
+            notes.append(f"published: {entry.remark}")
+        if entry.measured is not None:
+            notes += [f"flag {flag} (explained in the report)" for flag in entry.flags]
+        self.texts += [text for text in notes if text not in self.texts]
+        return ",".join(str(self.texts.index(text) + 1) for text in notes)
+
+
+def texts(entry: Entry) -> tuple[str, str, str]:
+    """Published, measured, and the ratio (for accuracies the difference in points)."""
+    between = ""
+    if entry.ratio is not None:
+        between = f"x {number(entry.ratio)}"
+    elif entry.difference is not None:
+        between = f"{entry.difference:+.3g}"
+    sides = ("–" if v is None else number(v) for v in (entry.published, entry.measured))
+    return next(sides), next(sides), between
+
+
+def as_csv(found: Iterable[Entry], factors: Sequence[str]) -> str:
+    """A table as CSV, a row for each figure; `factors` are its first columns."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    factors = [factor for factor in factors if factor != "metric"]
+    writer.writerow([*factors, *COLUMNS])
+    for one in found:
+        values = list(one.values.values())
+        numbers = [one.published, one.measured, min(values, default=None)]
+        numbers += [max(values, default=None)]
+        row = [label(one, factor) for factor in factors]
+        row += [one.name, one.metric, one.unit, *map(_plain, numbers), str(len(values))]
+        row += [_plain(one.difference), _plain(one.ratio)]
+        row += [one.reason or "" if one.measured is None else "", one.remark or ""]
+        row += [", ".join(one.flags), one.cell or "", str(one.line or "")]
+        writer.writerow(row)
+    return text.getvalue()
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else repr(float(value))
+
+
+def as_markdown(table: Pivot, said: Sequence[str]) -> str:
+    """A table as Markdown: published / measured, ratio; `said` are sentences below it."""
+    notes = Notes()
+    head = [*(name.replace("_", " ") for name in table.layout.rows), *map(_joined, table.columns)]
+    lines = [f"**{table.layout.title}**", "", _line(head), _line(["---"] * len(head))]
+    for row in table.rows:
+        found = [table.cells.get((row, column), []) for column in table.columns]
+        lines.append(_line([*row, *("; ".join(_text(one, notes) for one in c) for c in found)]))
+    lines += ["", "Each cell: published / measured (ratio, or difference of accuracies).", ""]
+    lines += [*said, *(f"[{place}] {text}." for place, text in enumerate(notes.texts, 1))]
+    return "\n".join(lines) + "\n"
+
+
+def _text(entry: Entry, notes: Notes) -> str:
+    published, measured, between = texts(entry)
+    place = notes.mark(entry)
+    text = f"{published} / {measured}" + (f" ({between})" if between else "")
+    return text + (f" [{place}]" if place else "")
+
+
+def _line(parts: Iterable[str]) -> str:
+    return "| " + " | ".join(part.replace("|", "\\|") for part in parts) + " |"
+
+
+def _joined(head: Sequence[str]) -> str:
+    return ", ".join(head)
+
+
+def as_latex(table: Pivot, said: Sequence[str]) -> str:
+    """A table as LaTeX (booktabs), published over measured in each cell."""
+    notes = Notes()
+    names = [_escaped(name.replace("_", " ")) for name in table.layout.rows]
+    head = [*names, *(_escaped(_joined(column)) for column in table.columns)]
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        "\\begin{table}",
+        "\\centering\\small",
+        f"\\caption{{{_escaped(table.layout.title)}: published / measured (ratio).}}",
+        "\\begin{tabular}{" + "l" * len(names) + "r" * len(table.columns) + "}",
+        "\\toprule",
+        " & ".join(head) + r" \\",
+        "\\midrule",
+    ]
+    for row in table.rows:
+        found = [table.cells.get((row, column), []) for column in table.columns]
+        cells = ["; ".join(_latex(one, notes) for one in each) for each in found]
+        lines.append(" & ".join([*map(_escaped, row), *cells]) + r" \\")
+    lines += ["\\bottomrule", "\\end{tabular}"]
+    told = [*said, *(f"({place}) {text}." for place, text in enumerate(notes.texts, 1))]
+    lines += ["", "\\footnotesize " + " ".join(map(_escaped, told)), "\\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+def _latex(entry: Entry, notes: Notes) -> str:
+    published, measured, between = (
+        text.replace("–", "--").replace("x ", r"$\times$") for text in texts(entry)
+    )
+    place = notes.mark(entry)
+    text = f"{published} / {measured}" + (f" ({between})" if between else "")
+    return text + (f"$^{{{place}}}$" if place else "")
+
+
+def _escaped(text: str) -> str:
+    for letter in "\\&%$#_{}":
+        text = text.replace(letter, "\\" + letter if letter != "\\" else r"\textbackslash ")
+    return text
+
+
+def changes(pairs: Iterable[tuple[Cell, Cell]]) -> dict[str, str]:
+    """By setting, how the cells of a scale differ from those of the whole study, in words.
+
+    `pairs` are (whole, scaled). A seed counts for nothing: it tells stand-ins apart.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for whole, short in pairs:
+        theirs = short.model_dump()
+        for name, value in whole.model_dump().items():
+            if theirs[name] != value and name != "seed":
+                words = f"{theirs[name]} for {value}"
+                found.setdefault(name, {})[words] = None
+    return {
+        name: f"{name.replace('_', ' ')} {' and '.join(words)}" for name, words in found.items()
+    }
