@@ -3,9 +3,14 @@
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from in_env import UNAVAILABLE, activated
+from plan.parity import REFERENCE
+
+TEN_STEPS = 1e-5
+"""Of a weight after ten steps, absolute: single precision."""
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +61,20 @@ print(ctypes.CDLL("libmklml_intel.so").mkl_serv_get_cpu_type())
 """
     ended = run(python, code)
     assert ended.stdout.split()[-1] == str(told), ended.stderr
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"nesterov": True, "weight_decay_on": "weights"},
+        {"momentum": 0.0, "schedule": "step", "milestones": (0.1,)},
+        {"optimizer": "adam", "learning_rate": 0.001},
+    ],
+    ids=["own Nesterov's", "own SGD, rate falls", "our Adam in single precision"],
+)
+def test_its_learners_take_the_reference_s_steps(settings, study):
+    """The network with every layer has penalties, so that CNTK's own learners do not serve it."""
+    found, expected = (study.trace(name, **settings) for name in ("cntk", REFERENCE))
+    for name in expected:
+        if name.startswith("weight:"):
+            assert np.abs(found[name] - expected[name]).max() <= TEN_STEPS, name
