@@ -67,7 +67,7 @@ print(ctypes.CDLL("libmklml_intel.so").mkl_serv_get_cpu_type())
     "settings",
     [
         {"nesterov": True, "weight_decay_on": "weights"},
-        {"momentum": 0.0, "schedule": "step", "milestones": (0.1,)},
+        {"momentum": 0.0, "schedule": "cosine"},
         {"optimizer": "adam", "learning_rate": 0.001},
     ],
     ids=["own Nesterov's", "own SGD, rate falls", "our Adam in single precision"],
