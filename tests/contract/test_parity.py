@@ -152,6 +152,10 @@ BREAKS = {
     "biased running variance": (
         "mxnet", "return count / (count - 1.0)", "return 1.0", "fp64 statistics",
     ),
+    "alpha that is divided twice": (
+        "cntk", 'layer["k"], layer["alpha"],', 'layer["k"], layer["alpha"] / layer["size"],',
+        "fp64 forward",
+    ),
     "momentum of the running statistics": (
         "tensorflow", 'keep = 1 - layer["momentum"]', "keep = 0.1", "fp64 statistics",
     ),

@@ -2,11 +2,12 @@
 
     in_env.py ENVIRONMENT.yaml FOLDER [COMMAND ARGUMENT ...]
 
-Reads the same file that `--use-conda` reads. The virtual environment lies in FOLDER, is
-named by the digest of what it installs, and is made under a lock, so that jobs that start
-together make it once; an interrupted making is begun again. With a COMMAND, it replaces
-this process by that command with the environment's `bin` first on PATH; without one, it
-prints the environment's Python.
+Reads the same file that `--use-conda` reads, and runs the same `<name>.post-deploy.sh` after
+it, if there is one, with the environment's `bin` first on PATH. The virtual environment lies
+in FOLDER, is named by the digest of what it installs, and is made under a lock, so that jobs
+that start together make it once; an interrupted making is begun again. With a COMMAND, it
+replaces this process by that command with the environment's `bin` first on PATH; without
+one, it prints the environment's Python.
 """
 
 import fcntl
@@ -20,9 +21,16 @@ from pathlib import Path
 
 import yaml
 
+UNAVAILABLE = 69
+"""How an environment's script ends where the machine lacks something (sysexits.h)."""
+
 
 class EnvironmentFault(Exception):
     """An environment cannot be made; the message says which, why, and what to do."""
+
+
+class Missing(EnvironmentFault):
+    """This machine lacks what the environment is made with: an interpreter or a compiler."""
 
 
 def read(path: Path) -> tuple[str, list[str]]:
@@ -48,20 +56,31 @@ def read(path: Path) -> tuple[str, list[str]]:
 
 
 def digest(path: Path) -> str:
-    """Twelve hex digits that name what the file installs, whatever its comments."""
+    """Twelve hex digits that name what the file and its script install, whatever its comments."""
     version, requirements = read(path)
-    return hashlib.sha256("\n".join([version, *requirements]).encode()).hexdigest()[:12]
+    parts = [version, *requirements]
+    if script(path).exists():
+        parts.append(script(path).read_text(encoding="utf-8"))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def script(path: Path) -> Path:
+    """Where an environment file's script lies, if it has one: Snakemake's name for it."""
+    return path.with_suffix(".post-deploy.sh")
 
 
 def interpreter(version: str, path: Path) -> str:
-    """A `pythonX.Y` of this machine that runs; raises EnvironmentFault where there is none."""
-    found = shutil.which(f"python{version}")
+    """A `pythonX.Y` of this machine that runs; raises Missing where there is none."""
+    # The command that pyenv puts on PATH works only where that version is chosen.
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [shutil.which(f"python{version}")]
+    found += sorted(map(str, pyenv.glob(f"versions/{version}.*/bin/python{version}")))
     probe = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
-    if found:
-        answer = subprocess.run([found, "-c", probe], capture_output=True, text=True)
+    for python in filter(None, found):
+        answer = subprocess.run([python, "-c", probe], capture_output=True, text=True)
         if answer.stdout.strip() == version:
-            return found
-    raise EnvironmentFault(
+            return python
+    raise Missing(
         f"{path}: no python{version} with venv on PATH; install it (Debian: python{version}-venv; "
         f"or pyenv install {version}), or run Snakemake with --use-conda"
     )
@@ -77,9 +96,14 @@ def make(path: Path, target: Path) -> None:
     listed = target / "requirements.txt"
     try:
         subprocess.run([python, "-m", "venv", str(target)], check=True, stdout=sys.stderr)
-        listed.write_text("\n".join(requirements) + "\n")
-        install = ["install", "--quiet", "--requirement", str(listed)]
-        subprocess.run([*pip, *install], check=True, stdout=sys.stderr)
+        # An old Python's own pip may not know the wheels of the others, so a pinned pip is first.
+        first = [line for line in requirements if line.startswith("pip==")]
+        for lines in filter(None, (first, requirements)):
+            listed.write_text("\n".join(lines) + "\n")
+            install = ["install", "--quiet", "--requirement", str(listed)]
+            subprocess.run([*pip, *install], check=True, stdout=sys.stderr)
+        if script(path).exists():
+            _run_script(path, target)
         frozen = subprocess.run([*pip, "freeze", "--all"], check=True, stdout=subprocess.PIPE)
     except subprocess.CalledProcessError as fault:
         raise EnvironmentFault(
@@ -87,6 +111,22 @@ def make(path: Path, target: Path) -> None:
             f"{fault.returncode} (its own message is above); mend the cause and start again"
         ) from None
     (target / "frozen.txt").write_bytes(frozen.stdout)
+
+
+def _run_script(path: Path, target: Path) -> None:
+    """Run the environment's script in it; raises Missing if that says 69, CalledProcessError."""
+    command = ["sh", str(script(path))]
+    ended = subprocess.run(command, env=activated(target), stdout=sys.stderr)
+    if ended.returncode == UNAVAILABLE:
+        raise Missing(f"{path}: this machine lacks what {script(path)} says above")
+    ended.check_returncode()
+
+
+def activated(target: Path) -> dict[str, str]:
+    """The environment variables with which commands run in a virtual environment."""
+    variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    path = f"{target / 'bin'}:{variables['PATH']}"
+    return {**variables, "VIRTUAL_ENV": str(target), "PATH": path}
 
 
 def ensure(path: Path, folder: Path) -> Path:
@@ -124,11 +164,7 @@ def main(path: str, folder: str, *command: str) -> None:
     if not command:
         print(python)
         return
-    variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
-    variables.update(
-        VIRTUAL_ENV=str(python.parent.parent), PATH=f"{python.parent}:{variables['PATH']}"
-    )
-    os.execvpe(command[0], list(command), variables)
+    os.execvpe(command[0], list(command), activated(python.parent.parent))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@
 It imports the standard library, NumPy and the adapter of the spec's framework, and parses
 as Python 3.6. The adapter is the file `<framework>.py` beside this one: constants `MODES`
 (execution modes, its own choice first), `RECORD_FORMAT` and, where it cannot do quite what a
-layer says, `DEVIATIONS` (a sentence by the layer's `op`), and a class `Adapter` with
+layer or an input says, `DEVIATIONS` (a sentence by the layer's `op` or the input's name), and a
+class `Adapter` with
 
     Adapter(spec, threads)      import done; raises NotImplementedError with the reason if the
                                 spec asks for what the framework cannot do here

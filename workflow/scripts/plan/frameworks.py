@@ -39,11 +39,14 @@ def record_format(framework: str) -> str:
     return found
 
 
-def deviations(framework: str, network: dict[str, Any]) -> list[str]:
-    """Where the adapter cannot do what the graph `network` says, as its `DEVIATIONS` tell."""
+def deviations(framework: str, network: dict[str, Any], source: str) -> list[str]:
+    """Where the adapter cannot do what the graph `network` says, as its `DEVIATIONS` tell.
+
+    A deviation may also be that of an input, `source`.
+    """
     found: dict[str, str] = _constants(framework).get("DEVIATIONS", {})
-    used = {layer["op"] for layer in network["layers"]}
-    return [text for op, text in found.items() if op in used]
+    used = {layer["op"] for layer in network["layers"]} | {source}
+    return [text for what, text in found.items() if what in used]
 
 
 def environment(framework: str, device: str) -> str:

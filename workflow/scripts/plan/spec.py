@@ -62,7 +62,7 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         "optimizer": optimizer_of(cell),
         "schedule": schedule_of(cell),
         "augmentation": augmentation_of(cell),
-        "deviations": frameworks.deviations(cell.framework, network),
+        "deviations": frameworks.deviations(cell.framework, network, cell.input),
         "execution": execution_of(cell),
         "phases": {
             key: getattr(cell, key)

@@ -1,0 +1,80 @@
+"""What only CNTK's environment and adapter have, and that their reasons are still true."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from in_env import UNAVAILABLE, activated
+from plan.parity import REFERENCE
+
+TEN_STEPS = 1e-5
+"""Of a weight after ten steps, absolute: single precision."""
+
+
+@pytest.fixture(scope="module")
+def python(python_of):
+    return python_of("cntk")
+
+
+def run(python, code):
+    return subprocess.run([python, "-c", code], capture_output=True, text=True)
+
+
+def test_a_call_of_the_stand_in_for_mpi_ends_the_process_with_its_name(python):
+    code = "import cntk, ctypes; ctypes.CDLL('libmpi.so.12').MPI_Init_thread()"
+    ended = run(python, code)
+    assert ended.returncode == -6
+    assert "MPI_Init_thread was called" in ended.stderr
+
+
+def test_without_a_compiler_its_script_says_what_is_missing(python, root):
+    script = str(root / "envs/cntk.post-deploy.sh")
+    variables = activated(Path(python).parent.parent) | {"CC": "no-such-compiler"}
+    ended = subprocess.run(["sh", script], env=variables, capture_output=True, text=True)
+    assert ended.returncode == UNAVAILABLE
+    assert "no C compiler no-such-compiler on PATH" in ended.stderr
+
+
+def test_it_has_no_dilated_convolution_of_its_own(python):
+    code = """
+import cntk as C, numpy as np
+image = C.input_variable((1, 8, 8))
+kernel = C.constant(np.ones((1, 1, 3, 3), np.float32))
+convolved = C.convolution(kernel, image, dilation=(2, 2), auto_padding=[False])
+convolved.eval({image: np.ones((1, 1, 8, 8), np.float32)})
+"""
+    assert "Dilated convolution on CPU is not yet implemented" in run(python, code).stderr
+
+
+@pytest.mark.parametrize("asked, told", [(None, 0), ("5", 5)])
+def test_mkl_tells_the_mode_that_it_computes_in(asked, told, python):
+    """Set before the first product, though after the import, as the adapter does."""
+    code = f"""
+import ctypes, os, cntk as C, numpy as np
+os.environ.pop("MKL_DEBUG_CPU_TYPE", None)
+if {asked!r}: os.environ["MKL_DEBUG_CPU_TYPE"] = {asked!r}
+one = C.constant(np.eye(64, dtype=np.float32))
+C.times(one, one).eval()
+print(ctypes.CDLL("libmklml_intel.so").mkl_serv_get_cpu_type())
+"""
+    ended = run(python, code)
+    assert ended.stdout.split()[-1] == str(told), ended.stderr
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"nesterov": True, "weight_decay_on": "weights"},
+        {"momentum": 0.0, "schedule": "cosine"},
+        {"optimizer": "adam", "learning_rate": 0.001},
+    ],
+    ids=["own Nesterov's", "own SGD, rate falls", "our Adam in single precision"],
+)
+def test_its_learners_take_the_reference_s_steps(settings, study):
+    """The network with every layer has penalties, so that CNTK's own learners do not serve it."""
+    found, expected = (study.trace(name, **settings) for name in ("cntk", REFERENCE))
+    for name in expected:
+        if name.startswith("weight:"):
+            assert np.abs(found[name] - expected[name]).max() <= TEN_STEPS, name
