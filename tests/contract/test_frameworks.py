@@ -17,6 +17,7 @@ from datasets import formats
 from fixtures.adapter import PROGRAM
 from plan import frameworks
 from plan.model import Cell
+from plan.parity import REFERENCE
 from plan.spec import make_spec
 
 FRAMEWORKS = frameworks.names()
@@ -70,21 +71,21 @@ def deviations(found, reference):
 
 @pytest.mark.parametrize("framework, mode", MODES)
 def test_all_frameworks_and_modes_compute_the_same(framework, mode, study):
-    reference = study.trace(FRAMEWORKS[0])
+    reference = study.trace(REFERENCE)
     found = study.trace(framework, mode=mode)
     assert np.array_equal(found["batches"], reference["batches"])
     worst = deviations(found, reference)
     print(framework, mode, worst)
     assert worst["forward"] <= FORWARD
     assert worst["loss"] <= LOSS
-    one = deviations(study.trace(framework, 1, mode=mode), study.trace(FRAMEWORKS[0], 1))
+    one = deviations(study.trace(framework, 1, mode=mode), study.trace(REFERENCE, 1))
     assert one["weights"] <= ONE_STEP
 
 
 @pytest.mark.parametrize("change", [{"momentum": 0.89}, {"weight_decay": 0.0}])
 def test_another_update_rule_would_be_noticed(change, study):
     """The tolerances are narrow enough to tell a wrong optimiser."""
-    worst = deviations(study.trace(FRAMEWORKS[0], **change), study.trace(FRAMEWORKS[0]))
+    worst = deviations(study.trace(REFERENCE, **change), study.trace(REFERENCE))
     assert worst["weights"] > 10 * ONE_STEP
 
 
