@@ -3,6 +3,7 @@
 import collections
 import ctypes
 import io
+import json
 import os
 import tempfile
 
@@ -33,6 +34,11 @@ NATIVE = {
     "variance": ("", 1),
 }
 """Where an array of the graph is: what follows the layer's name, and which of its blobs."""
+DEVIATIONS = {
+    "batch_norm": "the packed Caffe's own batch normalisation has lost the statistics of its "
+    "batches and cannot train; a layer written in NumPy stands in its place, so that its time is "
+    "not Caffe's",
+}
 FIRST_READ_AFTERWARDS = ("lrn", "flatten", "global_avg_pool")
 """Layers whose result nothing may overwrite: the first needs it for its gradient, that of the
 others shares the memory of what they flatten."""
@@ -386,6 +392,47 @@ class Adapter:
         return isinstance(error, MemoryError)
 
 
+class BatchNormalization(caffe.Layer):
+    """What Caffe's BatchNorm is in training, with its three arrays (docs/parity.md)."""
+
+    def setup(self, bottom, top):
+        self.epsilon, self.momentum = json.loads(self.param_str)
+        for size in (bottom[0].channels, bottom[0].channels, 1):
+            self.blobs.add_blob(size)
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].shape)
+        planes = (bottom[0].num, bottom[0].channels, bottom[0].height * bottom[0].width)
+        self.normal, self.squares = (np.empty(planes, np.float32) for _ in range(2))
+        self.count = planes[0] * planes[2]
+
+    def forward(self, bottom, top):
+        data = bottom[0].data.reshape(self.normal.shape)
+        mean = self._means(data)
+        np.subtract(data, mean[:, None], out=self.normal)
+        variance = self._means(np.multiply(self.normal, self.normal, out=self.squares))
+        self.scale = 1 / np.sqrt(variance + np.float32(self.epsilon))
+        self.normal *= self.scale[:, None]
+        top[0].data[...] = self.normal.reshape(top[0].data.shape)
+        unbiased = variance * np.float32(self.count / (self.count - 1.0))
+        for blob, value in zip(self.blobs, (mean, unbiased, 1)):
+            blob.data[...] = np.float32(self.momentum) * blob.data + value
+
+    def backward(self, top, propagate_down, bottom):
+        gradient = top[0].diff.reshape(self.normal.shape)
+        np.multiply(gradient, self.normal, out=self.squares)
+        along, mean = self._means(self.squares), self._means(gradient)
+        np.multiply(self.normal, along[:, None], out=self.squares)
+        np.subtract(gradient, self.squares, out=self.squares)
+        self.squares -= mean[:, None]
+        self.squares *= self.scale[:, None]
+        bottom[0].diff[...] = self.squares.reshape(bottom[0].diff.shape)
+
+    def _means(self, planes):
+        """The mean of every channel."""
+        return planes.sum(axis=2).sum(axis=0) / np.float32(self.count)
+
+
 class _Message:
     """A network as Caffe's message, layer by layer."""
 
@@ -488,8 +535,14 @@ class _Prototxt(_Message):
 
     def _batch_norm(self, layer, bottoms):
         name, top = layer["name"], self._top(layer)
-        told = dict(eps=layer["epsilon"], moving_average_fraction=layer["momentum"])
-        self.add("BatchNorm", name, bottoms, top, batch_norm_param=told)
+        if self.training:
+            told = dict(module=__name__, layer=BatchNormalization.__name__)
+            told["param_str"] = json.dumps([layer["epsilon"], layer["momentum"]])
+            untrained = [dict(lr_mult=0, decay_mult=0)] * 3
+            self.add("Python", name, bottoms, top, param=untrained, python_param=told)
+        else:
+            told = dict(eps=layer["epsilon"])
+            self.add("BatchNorm", name, bottoms, top, batch_norm_param=told)
         return self.add(
             "Scale", name + "/scale", [top], top, param=self._rates(layer, "scale", "offset"),
             scale_param=dict(bias_term=True),

@@ -46,6 +46,11 @@ def deviations(framework: str, network: dict[str, Any]) -> list[str]:
     return [text for op, text in found.items() if op in used]
 
 
+def single_precision_only(framework: str) -> bool:
+    """Whether the framework computes in single precision alone (`SINGLE_PRECISION_ONLY`)."""
+    return bool(_constants(framework).get("SINGLE_PRECISION_ONLY", False))
+
+
 def environment(framework: str, device: str) -> str:
     """The path of the environment file for cells of that framework on that device."""
     return f"envs/{framework}-gpu.yaml" if device == "gpu" else f"envs/{framework}.yaml"
