@@ -59,6 +59,25 @@ def test_a_failure_is_a_row_and_the_others_go_on(make):
     assert project.jobs() == {}
 
 
+def test_without_the_interpreter_that_it_needs_a_framework_is_unsupported(make):
+    project = make({"framework": "mxnet"}, {"framework": "pytorch"}, parity=False)
+    project.edit("envs/mxnet.yaml", "python=3.11", "python=3.99")
+    project.run()
+    (path,) = project.folder.glob("results/records/mxnet-*/rep1.json")
+    record = json.loads(path.read_text())
+    assert record["status"] == "unsupported"
+    assert "no python3.99 with venv on PATH; install it" in record["reason"]
+    (other,) = project.folder.glob("results/records/pytorch-*/rep1.json")
+    assert json.loads(other.read_text())["status"] == "ok"
+    assert "no python3.99" in (project.folder / "results/report/index.html").read_text()
+    # The next execution tries again, and finds the interpreter that was installed meanwhile.
+    assert project.jobs()["train"] == 1
+    project.edit("envs/mxnet.yaml", "python=3.99", "python=3.11")
+    project.run()
+    assert json.loads(path.read_text())["status"] == "ok"
+    assert project.jobs() == {}
+
+
 def test_a_fault_of_the_code_is_an_outcome_that_is_tried_again(make):
     project = make({"framework": "mxnet"}, {"framework": "pytorch"}, parity=False)
     adapter = "workflow/scripts/frameworks/mxnet.py"

@@ -6,6 +6,7 @@ from pathlib import Path
 from analyse.certificates import read_certificates
 from analyse.files import exit_with
 from analyse.tables import gather
+from plan import frameworks
 
 
 def main() -> None:
@@ -18,7 +19,8 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     certificates = read_certificates(arguments.certificates)
-    gather(arguments.plan, arguments.records, arguments.output, certificates)
+    released = {name: frameworks.released(name) for name in frameworks.names()}
+    gather(arguments.plan, arguments.records, arguments.output, certificates, released)
 
 
 if __name__ == "__main__":

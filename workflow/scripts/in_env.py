@@ -25,6 +25,10 @@ class EnvironmentFault(Exception):
     """An environment cannot be made; the message says which, why, and what to do."""
 
 
+class Missing(EnvironmentFault):
+    """This machine lacks what the environment is made with: an interpreter or a compiler."""
+
+
 def read(path: Path) -> tuple[str, list[str]]:
     """The Python version and the pip requirements of a conda environment file.
 
@@ -54,14 +58,14 @@ def digest(path: Path) -> str:
 
 
 def interpreter(version: str, path: Path) -> str:
-    """A `pythonX.Y` of this machine that runs; raises EnvironmentFault where there is none."""
+    """A `pythonX.Y` of this machine that runs; raises Missing where there is none."""
     found = shutil.which(f"python{version}")
     probe = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
     if found:
         answer = subprocess.run([found, "-c", probe], capture_output=True, text=True)
         if answer.stdout.strip() == version:
             return found
-    raise EnvironmentFault(
+    raise Missing(
         f"{path}: no python{version} with venv on PATH; install it (Debian: python{version}-venv; "
         f"or pyenv install {version}), or run Snakemake with --use-conda"
     )

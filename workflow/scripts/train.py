@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from in_env import EnvironmentFault, runner_python
-from measure.attempts import ATTEMPTS
+from in_env import EnvironmentFault, Missing, runner_python
+from measure.attempts import ATTEMPTS, note
 from measure.supervisor import Fault, machine_to_itself, supervise
 from measure.trials import fastest, outcome_of, trial_of
 from plan import frameworks
@@ -17,6 +17,7 @@ from plan.spec import make_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "workflow/scripts/frameworks/runtime.py"
+ABSENT = ROOT / "workflow/scripts/measure/absent.py"
 
 
 def prepare(spec: dict[str, Any], python: str, folder: Path) -> list[str]:
@@ -48,14 +49,23 @@ def main() -> None:
     try:
         with machine_to_itself():
             environment = ROOT / frameworks.environment(cell.framework, cell.device)
-            python = runner_python(environment)
             shutil.rmtree(arguments.run / "trials", ignore_errors=True)
+            missing = ""
+            try:
+                python = runner_python(environment)
+            except Missing as fault:
+                python, missing = sys.executable, str(fault)
             if cell.mode == BEST:
                 modes = frameworks.modes(cell.framework)
-                spec["trials"] = [try_mode(spec, mode, python, arguments.run) for mode in modes]
+                tried = [] if missing else modes
+                spec["trials"] = [try_mode(spec, mode, python, arguments.run) for mode in tried]
                 # Where no mode passed, the usual one shows why.
                 spec["execution"]["mode"] = fastest(spec["trials"]) or modes[0]
             command = prepare(spec, python, arguments.run)
+            if missing:
+                # A result, and noted for the next execution to try again, as an error is.
+                note(arguments.run, missing)
+                command = [python, str(ABSENT), str(arguments.run / "events.jsonl"), missing]
             final = arguments.attempt >= ATTEMPTS
             supervise(spec, command, arguments.run, arguments.log, final)
     except (EnvironmentFault, Fault, OSError) as fault:

@@ -46,6 +46,12 @@ def deviations(framework: str, network: dict[str, Any]) -> list[str]:
     return [text for op, text in found.items() if op in used]
 
 
+def released(framework: str) -> str | None:
+    """The month (`YYYY-MM`) in which the pinned version was released, if the adapter tells it."""
+    found: str | None = _constants(framework).get("RELEASED")
+    return found
+
+
 def single_precision_only(framework: str) -> bool:
     """Whether the framework computes in single precision alone (`SINGLE_PRECISION_ONLY`)."""
     return bool(_constants(framework).get("SINGLE_PRECISION_ONLY", False))
