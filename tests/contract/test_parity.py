@@ -95,8 +95,7 @@ def certificate(tracer, framework, mode, variant="usual", adapters=None):
     trace = tracer(framework, mode, variant, adapters, alone) if adapters else None
     trace = trace or tracer.cached(framework, mode, variant, single=alone)
     paths = {"reference": tracer.cached(*USUAL, variant), framework: trace}
-    usual = REFERENCE, frameworks.modes(REFERENCE)[0], variant
-    single = tracer.cached(*usual, single=True) if alone else None
+    single = tracer.cached(*USUAL, variant, single=True) if alone else None
     return compare("every_layer", paths, single)["frameworks"][framework]
 
 
