@@ -220,7 +220,6 @@ def test_a_broken_adapter_fails_its_certificate(case, tracer, root, tmp_path):
     assert beyond in found["beyond"], found
     trace, what = beyond.split()
     tolerance = found.get("tolerances", TOLERANCES)[trace][what]
-    print(found["deviations"][trace][what] / tolerance)
     assert found["deviations"][trace][what] > 10 * tolerance
 
 
