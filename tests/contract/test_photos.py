@@ -69,7 +69,8 @@ def spec_of(folder, framework, source):
     spec["traces"] = {"fp32": spec["traces"]["fp32"] | {"steps": 4}}
     spec["optimizer"] = spec["traces"]["fp32"]["optimizer"]
     spec["factors"]["input"] = source
-    shards = {"train": 3, "test": 1}
+    sharded = formats.load(frameworks.record_format(framework)).SHARDED
+    shards = {"train": 3 if sharded else 1, "test": 1}
     spec["data"] |= {
         "encoding": "jpeg", "folder": str(folder / framework), "classes": 2,
         "stems": {split: stems(split, number) for split, number in shards.items()},

@@ -136,14 +136,19 @@ def overwritten(path, examples):
     path.write_bytes(content)
 
 
+def write_again(path, examples):
+    """Write other examples in the place of the file, in the format that it is of."""
+    stem = next(place for place in (path, *path.parents) if place.stem == "train")
+    formats.load(stem.parent.name).write(stem.with_suffix(""), examples)
+
+
 def with_a_label_too_many(path, examples):
     examples[40] = (12, examples[40][1])
-    formats.load(path.parent.name).write(path.with_suffix(""), examples)
+    write_again(path, examples)
 
 
 def with_smaller_images(path, examples):
-    examples = [(label, pixels[:27]) for label, pixels in examples]
-    formats.load(path.parent.name).write(path.with_suffix(""), examples)
+    write_again(path, [(label, pixels[:27]) for label, pixels in examples])
 
 
 @pytest.mark.parametrize("given", ["records", "memory"])
@@ -155,7 +160,9 @@ def test_a_damaged_file_ends_the_run_with_its_name(framework, damage, given, stu
     kind = frameworks.record_format(framework)
     folder = tmp_path / kind
     shutil.copytree(study.folder / "results/data/mnist-5k" / kind, folder)
-    path = max(folder.glob("train.*"), key=lambda path: path.stat().st_size)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    files = [path for path in files if str(path.relative_to(folder)).startswith("train")]
+    path = max(files, key=lambda path: path.stat().st_size)
     damage(path, list(formats.load(kind).read(folder / "train", [28, 28, 1])))
     data = {"folder": str(folder)}
     ended, events = study.launch(framework, ".jsonl", data=data, input=given, epochs=2)

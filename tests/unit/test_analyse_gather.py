@@ -302,6 +302,26 @@ def test_only_runs_without_proof_carry_the_flag(tmp_path):
     assert {row["framework"] for row in table if "parity_not_shown 1" in row["flags"]} == flagged
 
 
+def test_the_older_of_two_frameworks_more_than_five_years_apart_are_of_another_era(tmp_path):
+    speeds(tmp_path, {"pytorch": [1.0], "mxnet": [1.0], "tensorflow": [1.0]})
+    released = {
+        "pytorch": "2026-07",
+        "mxnet": "2021-06",
+        "tensorflow": "2021-07",
+        "caffe": "2036-01",
+    }
+    places = tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables"
+    gather(*places, {}, released)
+    table = rows(tmp_path / "tables" / "measurements.csv")
+    assert {row["framework"] for row in table if "different_era" in row["flags"]} == {"mxnet"}
+    flags = "flags", "reference_flags"
+    for row in rows(tmp_path / "tables" / "comparisons.csv"):
+        names = [row["framework"], row["reference_framework"]]
+        assert ["different_era" in row[key] for key in flags] == [n == "mxnet" for n in names]
+    gather(*places, {}, {**released, "mxnet": None})
+    assert "different_era" not in (tmp_path / "tables" / "measurements.csv").read_text()
+
+
 @pytest.mark.parametrize(
     "changes", [{"format": 2}, {"network": None}, {"frameworks": {"mxnet": {}}}, {"reference": 1}]
 )

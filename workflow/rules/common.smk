@@ -214,7 +214,7 @@ def priority(wildcards):
 
 def traced(wildcards):
     """The digest of the spec that a network is traced with in a framework."""
-    return digest(parity_spec(wildcards.network, wildcards.framework))
+    return digest(parity_spec(wildcards.network, wildcards.framework, bool(wildcards.single)))
 
 
 def traced_environment(wildcards):

@@ -5,23 +5,32 @@
 
 rule trace:
     output:
-        "results/parity/{network}/{framework}.npz",
+        "results/parity/{network}/{framework}{single}.npz",
     log:
-        "results/logs/trace/{network}-{framework}.log",
+        "results/logs/trace/{network}-{framework}{single}.log",
+    wildcard_constraints:
+        single="(-single)?",
     priority: BEFORE_RUNS
     conda:
         traced_environment
     params:
         spec=traced,
+        single=lambda wildcards: "--single" if wildcards.single else "",
         code=traced_code,
     shell:
         "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/trace.py {wildcards.network}"
-        " {wildcards.framework} --output {output} > {log} 2>&1"
+        " {wildcards.framework} {params.single} --output {output} > {log} 2>&1"
 
 
 rule compare_traces:
     input:
-        expand("results/parity/{{network}}/{framework}.npz", framework=TRACED),
+        traces=expand("results/parity/{{network}}/{framework}.npz", framework=TRACED),
+        # The reference once more, where a framework has single precision alone.
+        single=(
+            [f"results/parity/{{network}}/{REFERENCE}-single.npz"]
+            if any(map(frameworks.single_precision_only, TRACED))
+            else []
+        ),
     output:
         "results/parity/{network}.json",
     log:
@@ -30,10 +39,11 @@ rule compare_traces:
     conda:
         "../../envs/base.yaml"
     params:
+        single=lambda wildcards, input: f"--single {input.single}" if input.single else "",
         code=code.digest("compare_traces.py"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/compare_traces.py {wildcards.network} {input}"
-        " --output {output} > {log} 2>&1"
+        "python $TOUCHSTONE_SCRIPTS/compare_traces.py {wildcards.network}"
+        " {input.traces} {params.single} --output {output} > {log} 2>&1"
 
 
 rule parity:

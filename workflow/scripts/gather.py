@@ -7,6 +7,7 @@ from analyse.certificates import read_certificates
 from analyse.files import exit_with
 from analyse.max_batch import read_max_batches
 from analyse.tables import gather
+from plan import frameworks
 
 
 def main() -> None:
@@ -23,7 +24,8 @@ def main() -> None:
     arguments = parser.parse_args()
     certificates = read_certificates(arguments.certificates)
     max_batches = read_max_batches(arguments.max_batches)
-    gather(arguments.plan, arguments.records, arguments.output, certificates, max_batches)
+    released = {name: frameworks.released(name) for name in frameworks.names()}
+    gather(arguments.plan, arguments.records, arguments.output, certificates, max_batches, released)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from analyse.parity import TOLERANCES
+from analyse.parity import SINGLE_FLOORS, TOLERANCES
 
 
 def main() -> None:
@@ -17,16 +17,19 @@ def main() -> None:
     unequal = []
     with open(arguments.output, "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
-        columns = [(trace, key) for trace, limits in TOLERANCES.items() for key in limits]
+        # Of a framework that has single precision alone, other traces are judged.
+        kinds = {**TOLERANCES, **{f"{name}32": keys for name, keys in SINGLE_FLOORS.items()}}
+        columns = [(trace, key) for trace, limits in kinds.items() for key in limits]
         names = [f"{trace} {key}" for trace, key in columns]
         table.writerow(["network", "framework", "reference", *names, "equal"])
         for path in arguments.certificates:
             found = json.loads(path.read_text(encoding="utf-8"))
             for framework, one in found["frameworks"].items():
                 measured = one["deviations"]
-                values = [f"{measured[t][key]:.1e}" if measured else "" for t, key in columns]
+                values = [f"{measured[t][key]:.1e}" if t in measured else "" for t, key in columns]
                 why = one.get("unsupported") or ", ".join(one["beyond"])
-                verdict = "yes" if one["equal"] else f"no: {why}"
+                yes = "in single precision" if one.get("single_precision_only") else "yes"
+                verdict = yes if one["equal"] else f"no: {why}"
                 table.writerow([found["network"], framework, found["reference"], *values, verdict])
                 if not one["equal"]:
                     unequal.append(f"{found['network']} in {framework} ({why})")

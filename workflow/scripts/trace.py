@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from in_env import EnvironmentFault, runner_python
+from in_env import EnvironmentFault, Missing, runner_python
 from measure.supervisor import thread_variables
 from plan import frameworks
 from plan.parity import parity_spec
@@ -27,11 +27,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("network")
     parser.add_argument("framework")
+    parser.add_argument(
+        "--single", action="store_true",
+        help="what frameworks that have single precision alone are compared with",
+    )  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, help="the .npz file to write")
     arguments = parser.parse_args()
-    spec = parity_spec(arguments.network, arguments.framework)
+    spec = parity_spec(arguments.network, arguments.framework, arguments.single)
     try:
         python = runner_python(ROOT / frameworks.environment(arguments.framework, "cpu"))
+    except Missing as fault:
+        reason = f"{fault}; then delete {arguments.output} to try again"
+        np.savez(arguments.output, unsupported=reason)
+        return
     except EnvironmentFault as fault:
         sys.exit(f"error: {fault}")
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -41,7 +49,7 @@ def main() -> None:
         variables = {**os.environ, **thread_variables(1, "passive")}
         status = subprocess.run(command, env=variables).returncode
     if status:
-        log = f"results/logs/trace/{arguments.network}-{arguments.framework}.log"
+        log = f"results/logs/trace/{arguments.network}-{arguments.output.stem}.log"
         reason = f"tracing it failed ({log}); delete {arguments.output} to try again"
         np.savez(arguments.output, unsupported=reason)
 

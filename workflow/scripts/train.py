@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from in_env import EnvironmentFault, runner_python
+from in_env import EnvironmentFault, Missing, runner_python
 from measure import foregone
-from measure.attempts import ATTEMPTS
+from measure.attempts import ATTEMPTS, note
 from measure.supervisor import Fault, machine_to_itself, settle, supervise
 from measure.trials import fastest, outcome_of, trial_of
 from plan import frameworks
@@ -60,7 +60,14 @@ def main() -> None:
                 settle(spec, arguments.run, arguments.log, *known)
                 return
             environment = ROOT / frameworks.environment(cell.framework, cell.device)
-            python = runner_python(environment)
+            try:
+                python = runner_python(environment)
+            except Missing as fault:
+                write(spec, arguments.run)
+                settle(spec, arguments.run, arguments.log, "unsupported", str(fault))
+                # It may be installed later: the next execution tries again, as after an error.
+                note(arguments.run, str(fault))
+                return
             if cell.mode == BEST:
                 modes = frameworks.modes(cell.framework)
                 spec["trials"] = [try_mode(spec, mode, python, arguments.run) for mode in modes]

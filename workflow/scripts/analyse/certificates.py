@@ -8,6 +8,8 @@ from analyse.files import InputError, read_object
 
 Certificates = dict[str, dict[str, Any]]
 """By network, what its `results/parity/NETWORK.json` holds (docs/parity.md)."""
+SINGLE = "in single precision alone, which proves less (docs/parity.md)"
+"""What is to be said of a proof that is not in double precision."""
 REMEDY = "Make it again with `snakemake parity`"
 
 
@@ -77,12 +79,12 @@ def proof(certificates: Certificates, network: str, framework: str) -> Proof:
         return Proof(network, framework, "not shown", why, reference, [])
     deviations = [
         Deviation(trace, kind, found[kind], tolerance)
-        for trace, kinds in certificate["tolerances"].items()
+        for trace, kinds in one.get("tolerances", certificate["tolerances"]).items()
         for kind, tolerance in kinds.items()
         if kind in (found := one.get("deviations", {}).get(trace, {}))
     ]
     if one["equal"]:
-        verdict, why = "equal", ""
+        verdict, why = "equal", SINGLE if one.get("single_precision_only") else ""
     elif one.get("unsupported"):
         verdict, why = "not shown", f"unsupported: {one['unsupported']}"
     else:

@@ -29,7 +29,14 @@ from analyse.statistics import (
 )
 from analyse.study import FACET, Cell, Series, Study, describe_machine, distinct, machines
 from analyse.style import style_of
-from analyse.tables import COMPARED, PARITY_NOT_SHOWN, STUDY_FLAGS, counted, remarks
+from analyse.tables import (
+    COMPARED,
+    DIFFERENT_ERA,
+    PARITY_NOT_SHOWN,
+    STUDY_FLAGS,
+    counted,
+    remarks,
+)
 
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
@@ -235,20 +242,27 @@ def _verdict(winner: Series | None, testable: bool, members: list[Comparison], o
     if winner:
         nexts = [c.against[0] for c in members]
         ratios = [ratio for _, ratio in nexts if ratio]
-        who = listing(dict.fromkeys(cell.series.label for cell, _ in nexts))
+        who = listing(dict.fromkeys(_named(cell) for cell, _ in nexts))
         low, high = (ratio_text(pick(r.value for r in ratios)) for pick in (min, max))
         times = low if low == high else f"{low} to {high}"
         if len(ratios) == 1:
             times += f" {interval_text(ratios[0])}"
-        return f"{winner.label} was fastest {at}, at {times} times the throughput of {who}"
+        best = _named(members[0].fastest)
+        return f"{best} was fastest {at}, at {times} times the throughput of {who}"
     groups = dict.fromkeys(
-        listing(c.series.label for c in ([m.fastest, *m.rivals] if testable else m.cells[:2]))
+        listing(_named(c) for c in ([m.fastest, *m.rivals] if testable else m.cells[:2]))
         for m in members
     )
     who = f"the fastest, {next(iter(groups))}" if len(groups) == 1 else "the fastest of each"
     if not testable:
         return f"{at} there are too few runs to rank {who}"
     return f"{at} {NO_DIFFERENCE} between {who}"
+
+
+def _named(cell: Cell) -> str:
+    """A cell's series, with the mark of one that is older than the others by an era."""
+    mark = " (of another era)" if DIFFERENT_ERA in cell.flags else ""
+    return cell.series.label + mark
 
 
 def _caveat(comparisons: list[Comparison]) -> str:

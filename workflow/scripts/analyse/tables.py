@@ -4,10 +4,11 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from analyse.certificates import Certificates, proof
@@ -48,15 +49,20 @@ COMPARISONS = (
 REMARKED = ("machine", "software")
 """The parts of a provenance that the remarks on a comparison come from."""
 PARITY_NOT_SHOWN = "parity_not_shown"
+DIFFERENT_ERA = "different_era"
 STUDY_FLAGS = {
     PARITY_NOT_SHOWN: "No certificate says that this framework computes this network as the"
     " reference does.",
     "different_machine": "The two cells of a comparison did not run on the same machines: their"
     " ratio is also one of machines.",
-    "different_era": "The two cells of a comparison use CUDA libraries of different major"
-    " versions: their ratio is also one of eras.",
+    DIFFERENT_ERA: "The framework was released more than five years before another one of the"
+    " study, or the two cells of a comparison use CUDA libraries of different major versions: their"
+    " ratio is also one of eras.",
 }
-"""What the study adds to the flags of records: the first to runs, the others to comparisons."""
+"""What the study adds to the flags of records: the first and the last to runs, the last two to
+comparisons."""
+ERA = 60
+"""Months between the releases of two frameworks, beyond which they are of different eras."""
 
 
 class PlannedCell(NamedTuple):
@@ -157,9 +163,23 @@ def remarks(ours: Iterable[dict[str, Any]], theirs: Iterable[dict[str, Any]]) ->
     apart = any(one not in machines[0] for one in machines[1]) or any(
         one not in machines[1] for one in machines[0]
     )
-    return ["different_machine"] * apart + ["different_era"] * (
+    return ["different_machine"] * apart + [DIFFERENT_ERA] * (
         bool(eras[0] and eras[1]) and eras[0] != eras[1]
     )
+
+
+def of_older_eras(released: dict[str, str | None]) -> set[str]:
+    """The frameworks whose release lies more than `ERA` months before another's.
+
+    `released` has by framework its month, `YYYY-MM`, or None where that is not known.
+    """
+    months = {
+        framework: 12 * int(month[:4]) + int(month[5:])
+        for framework, month in released.items()
+        if month
+    }
+    latest = max(months.values(), default=0)
+    return {framework for framework, month in months.items() if latest - month > ERA}
 
 
 def _cuda(software: dict[str, Any]) -> str | None:
@@ -185,8 +205,8 @@ def _fields(*values: str | int | None) -> str:
     return text.getvalue()
 
 
-def _flags(record: dict[str, Any], parity: bool) -> list[str]:
-    return [*record["flags"], *([] if parity else [PARITY_NOT_SHOWN])]
+def _flags(record: dict[str, Any], parity: bool, older: bool) -> list[str]:
+    return [*record["flags"], *[PARITY_NOT_SHOWN] * (not parity), *[DIFFERENT_ERA] * older]
 
 
 class _Compared(NamedTuple):
@@ -203,6 +223,7 @@ def gather(
     output: Path,
     certificates: Certificates,
     max_batches: Sequence[MaxBatch] = (),
+    released: Mapping[str, str | None] = MappingProxyType({}),
 ) -> None:
     """Write `measurements.csv`, `summary.csv` and `comparisons.csv` of the planned records.
 
@@ -210,12 +231,15 @@ def gather(
     cell over all values that there are: `n` counts them, `status` counts the runs; where the
     largest batch was searched for, a last row has it, and the outcome of the search. A row of
     comparisons is one metric's ratio between two cells, the one planned later over the one
-    planned earlier, from the blocks that have both (docs/statistics.md).
+    planned earlier, from the blocks that have both (docs/statistics.md). `released` has the
+    month of each framework's release, for the flag of those that are of another era.
     """
     measurements, summary = io.StringIO(), io.StringIO()
     measurements.write(_fields(*MEASUREMENTS) + "\n")
     summary.write(_fields(*SUMMARY) + "\n")
     plan = read_plan(plan_path)
+    frameworks = {cell.factors["framework"] for cell in plan}
+    older = of_older_eras({name: released.get(name) for name in frameworks})
     grouped = {cell.name for group in comparable(plan) for cell in group}
     kept: dict[str, _Compared] = {}
     seen: dict[str, Any] = {}
@@ -223,7 +247,7 @@ def gather(
         factors = [cell.factors[name] for name in FACTORS]
         parity = proof(certificates, cell.factors["network"], cell.factors["framework"]).shown
         for record in records:
-            record["flags"] = _flags(record, parity)
+            record["flags"] = _flags(record, parity, cell.factors["framework"] in older)
             mode = trained_mode(record)
             head = _fields(*factors, cell.name, record["repeat"], record["status"], mode)
             flags = ", ".join(record["flags"])

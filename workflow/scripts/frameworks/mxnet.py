@@ -17,6 +17,7 @@ from mxnet.gluon import nn  # noqa: E402
 
 MODES = ("static", "hybrid", "imperative")
 RECORD_FORMAT = "recordio"
+RELEASED = "2022-05"
 
 
 NATIVE = {

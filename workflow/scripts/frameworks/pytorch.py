@@ -15,6 +15,7 @@ from torch import nn
 
 MODES = ("eager_channels_last", "eager", "compile")
 RECORD_FORMAT = "lmdb"
+RELEASED = "2026-07"
 
 LAYOUTS = {"NHWC": torch.channels_last, "NCHW": torch.contiguous_format}
 """How the numbers of images and filters follow one another in memory."""

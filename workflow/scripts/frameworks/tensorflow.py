@@ -14,6 +14,7 @@ from tensorflow.python.framework import config as internal_config
 
 MODES = ("function", "xla")
 RECORD_FORMAT = "tfrecord"
+RELEASED = "2026-03"
 
 PRECISIONS = {tf.float32: "fp32", tf.float64: "fp64"}
 

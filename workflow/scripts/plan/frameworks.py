@@ -49,6 +49,17 @@ def deviations(framework: str, network: dict[str, Any], source: str) -> list[str
     return [text for what, text in found.items() if what in used]
 
 
+def released(framework: str) -> str | None:
+    """The month (`YYYY-MM`) in which the pinned version was released, if the adapter tells it."""
+    found: str | None = _constants(framework).get("RELEASED")
+    return found
+
+
+def single_precision_only(framework: str) -> bool:
+    """Whether the framework computes in single precision alone (`SINGLE_PRECISION_ONLY`)."""
+    return bool(_constants(framework).get("SINGLE_PRECISION_ONLY", False))
+
+
 def environment(framework: str, device: str) -> str:
     """The path of the environment file for cells of that framework on that device."""
     return f"envs/{framework}-gpu.yaml" if device == "gpu" else f"envs/{framework}.yaml"

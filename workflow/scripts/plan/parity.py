@@ -31,6 +31,19 @@ TRACES: dict[str, dict[str, Any]] = {
     "adam": {"precision": "fp64", "optimizer": "adam", "steps": 10},
 }
 """What a network is traced with, by the names under which the certificate judges it."""
+SINGLE: dict[str, Any] = {**USUAL, "learning_rate": 2.0**-14, "epsilon": 2.0**-10}
+"""The settings where a framework has single precision alone: a rate at which its weights show an
+update, and an epsilon that keeps Adam from enlarging the rounding of small gradients."""
+SINGLE_TRACES: dict[str, dict[str, Any]] = {
+    "sgd32": {"precision": "fp32", "optimizer": "sgd", "steps": 10},
+    "adam32": {"precision": "fp32", "optimizer": "adam", "steps": 10},
+}
+"""What such a framework is traced with."""
+EXACT_TRACES: dict[str, dict[str, Any]] = {
+    "sgd64": {**SINGLE_TRACES["sgd32"], "precision": "fp64"},
+    "adam64": {**SINGLE_TRACES["adam32"], "precision": "fp64"},
+}
+"""What the reference is traced with beside these, for them to be compared with."""
 
 
 def reduced(network: str) -> dict[str, Any]:
@@ -44,16 +57,22 @@ def reduced(network: str) -> dict[str, Any]:
     raise ConfigError(f"network {network} builds at none of the image sizes {SIDES}: {cause}")
 
 
-def trace_spec(graph: dict[str, Any], framework: str, mode: str, **settings: Any) -> dict[str, Any]:
+def trace_spec(
+    graph: dict[str, Any], framework: str, mode: str, single: bool = False, **settings: Any
+) -> dict[str, Any]:
     """The spec of the traces of `graph`: what of docs/contracts.md their runner reads.
 
-    `settings` of a cell may replace the usual ones.
+    `single` are the traces for frameworks that have single precision alone, which for others
+    include double precision. `settings` of a cell may replace the usual ones.
     """
+    traces, usual = (SINGLE_TRACES, SINGLE) if single else (TRACES, USUAL)
+    if single and not frameworks.single_precision_only(framework):
+        traces = {**SINGLE_TRACES, **EXACT_TRACES}
     cell = Cell(
         framework=framework, network=graph["name"], dataset="synthetic", mode=mode,
-        input="synthetic", batch_size=BATCH_SIZE, threads=1, **{**USUAL, **settings},
+        input="synthetic", batch_size=BATCH_SIZE, threads=1, **{**usual, **settings},
     )  # fmt: skip
-    steps = max(trace["steps"] for trace in TRACES.values())
+    steps = max(trace["steps"] for trace in traces.values())
     return {
         "format": 1,
         "seed": cell.seed,
@@ -78,11 +97,16 @@ def trace_spec(graph: dict[str, Any], framework: str, mode: str, **settings: Any
                 ),
                 "steps": trace["steps"],
             }
-            for name, trace in TRACES.items()
+            for name, trace in traces.items()
         },
     }
 
 
-def parity_spec(network: str, framework: str) -> dict[str, Any]:
-    """The spec by which a network is compared: at reduced resolution, in the usual mode."""
-    return trace_spec(reduced(network), framework, frameworks.modes(framework)[0])
+def parity_spec(network: str, framework: str, single: bool = False) -> dict[str, Any]:
+    """The spec by which a network is compared: at reduced resolution, in the usual mode.
+
+    A framework that has single precision alone is always traced for that; the reference is
+    where `single` asks for it.
+    """
+    single = single or frameworks.single_precision_only(framework)
+    return trace_spec(reduced(network), framework, frameworks.modes(framework)[0], single)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import networks
-from datasets import catalogue
+from datasets import catalogue, formats
 from plan import frameworks
 from plan.model import Cell
 from plan.study import digest, name_of
@@ -37,6 +37,7 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
     """The spec of repeat `repeat` of `cell`, as in docs/contracts.md; `root` is the project."""
     dataset = _dataset(cell.dataset, root / "config/datasets")
     network = _graph(cell.network, tuple(dataset.shape), len(dataset.classes))
+    sharded = formats.load(frameworks.record_format(cell.framework)).SHARDED
     return {
         "format": FORMAT,
         "cell": name_of(cell),
@@ -49,7 +50,7 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
             "encoding": "raw" if dataset.photos is None else "jpeg",
             "folder": data_folder(cell),
             "stems": {
-                split: catalogue.stems(split, shards)
+                split: catalogue.stems(split, shards if sharded else 1)
                 for split, shards in dataset.shards.model_dump().items()
             },
             "shape": list(dataset.shape),
