@@ -1,0 +1,32 @@
+"""Basic operations, one file each, found by its name; gemm.py says what such a file has."""
+
+import importlib
+import os
+
+
+def names():
+    """The operations: the files of this folder whose names begin with a letter."""
+    files = os.listdir(os.path.dirname(os.path.abspath(__file__)))
+    return sorted(
+        name[:-3]
+        for name in files
+        if name.endswith(".py") and name[0].isalpha() and name != "run.py"
+    )
+
+
+def load(name):
+    """The operation of that name."""
+    return importlib.import_module("operations." + name).Operation()
+
+
+def dimensions(name, shape):
+    """The dimensions that a shape such as `3072x128x1024` gives an operation, by their names.
+
+    Raises ValueError if it has another number of them, or one that is no number.
+    """
+    wanted = load(name).dimensions
+    numbers = shape.split("x")
+    if len(numbers) != len(wanted) or not all(number.isdigit() for number in numbers):
+        message = "{!r} is no shape of {}, which has {}"
+        raise ValueError(message.format(shape, name, "x".join(wanted)))
+    return dict(zip(wanted, map(int, numbers)))
