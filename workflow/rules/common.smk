@@ -13,7 +13,7 @@ from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
 from plan.slurm import orphans, refusal
 from plan.spec import data_folder, make_spec
-from plan.study import canonical, check_results, digest, make_plan
+from plan.study import canonical, check_results, digest, is_operation, make_plan
 
 # The results folder that `snakemake compare` compares with: no part of the study.
 AGAINST = config.pop("against", None)
@@ -31,12 +31,10 @@ tell_jobs(
 RUNS = [f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN.order]
 RECORDS = [f"results/records/{cell}/rep{repeat}.json" for cell, repeat in PLAN.order]
 PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.order)}
-TRACED = [
-    REFERENCE,
-    *sorted({cell.framework for cell in PLAN.cells.values()} - {REFERENCE}),
-]
+TRAINED = [cell for cell in PLAN.cells.values() if not is_operation(cell)]
+TRACED = [REFERENCE, *sorted({cell.framework for cell in TRAINED} - {REFERENCE})]
 CERTIFICATES = (
-    sorted({f"results/parity/{cell.network}.json" for cell in PLAN.cells.values()})
+    sorted({f"results/parity/{cell.network}.json" for cell in TRAINED})
     if PLAN.study.parity
     else []
 )
@@ -71,7 +69,9 @@ def dataset_digest(wildcards):
 def manifest(wildcards):
     """The manifest of the cell's data in the format its framework reads; none for noise."""
     cell = PLAN.cells[wildcards.cell]
-    return [] if cell.input == "synthetic" else f"{data_folder(cell)}/manifest.json"
+    if is_operation(cell) or cell.input == "synthetic":
+        return []
+    return f"{data_folder(cell)}/manifest.json"
 
 
 def settings(wildcards):
@@ -98,8 +98,10 @@ def pins(wildcards):
 
 def train_code(wildcards):
     """The digest of the code that makes the cell's numbers."""
-    adapter = f"frameworks/{PLAN.cells[wildcards.cell].framework}.py"
-    return code.digest("frameworks/runtime.py", adapter, "measure/")
+    cell = PLAN.cells[wildcards.cell]
+    own = ["operations/"] if is_operation(cell) else []
+    adapter = f"frameworks/{cell.framework}.py"
+    return code.digest("frameworks/runtime.py", adapter, "measure/", *own)
 
 
 def minutes(wildcards):

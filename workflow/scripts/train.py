@@ -17,6 +17,7 @@ from plan.spec import make_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "workflow/scripts/frameworks/runtime.py"
+OPERATIONS = ROOT / "workflow/scripts/operations/_run.py"
 
 
 def prepare(spec: dict[str, Any], python: str, folder: Path) -> list[str]:
@@ -24,7 +25,8 @@ def prepare(spec: dict[str, Any], python: str, folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "spec.json"
     path.write_text(json.dumps(spec, indent=1) + "\n")
-    return [python, str(RUNTIME), str(path), str(folder / "events.jsonl")]
+    runner = OPERATIONS if "operation" in spec else RUNTIME
+    return [python, str(runner), str(path), str(folder / "events.jsonl")]
 
 
 def try_mode(spec: dict[str, Any], mode: str, python: str, run: Path) -> dict[str, Any]:

@@ -2,24 +2,23 @@
 
 import importlib
 import os
+from functools import lru_cache
+from typing import Any, Dict, List
 
 
-def names():
+@lru_cache(maxsize=None)
+def names() -> List[str]:
     """The operations: the files of this folder whose names begin with a letter."""
     files = os.listdir(os.path.dirname(os.path.abspath(__file__)))
-    return sorted(
-        name[:-3]
-        for name in files
-        if name.endswith(".py") and name[0].isalpha() and name != "run.py"
-    )
+    return sorted(name[:-3] for name in files if name.endswith(".py") and name[0].isalpha())
 
 
-def load(name):
+def load(name: str) -> Any:
     """The operation of that name."""
     return importlib.import_module("operations." + name).Operation()
 
 
-def dimensions(name, shape):
+def dimensions(name: str, shape: str) -> Dict[str, int]:
     """The dimensions that a shape such as `3072x128x1024` gives an operation, by their names.
 
     Raises ValueError if it has another number of them, or one that is no number.

@@ -74,7 +74,8 @@ def run_phases(calls, phases, events, begin):
     """First call, warm-up, measured calls; `begin` is the time."""
 
     def phase(name, begin, first):
-        return events.phase(name, begin, steps=calls.made - first, examples=0)
+        steps = calls.made - first
+        return events.phase(name, begin, steps=steps, examples=steps)
 
     calls.make("first_step", 1)
     begin = phase("first_step", begin, 0)
@@ -114,6 +115,10 @@ def operate(spec, events, threads):
         begin = events.phase("build", begin)
         calls = Calls(call, adapter, events)
         begin = run_phases(calls, spec["phases"], events, begin)
+        requested = {"arithmetic": spec["execution"]["precision"]}
+        effective = {"arithmetic": RUNTIME.arithmetic(adapter)}
+        events.write("settings", requested=requested, effective=effective)
+        RUNTIME.check_settings(requested, effective)
         deviation = operation.deviation(read([host(each) for each in calls.results]), **arrays)
         events.phase("evaluation", begin)
         events.write("deviation", value=deviation, tolerance=TOLERANCE)
