@@ -698,7 +698,7 @@ def break_at(path, new):
         break_at(["metrics", "throughput"], KeyError),
         break_at(["metrics", "speed"], {"value": 1, "unit": "1"}),
         break_at(["metrics", "throughput", "unit"], "images"),
-        break_at(["metrics", "throughput"], {"value": None, "unit": "images/s", "reason": "lost"}),
+        break_at(["metrics", "step_rate"], {"value": None, "unit": "steps/s", "reason": "lost"}),
         break_at(["metrics", "gpu_power"], {"value": None, "unit": "W"}),
         break_at(["metrics", "cpu_cores", "reason"], "a number has none"),
         break_at(["metrics", "cpu_cores", "value"], "1.5"),

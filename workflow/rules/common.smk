@@ -19,7 +19,14 @@ from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
 from plan.slurm import impossible, orphans, partitions, refusal
 from plan.spec import data_folder, spec_digest
-from plan.study import canonical, check_results, digest, make_plan, paths
+from plan.study import (
+    canonical,
+    check_results,
+    digest,
+    is_operation,
+    make_plan,
+    paths,
+)
 
 # The results folder that `snakemake compare` compares with: no part of the study, as are the
 # bundles to merge, and how this machine is to be called in its own.
@@ -41,12 +48,10 @@ tell_jobs(
 RUNS = [f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN.order]
 RECORDS = [f"results/records/{cell}/rep{repeat}.json" for cell, repeat in PLAN.order]
 PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.order)}
-TRACED = [
-    REFERENCE,
-    *sorted({cell.framework for cell in PLAN.cells.values()} - {REFERENCE}),
-]
+TRAINED = [cell for cell in PLAN.cells.values() if not is_operation(cell)]
+TRACED = [REFERENCE, *sorted({cell.framework for cell in TRAINED} - {REFERENCE})]
 CERTIFICATES = (
-    sorted({f"results/parity/{cell.network}.json" for cell in PLAN.cells.values()})
+    sorted({f"results/parity/{cell.network}.json" for cell in TRAINED})
     if PLAN.study.parity
     else []
 )
@@ -162,8 +167,10 @@ def pins(wildcards):
 
 def train_code(wildcards):
     """The digest of the code that makes the cell's numbers."""
-    adapter = f"frameworks/{PLAN.cells[wildcards.cell].framework}.py"
-    return code.digest("frameworks/runtime.py", adapter, "measure/")
+    cell = PLAN.cells[wildcards.cell]
+    own = ["operations/"] if is_operation(cell) else []
+    adapter = f"frameworks/{cell.framework}.py"
+    return code.digest("frameworks/runtime.py", adapter, "measure/", *own)
 
 
 def searched(wildcards):
@@ -214,7 +221,9 @@ def priority(wildcards):
 
 def traced(wildcards):
     """The digest of the spec that a network is traced with in a framework."""
-    return digest(parity_spec(wildcards.network, wildcards.framework, bool(wildcards.single)))
+    return digest(
+        parity_spec(wildcards.network, wildcards.framework, bool(wildcards.single))
+    )
 
 
 def traced_environment(wildcards):

@@ -39,7 +39,9 @@ rule compare_traces:
     conda:
         "../../envs/base.yaml"
     params:
-        single=lambda wildcards, input: f"--single {input.single}" if input.single else "",
+        single=lambda wildcards, input: (
+            f"--single {input.single}" if input.single else ""
+        ),
         code=code.digest("compare_traces.py"),
     shell:
         "python $TOUCHSTONE_SCRIPTS/compare_traces.py {wildcards.network}"

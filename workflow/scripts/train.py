@@ -18,6 +18,7 @@ from plan.spec import make_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "workflow/scripts/frameworks/runtime.py"
+OPERATIONS = ROOT / "workflow/scripts/operations/_run.py"
 
 
 def write(spec: dict[str, Any], folder: Path) -> Path:
@@ -30,7 +31,8 @@ def write(spec: dict[str, Any], folder: Path) -> Path:
 
 def prepare(spec: dict[str, Any], python: str, folder: Path) -> list[str]:
     """Write the spec into the folder of its run; returns the command of its runner."""
-    return [python, str(RUNTIME), str(write(spec, folder)), str(folder / "events.jsonl")]
+    runner = OPERATIONS if "operation" in spec else RUNTIME
+    return [python, str(runner), str(write(spec, folder)), str(folder / "events.jsonl")]
 
 
 def try_mode(spec: dict[str, Any], mode: str, python: str, run: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from plan.model import Cell
-from plan.study import make_plan
+from plan.study import OPERATION, is_operation, make_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,8 +24,11 @@ def main() -> None:
         table = csv.writer(file, delimiter="\t", lineterminator="\n")
         table.writerow(["cell", *Cell.model_fields, "repeats"])
         for name, cell in plan.cells.items():
-            values = ("" if value is None else value for value in cell.model_dump().values())
-            table.writerow([name, *values, plan.study.repeats])
+            values = cell.model_dump()
+            known = (*OPERATION, "mode", "batch_size") if is_operation(cell) else tuple(values)
+            said = (values[key] if key in known else None for key in values)
+            row = ("" if value is None else value for value in said)
+            table.writerow([name, *row, plan.study.repeats])
     with open(arguments.resolved, "w", encoding="utf-8") as file:
         yaml.safe_dump(plan.resolved(), file, sort_keys=False, allow_unicode=True)
 

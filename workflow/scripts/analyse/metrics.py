@@ -115,6 +115,21 @@ METRICS = {
         " accuracy.",
     ),
     "epochs_to_accuracy": Metric("epochs", "Epochs until that evaluation."),
+    "flop_rate": Metric(
+        "GFLOP/s",
+        "Floating-point operations of the measured phase / its time / 10^9. Of training, 6 for"
+        " every multiply-accumulate of the network's forward pass and example: 2 forward, and 4"
+        " for the gradients by inputs and weights; only convolutions and dense layers count.",
+    ),
+    "memory_rate": Metric(
+        "GB/s",
+        "Bytes that an operation must at least read and write in the measured phase / its time"
+        " / 10^9.",
+    ),
+    "deviation": Metric(
+        "1",
+        "How far an operation's result is from that in double precision, relative to the largest.",
+    ),
 }
 CENSORED = {"time_to_accuracy": "seconds", "epochs_to_accuracy": "epoch"}
 """Metrics that a run may end too early for, and what of an evaluation is their value."""

@@ -52,6 +52,11 @@ PEAKS = {
 
 DIVIDED = ("warmup", "measured", "evaluation")
 """The phases that may have several parts."""
+OF_TRAINING = (
+    "throughput", "training_time", "test_accuracy", "final_loss", "cpu_time_per_1000_images",
+    "gpu_energy_per_image", "cpu_energy_per_image",
+)  # fmt: skip
+"""Metrics that an operation does not have."""
 
 SAME = 1e-6  # relative; a setting kept in float32 is the requested one (2^-24 = 6e-8)
 
@@ -112,15 +117,12 @@ def build_record(folder: Path) -> dict[str, Any]:
     outcome = run.of("outcome")[0]
     status = outcome["status"]
     phases = _phases(run)
-    losses = _losses(run)
-    steps_per_epoch = run.spec["data"]["train_examples"] // run.spec["factors"]["batch_size"]
-    planned_steps = run.spec["phases"]["epochs"] * steps_per_epoch
+    steps, losses = _losses(run)
+    steps_per_epoch, planned_steps = _planned(run, steps)
     if status == "ok":
-        _check_finished(run, phases, len(losses), planned_steps)
+        _check_finished(run, phases, steps, planned_steps)
     finished = (
-        status not in ("diverged", "error")
-        and len(losses) == planned_steps
-        and "measured" in phases
+        status not in ("diverged", "error") and steps == planned_steps and "measured" in phases
     )
     if "measured" in phases:
         _check_measured(run, phases["measured"])
@@ -190,21 +192,34 @@ def _phases(run: Run) -> dict[str, Phase]:
     return phases
 
 
-def _losses(run: Run) -> list[float]:
-    """The training loss of every step, in order; chunks must follow one another."""
-    losses: list[float] = []
+def _planned(run: Run, steps: int) -> tuple[int, int]:
+    """The steps of an epoch, and of the whole run; an operation has those that it made."""
+    if "operation" in run.spec:
+        return 0, steps
+    per_epoch = run.spec["data"]["train_examples"] // run.spec["factors"]["batch_size"]
+    return per_epoch, run.spec["phases"]["epochs"] * per_epoch
+
+
+def _losses(run: Run) -> tuple[int, list[float]]:
+    """The number of steps, and the training loss of every one, in order; an operation has none.
+
+    Chunks must follow one another.
+    """
+    steps, losses = 0, list[float]()
     for chunk in run.of("chunk"):
-        if chunk["first_step"] != len(losses):
-            cause = f"a chunk begins at step {chunk['first_step']}, not {len(losses)}"
+        if chunk["first_step"] != steps:
+            cause = f"a chunk begins at step {chunk['first_step']}, not {steps}"
             raise _events_error(run, cause)
-        if chunk["steps"] < 1 or len(chunk["losses"]) != chunk["steps"]:
+        steps += chunk["steps"]
+        expected = 0 if "operation" in run.spec else chunk["steps"]
+        if chunk["steps"] < 1 or len(chunk["losses"]) != expected:
             cause = f"a chunk of {chunk['steps']} steps has {len(chunk['losses'])} losses"
             raise _events_error(run, cause)
         try:
             losses += map(float, chunk["losses"])
         except (TypeError, ValueError) as error:
             raise _events_error(run, f"a loss is not a number ({error})") from None
-    return losses
+    return steps, losses
 
 
 def _epoch_means(losses: list[float], steps: int) -> list[float | None]:
@@ -265,9 +280,9 @@ def _evaluations(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
         for part in phases[name].parts if name in phases else ():
             steps += part.steps
             ends.setdefault(steps, part.end)
-    examples = run.spec["data"]["test_examples"]
     found: list[dict[str, Any]] = []
     for event in run.of("evaluation"):
+        examples = run.spec["data"]["test_examples"]
         if event["examples"] != examples or not 0 <= event["correct"] <= examples:
             cause = f"evaluated {event['correct']} / {event['examples']} correct"
             raise _events_error(run, f"{cause}, the test set has {examples} examples")
@@ -352,6 +367,7 @@ def _answers(
         "cpu_energy": cpu_energy,
         "dram_energy": _increase(run, "dram_energy", measured),
         "cpu_energy_per_image": _over(cpu_energy, measured.examples),
+        **_work(run, measured),
     }
     for name in MEANS:
         answers[name] = _mean(run, name, measured)
@@ -361,8 +377,31 @@ def _answers(
         answers["training_time"] = _trained_until(phases, measured.end)
     if run.of("outcome")[0]["status"] == "ok":
         answers |= {name: _peak(run, column) for name, column in PEAKS.items()}
-        answers |= {"test_accuracy": _accuracy(run), "gpu_allocator_peak": _allocator_peak(run)}
+        answers["gpu_allocator_peak"] = _allocator_peak(run)
+        if "operation" not in run.spec:
+            answers["test_accuracy"] = _accuracy(run)
+    if "operation" in run.spec:
+        answers |= dict.fromkeys(OF_TRAINING, "an operation is called, not trained")
     return answers
+
+
+def _work(run: Run, measured: Phase) -> dict[str, Answer]:
+    """What the measured phase computed and moved in its time; of an operation, how well."""
+    operation = run.spec.get("operation")
+    if operation is None:
+        flops = 6 * run.spec["network"]["macs"] * measured.examples
+        return {
+            "flop_rate": flops / measured.seconds / 1e9,
+            "memory_rate": "the bytes that training moves are not counted",
+            "deviation": "what a network computes is shown by its certificate",
+        }
+    calls = measured.steps / measured.seconds / 1e9
+    told = [event["value"] for event in run.of("deviation")]
+    return {
+        "flop_rate": operation["flops"] * calls,
+        "memory_rate": operation["traffic"] * calls,
+        "deviation": told[-1] if told else "the run ended before its results were compared",
+    }
 
 
 def _over(answer: Answer, divisor: float) -> Answer:

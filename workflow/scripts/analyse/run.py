@@ -19,13 +19,17 @@ SPEC_FIELDS: dict[str, Kind] = {
     "seed": int,
     "factors": dict,
     "factors.batch_size": int,
-    "data.train_examples": int,
-    "data.test_examples": int,
-    "phases.epochs": int,
     "phases.warmup_steps": int,
     "phases.warmup_seconds": NUMBER,
     "sampling_interval": NUMBER,
 }
+TRAINING_FIELDS: dict[str, Kind] = {
+    "network.macs": int,
+    "data.train_examples": int,
+    "data.test_examples": int,
+    "phases.epochs": int,
+}
+OPERATION_FIELDS: dict[str, Kind] = {"operation.flops": int, "operation.traffic": int}
 ENV_FIELDS: dict[str, Kind] = {
     "machine": dict,
     "machine.logical_cores": int,
@@ -48,6 +52,7 @@ EVENT_FIELDS: dict[str, dict[str, Kind]] = {
         "correct": int,
         "loss": (*NUMBER, str),
     },
+    "deviation": {"value": NUMBER, "tolerance": NUMBER},
     "result": {"status": str},
     "outcome": {"status": str},
 }
@@ -162,11 +167,13 @@ def read_run(folder: Path) -> Run:
     spec_path, env_path = folder / "spec.json", folder / "env.json"
     spec, env = read_object(spec_path), read_object(env_path)
     _check(spec, SPEC_FIELDS, "", spec_path)
+    operation = "operation" in spec
+    _check(spec, OPERATION_FIELDS if operation else TRAINING_FIELDS, "", spec_path)
     _check(env, ENV_FIELDS, "", env_path)
     counts = {
         (spec_path, "repeat"): spec["repeat"],
         (spec_path, "factors.batch_size"): spec["factors"]["batch_size"],
-        (spec_path, "phases.epochs"): spec["phases"]["epochs"],
+        (spec_path, "phases.epochs"): 1 if operation else spec["phases"]["epochs"],
         (env_path, "machine.logical_cores"): env["machine"]["logical_cores"],
     }
     for (path, name), count in counts.items():

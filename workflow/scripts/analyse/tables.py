@@ -247,7 +247,9 @@ def gather(
         factors = [cell.factors[name] for name in FACTORS]
         parity = proof(certificates, cell.factors["network"], cell.factors["framework"]).shown
         for record in records:
-            record["flags"] = _flags(record, parity, cell.factors["framework"] in older)
+            # An operation is compared with double precision in its own run.
+            shown = parity or record["metrics"]["deviation"]["value"] is not None
+            record["flags"] = _flags(record, shown, cell.factors["framework"] in older)
             mode = trained_mode(record)
             head = _fields(*factors, cell.name, record["repeat"], record["status"], mode)
             flags = ", ".join(record["flags"])

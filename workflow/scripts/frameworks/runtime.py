@@ -557,8 +557,8 @@ def train(spec, events, threads):
         raise
 
 
-def run(spec, path, threads):
-    """Train, and end the events with the runner's word on how it went."""
+def run(spec, path, threads, work=train):
+    """Do the `work`, and end the events with the runner's word on how it went."""
     events = Events(path)
     events.write(
         "start", t=BEGIN, date=datetime.datetime.utcnow().strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -566,7 +566,7 @@ def run(spec, path, threads):
     )  # fmt: skip
     status, reason = "ok", None
     try:
-        train(spec, events, threads)
+        work(spec, events, threads)
     except Diverged as fault:
         status, reason = "diverged", str(fault)
     except NotImplementedError as fault:
@@ -663,17 +663,18 @@ def run_traces(spec, path, threads):
     np.savez(path, **kept)
 
 
-def main(spec_path, output):
-    # This folder must not be importable: its tensorflow.py would hide TensorFlow.
-    sys.path.pop(0)
+def main(spec_path, output, work=train):
+    """Run what the spec says; `work` is what is done where it asks for no traces."""
     with open(spec_path, encoding="utf-8") as file:
         spec = json.load(file)
     threads = spec["execution"]["threads"] or len(os.sched_getaffinity(0))
     if "traces" in spec:
         run_traces(spec, output, threads)
     else:
-        run(spec, output, threads)
+        run(spec, output, threads, work)
 
 
 if __name__ == "__main__":
+    # This folder must not be importable: its tensorflow.py would hide TensorFlow.
+    sys.path.pop(0)
     main(*sys.argv[1:])

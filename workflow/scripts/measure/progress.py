@@ -49,10 +49,12 @@ class Progress:
         self.read_to = 0
         self.phase, self.steps_done, self.rate, self.measured = "import", 0, 0.0, 0.0
         self.last_end = self.begin
+        self.operation = "operation" in spec
         self.batch_size = spec["factors"]["batch_size"]
-        steps_per_epoch = spec["data"]["train_examples"] // self.batch_size
         self.probe = "steps" in spec["phases"]
-        self.steps = spec["phases"].get("steps") or spec["phases"]["epochs"] * steps_per_epoch
+        if not self.operation:
+            steps_per_epoch = spec["data"]["train_examples"] // self.batch_size
+            self.steps = spec["phases"].get("steps") or spec["phases"]["epochs"] * steps_per_epoch
         lines = _objects(PATH.read_text()) if PATH.exists() else []
         self.ended = [line["seconds"] for line in lines if "seconds" in line]
         self.runs = max(lines[0].get("runs", 1) if lines else 1, len(self.ended) + 1)
@@ -69,7 +71,9 @@ class Progress:
         self.printed = elapsed
         parts = [self.label, self.phase]
         expected = None
-        if self.rate:
+        if self.rate and self.operation:
+            parts += [f"{self.rate:,.1f} calls/s"]
+        elif self.rate:
             parts += [f"{self.steps_done / self.steps:.0%}"]
             parts += [f"{self.rate * self.batch_size:,.0f} images/s"]
             expected = elapsed + (self.steps - self.steps_done) / self.rate
@@ -85,7 +89,8 @@ class Progress:
         """Print how the run ended, and enter it in the account."""
         self._follow()
         seconds = time.monotonic() - self.begin
-        speed = f"  {self.rate * self.batch_size:,.0f} images/s" if self.rate else ""
+        unit = "calls/s" if self.operation else "images/s"
+        speed = f"  {self.rate * self.batch_size:,.0f} {unit}" if self.rate else ""
         self._print(f"{self.label}  {status}{speed}  {seconds:.0f} s", end="\n")
         if PATH.exists():
             with open(PATH, "a") as account:

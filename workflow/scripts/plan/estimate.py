@@ -11,7 +11,7 @@ import networks
 from datasets import catalogue
 from plan import frameworks
 from plan.model import Cell
-from plan.study import Plan
+from plan.study import Plan, is_operation
 
 FLOPS_PER_CORE = 3.0e10
 """Arithmetic of training on a core, 1/s; a multiply-accumulate is two. See docs/studies.md."""
@@ -56,13 +56,17 @@ def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> 
         folder: of the data sets' descriptions.
         cores: that a run may use.
     """
-    sets = {cell.dataset: catalogue.load(cell.dataset, folder) for cell in plan.cells.values()}
+    trained = [cell for cell in plan.cells.values() if not is_operation(cell)]
+    sets = {cell.dataset: catalogue.load(cell.dataset, folder) for cell in trained}
     macs: dict[tuple[str, str], int] = {}
     seconds, gpu_runs = 0.0, 0
     for name, runs in cells.items():
         cell = plan.cells[name]
         if cell.device == "gpu":
             gpu_runs += runs
+            continue
+        if is_operation(cell):
+            seconds += runs * (cell.warmup_seconds + cell.operation_seconds + SECONDS_PER_RUN)
             continue
         data = sets[cell.dataset]
         pair = (cell.network, cell.dataset)

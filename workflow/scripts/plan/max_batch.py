@@ -5,7 +5,7 @@ from typing import Any
 
 from plan.model import BEST, Cell
 from plan.spec import make_spec
-from plan.study import SLUG, Plan, digest
+from plan.study import SLUG, Plan, digest, is_operation
 
 STEPS = 6
 """Training steps of a probe: the first, and some in chunks as in a run."""
@@ -33,10 +33,11 @@ def searches(plan: Plan) -> dict[str, Cell]:
     """By name, a cell with the settings of each search that the study asks for.
 
     Cells of the mode `best` have none: which mode they train in is known in their runs alone.
+    Operations have none either.
     """
     if not plan.study.find_max_batch:
         return {}
-    cells = (cell for cell in plan.cells.values() if cell.mode != BEST)
+    cells = (c for c in plan.cells.values() if c.mode != BEST and not is_operation(c))
     found = (cell.model_copy(update=FIXED) for cell in cells)
     return {_name(cell): cell for cell in found}
 

@@ -23,8 +23,20 @@ class Cell(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     framework: Annotated[str, Field(description="a file of `workflow/scripts/frameworks/`")]
-    network: Annotated[str, Field(description="a file of `workflow/scripts/networks/`")]
-    dataset: Annotated[str, Field(description="a file of `config/datasets/`")]
+    network: Annotated[
+        str,
+        Field(
+            description="a file of `workflow/scripts/networks/`, which is trained, or of "
+            "`workflow/scripts/operations/`, which is called again and again"
+        ),
+    ]
+    dataset: Annotated[
+        str,
+        Field(
+            description="a file of `config/datasets/`; of an operation its shape, as "
+            "`3072x128x1024`, or a file of `config/operations/`: all shapes listed there"
+        ),
+    ]
     device: Annotated[
         Literal["cpu", "gpu"],
         Field(
@@ -173,6 +185,9 @@ class Cell(BaseModel):
             "waiting for each, so that a chunk's time is a step's latency",
         ),
     ] = 0.05
+    operation_seconds: Annotated[
+        float, Field(gt=0, description="how long an operation is measured, s")
+    ] = 5.0
     sampling_interval: Annotated[float, Field(ge=0.05, description="between sensor samples, s")] = (
         1.0
     )

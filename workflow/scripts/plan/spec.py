@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import networks
+import operations
 from datasets import catalogue, formats
 from plan import frameworks
 from plan.model import Cell
-from plan.study import digest, name_of
+from plan.study import digest, is_operation, name_of
 
 FORMAT = 1
 FACTORS = (
@@ -16,6 +17,8 @@ FACTORS = (
     "learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "epochs",
 )  # fmt: skip
 """The settings that tables and records name."""
+
+WARMUP = ("warmup_steps", "warmup_seconds", "chunk_seconds")
 
 
 @cache
@@ -35,6 +38,8 @@ def data_folder(cell: Cell) -> str:
 
 def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
     """The spec of repeat `repeat` of `cell`, as in docs/contracts.md; `root` is the project."""
+    if is_operation(cell):
+        return _operation_spec(cell, repeat)
     dataset = _dataset(cell.dataset, root / "config/datasets")
     network = _graph(cell.network, tuple(dataset.shape), len(dataset.classes))
     sharded = formats.load(frameworks.record_format(cell.framework)).SHARDED
@@ -67,14 +72,35 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         "execution": execution_of(cell),
         "phases": {
             key: getattr(cell, key)
-            for key in (
-                "epochs",
-                "evaluate_every",
-                "target_accuracy",
-                "warmup_steps",
-                "warmup_seconds",
-                "chunk_seconds",
-            )
+            for key in ("epochs", "evaluate_every", "target_accuracy", *WARMUP)
+        },
+        "limits": {"seconds": cell.time_limit, "memory_mib": cell.memory_limit},
+        "sampling_interval": cell.sampling_interval,
+    }
+
+
+def _operation_spec(cell: Cell, repeat: int) -> dict[str, Any]:
+    """The spec of an operation: it has neither network nor data, and lasts for a time."""
+    operation = operations.load(cell.network)
+    dimensions = operations.dimensions(cell.network, cell.dataset)
+    return {
+        "format": FORMAT,
+        "cell": name_of(cell),
+        "repeat": repeat,
+        "seed": cell.seed + repeat - 1,
+        "factors": {key: getattr(cell, key) for key in FACTORS},
+        "operation": {
+            "name": cell.network,
+            "dimensions": dimensions,
+            "flops": operation.flops(**dimensions),
+            "traffic": operation.traffic(**dimensions),
+        },
+        "deviations": [],
+        "optimizer": {},
+        "execution": execution_of(cell),
+        "phases": {
+            "seconds": cell.operation_seconds,
+            **{key: getattr(cell, key) for key in WARMUP},
         },
         "limits": {"seconds": cell.time_limit, "memory_mib": cell.memory_limit},
         "sampling_interval": cell.sampling_interval,
@@ -89,6 +115,8 @@ def _graph_digest(network: str, shape: tuple[int, ...], classes: int) -> str:
 def spec_digest(cell: Cell, repeat: int, root: Path) -> str:
     """The digest of the whole spec; that of a network's graph is taken once."""
     spec = make_spec(cell, repeat, root)
+    if is_operation(cell):
+        return digest(spec)
     graph = _graph_digest(cell.network, tuple(spec["data"]["shape"]), spec["data"]["classes"])
     return digest({**spec, "network": graph})
 

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import random
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +18,24 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 import networks
+import operations
 from datasets import catalogue
 from networks.graph import GraphError
 from plan import frameworks
 from plan.model import BEST, RESULTS_FORMAT, Cell, Study
 from plan.scale import scaled
 
+OPERATION = (
+    "framework", "network", "dataset", "device", "precision", "seed", "threads",
+    "wait_policy", "warmup_steps", "warmup_seconds", "chunk_seconds", "operation_seconds",
+    "sampling_interval", "time_limit", "memory_limit",
+)  # fmt: skip
+"""The settings that an operation has; all others are of training."""
 SLUG = ("framework", "network", "dataset", "device", "precision", "batch_size", "learning_rate")
 """The settings that a cell's name spells out, in this order."""
+
+
+SHAPE = re.compile(r"\d+(x\d+)*")
 
 
 class ConfigError(ValueError):
@@ -71,15 +82,21 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
 
 
+def is_operation(cell: Cell) -> bool:
+    """Whether the cell calls an operation instead of training a network."""
+    return cell.network in operations.names()
+
+
 def name_of(cell: Cell) -> str:
     """The cell's name: what `SLUG` lists, and a short hash of whatever else is no default."""
     values = cell.model_dump()
+    named = [key for key in SLUG if not is_operation(cell) or key in OPERATION]
     slug = "-".join(
-        {"batch_size": "b", "learning_rate": "lr"}.get(key, "") + f"{values[key]}" for key in SLUG
+        {"batch_size": "b", "learning_rate": "lr"}.get(key, "") + f"{values[key]}" for key in named
     )
     usual = {key: field.default for key, field in Cell.model_fields.items()}
     usual["mode"] = frameworks.modes(cell.framework)[0]
-    rest = {k: v for k, v in values.items() if k not in SLUG and v != usual[k]}
+    rest = {k: v for k, v in values.items() if k not in named and v != usual[k]}
     return f"{slug}-{digest(rest)[:8]}" if rest else slug
 
 
@@ -130,19 +147,20 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
             if len(faults) > before or any(not values for values in settings.values()):
                 continue
             for combination in itertools.product(*settings.values()):
-                cell = known.resolve(Cell(**dict(zip(settings, combination, strict=True))))
                 where = f"sweeps[{index}]"
-                cell_faults = known.faults(cell)
-                faults += [f"{where}.{f}" for f in cell_faults if f"{where}.{f}" not in faults]
-                if cell_faults:
-                    continue
-                name = name_of(cell)
-                if name in cells:
-                    faults.append(
-                        f"{where}: repeats the cell {name} of sweeps[{origin[name]}]; remove one"
-                    )
-                cells[name] = cell
-                origin[name] = index
+                for cell in known.resolved(Cell(**dict(zip(settings, combination, strict=True)))):
+                    cell_faults = known.faults(cell)
+                    faults += [f"{where}.{f}" for f in cell_faults if f"{where}.{f}" not in faults]
+                    if cell_faults:
+                        continue
+                    name = name_of(cell)
+                    if name in cells:
+                        faults.append(
+                            f"{where}: repeats the cell {name} of sweeps[{origin[name]}]; "
+                            "remove one"
+                        )
+                    cells[name] = cell
+                    origin[name] = index
     if faults or study is None:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"the configuration has {count}:\n" + "\n".join(f"  {f}" for f in faults))
@@ -245,24 +263,36 @@ class _Known:
         self.graphs: dict[tuple[str, str], str | None] = {}
         self.names = {
             "framework": frameworks.names(),
-            "network": networks.names(),
+            "network": networks.names() + operations.names(),
             "dataset": catalogue.names(root / "config/datasets"),
         }
+        self.shapes = {path.stem: path for path in (root / "config/operations").glob("*.yaml")}
 
     def listed(self, key: str) -> str:
         return ", ".join(self.names[key])
 
     def unknown(self, key: str, value: Any) -> str | None:
         """Why `value` names nothing, or None."""
+        if key == "dataset" and (value in self.shapes or SHAPE.fullmatch(value)):
+            return None  # whether the operation has it is a question to the whole cell
         if key in self.names and value not in self.names[key]:
             return f"no {key} is named {value!r}{_like(value, self.names[key])}"
         return None
 
-    def resolve(self, cell: Cell) -> Cell:
-        """The cell with its framework's own mode for null."""
-        if cell.mode is not None or cell.framework not in self.names["framework"]:
-            return cell
-        return cell.model_copy(update={"mode": frameworks.modes(cell.framework)[0]})
+    def resolved(self, cell: Cell) -> list[Cell]:
+        """The cell with its framework's own mode for null; of an operation, one for each of the
+        shapes that it names, with what is a matter of training as in every other."""
+        if cell.mode is None and cell.framework in self.names["framework"]:
+            cell = cell.model_copy(update={"mode": frameworks.modes(cell.framework)[0]})
+        usual = {key: field.default for key, field in Cell.model_fields.items()}
+        if not is_operation(cell):
+            return [cell.model_copy(update={"operation_seconds": usual["operation_seconds"]})]
+        shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
+        if cell.dataset in self.shapes:
+            shapes = read(self.shapes[cell.dataset])["shapes"].get(cell.network, shapes)
+        rest = {key: value for key, value in usual.items() if key not in OPERATION}
+        rest.update(batch_size=1, input="synthetic", mode=mode)
+        return [cell.model_copy(update={**rest, "dataset": s}) for s in shapes]
 
     def faults(self, cell: Cell) -> list[str]:
         """What is wrong with the cell as a whole, each fault led by its key."""
@@ -290,6 +320,8 @@ class _Known:
                 f"device: {cell.framework} cannot train on {cell.device}, for {environment} "
                 "is not there; write that file, or choose another device"
             )
+        if is_operation(cell):
+            return [*found, *self._operation_faults(cell)]
         try:
             if cell.dataset not in self.datasets:
                 folder = self.root / "config/datasets"
@@ -314,3 +346,13 @@ class _Known:
         if message := self.graphs[pair]:
             found.append(message)
         return found
+
+    def _operation_faults(self, cell: Cell) -> list[str]:
+        if cell.dataset in self.shapes:
+            return [f"dataset: {self.shapes[cell.dataset]} has no shapes of {cell.network}"]
+        try:
+            operations.dimensions(cell.network, cell.dataset)
+        except ValueError as fault:
+            listed = ", ".join(sorted(self.shapes))
+            return [f"dataset: {fault}; write one, or a file of config/operations: {listed}"]
+        return []

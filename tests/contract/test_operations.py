@@ -1,0 +1,70 @@
+"""Every framework's basic operations give what the same in double precision gives."""
+
+import json
+import subprocess
+
+import pytest
+
+import operations
+from plan import frameworks
+
+SHAPES = {
+    "gemm": ["70x33x50"],
+    "sparse_gemm": ["70x80x50x90", "70x1x50x10"],
+    "memory_copy": ["1"],
+    # "same", none, and a padding that has no name in any framework
+    **{
+        f"convolution_{way}": ["2x14x15x8x16x3x3x1x1", "2x9x9x4x6x1x1x0x2", "2x15x15x8x16x5x3x2x2"]
+        for way in ("forward", "backward_data", "backward_weights")
+    },
+    **{f"{kind}_{way}": ["16x3x7"] for kind in ("rnn", "gru", "lstm")
+       for way in ("forward", "training")},
+}  # fmt: skip
+PROGRAM = """
+import json, sys
+import numpy as np
+sys.path.append(sys.argv[1])
+from operations import _run as run
+shapes, spec = json.loads(sys.argv[2]), json.loads(sys.argv[3])
+framework = spec["factors"]["framework"]
+adapter = run.RUNTIME.make_adapter(spec, 1)
+found = {}
+for name in shapes:
+    operation = run.operations.load(name)
+    if not hasattr(operation, framework):
+        continue
+    for shape in shapes[name]:
+        random = np.random.RandomState(1)
+        arrays = operation.arrays(random, **run.operations.dimensions(name, shape))
+        made = getattr(operation, framework)(adapter, **arrays)
+        call, read = made if isinstance(made, tuple) else (made, list)
+        for _ in range(2):
+            results = call()
+        results = read([run.host(each) for each in results])
+        right = operation.deviation(results, **arrays)
+        results[0] = results[0] * np.float32(1.01)
+        found[name + " " + shape] = right, operation.deviation(results, **arrays)
+print(json.dumps(found))
+"""
+TRAINING = [name for name in frameworks.names() if frameworks.modes(name)]
+
+
+@pytest.mark.parametrize("framework", TRAINING)
+def test_the_results_are_those_in_double_precision(framework, root, python_of):
+    execution = {"device": "cpu", "precision": "fp32", "mode": frameworks.modes(framework)[0]}
+    spec = {"factors": {"framework": framework}, "execution": execution, "optimizer": {}}
+    scripts = str(root / "workflow/scripts")
+    command = [python_of(framework), "-c", PROGRAM, scripts, json.dumps(SHAPES), json.dumps(spec)]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    found = json.loads(answer.stdout.splitlines()[-1])
+    print(framework, found)
+    if not found:
+        pytest.skip(f"{framework} has no basic operation")
+    for name, (right, wrong) in found.items():
+        assert right <= 1e-5, name
+        assert wrong >= 1e-3, name
+
+
+def test_every_operation_is_tried():
+    assert set(SHAPES) == set(operations.names())

@@ -1,0 +1,136 @@
+"""The runner of an operation, run inside a framework's own environment as `runtime.py` is.
+
+    _run.py SPEC.json EVENTS.jsonl
+
+Calls the operation again and again for about as long as the spec says, in chunks as training
+does, and compares the last results with those in double precision.
+"""
+
+import time
+
+BEGIN = time.monotonic()
+
+import importlib.util  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+
+import numpy as np  # noqa: E402
+
+SCRIPTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# This folder must not be importable: its files are named as others' modules may be.
+sys.path.pop(0)
+sys.path.append(SCRIPTS)
+
+import operations  # noqa: E402
+
+TOLERANCE = 1e-4
+"""Of results in single precision, relative to the largest; sums of 10^4 products stay below."""
+
+
+def runtime():
+    """The module `runtime.py`, whose folder must not be importable either."""
+    path = os.path.join(SCRIPTS, "frameworks", "runtime.py")
+    found = importlib.util.spec_from_file_location("touchstone_runtime", path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+RUNTIME = runtime()
+
+
+def host(array):
+    """A framework's array as a NumPy array."""
+    if hasattr(array, "asnumpy"):
+        return array.asnumpy()
+    return np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
+
+
+class Calls:
+    """Makes calls in chunks, waits for each chunk, and writes one event for it."""
+
+    def __init__(self, call, adapter, events):
+        self.call, self.adapter, self.events = call, adapter, events
+        self.made, self.results = 0, ()
+
+    def make(self, phase, calls):
+        """Make so many; returns the seconds it took."""
+        begin = time.monotonic()
+        for _ in range(calls):
+            self.results = self.call()
+        for result in self.results:
+            if hasattr(result, "block_until_ready"):
+                result.block_until_ready()
+        self.adapter.synchronize()
+        end = time.monotonic()
+        self.events.write(
+            "chunk", phase=phase, first_step=self.made, steps=calls, begin=begin, end=end, losses=[]
+        )
+        self.made += calls
+        return end - begin
+
+
+def run_phases(calls, phases, events, begin):
+    """First call, warm-up, measured calls; `begin` is the time."""
+
+    def phase(name, begin, first):
+        steps = calls.made - first
+        return events.phase(name, begin, steps=steps, examples=steps)
+
+    calls.make("first_step", 1)
+    begin = phase("first_step", begin, 0)
+    first, size, seconds = calls.made, 1, 0.0
+    while True:
+        seconds = calls.make("warmup", size)
+        warm = time.monotonic() - begin
+        if calls.made - first >= phases["warmup_steps"] and warm >= phases["warmup_seconds"]:
+            break
+        if warm >= phases["warmup_seconds"] + phases["seconds"]:
+            break  # a call that takes this long would be warmed up for minutes
+        if seconds < phases["chunk_seconds"] / 2:
+            size *= 2
+    begin = phase("warmup", begin, first)
+    first = calls.made
+    while time.monotonic() - begin < phases["seconds"]:
+        calls.make("measured", size)
+    return phase("measured", begin, first)
+
+
+def operate(spec, events, threads):
+    """The whole run but its outcome. Raises ValueError if the results are wrong."""
+    adapter = RUNTIME.make_adapter(spec, threads)
+    events.write("software", numpy=np.__version__, **adapter.software())
+    begin = events.phase("import", BEGIN)
+    asked, framework = spec["operation"], spec["factors"]["framework"]
+    operation = operations.load(asked["name"])
+    if not hasattr(operation, framework):
+        message = "{} has no {} here: add it in operations/{}.py"
+        raise NotImplementedError(message.format(framework, asked["name"], asked["name"]))
+    try:
+        random = np.random.RandomState(spec["seed"])
+        arrays = operation.arrays(random, **asked["dimensions"])
+        begin = events.phase("load", begin)
+        made = getattr(operation, framework)(adapter, **arrays)
+        call, read = made if isinstance(made, tuple) else (made, list)
+        begin = events.phase("build", begin)
+        calls = Calls(call, adapter, events)
+        begin = run_phases(calls, spec["phases"], events, begin)
+        requested = {"arithmetic": spec["execution"]["precision"]}
+        effective = {"arithmetic": RUNTIME.arithmetic(adapter)}
+        events.write("settings", requested=requested, effective=effective)
+        RUNTIME.check_settings(requested, effective)
+        deviation = operation.deviation(read([host(each) for each in calls.results]), **arrays)
+        events.phase("evaluation", begin)
+        events.write("deviation", value=deviation, tolerance=TOLERANCE)
+        if not deviation <= TOLERANCE:
+            message = "the results are {:.2g} from those in double precision; {:g} is the most"
+            raise ValueError(message.format(deviation, TOLERANCE))
+        events.write("memory", device_peak_mib=adapter.device_memory_peak())
+    except Exception as error:
+        if adapter.is_out_of_memory(error):
+            raise MemoryError(str(error).strip().splitlines()[0])
+        raise
+
+
+if __name__ == "__main__":
+    RUNTIME.main(*sys.argv[1:], work=operate)

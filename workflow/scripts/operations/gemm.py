@@ -1,0 +1,76 @@
+"""The product of two dense matrices, (rows x inner) (inner x columns).
+
+A file of this folder is an operation, found by its name. It runs in the frameworks' own
+environments, so it imports a framework in that framework's method only, and parses as
+Python 3.6. It has a class `Operation` with
+
+    dimensions                  what the numbers of a shape mean
+    flops(**dimensions)         floating-point operations of one call
+    traffic(**dimensions)       bytes that one call reads and writes at least, in single precision
+    arrays(random, **dimensions)  the operands, float32, from a RandomState
+    <framework>(adapter, **arrays)  a function that makes one call and returns its results in a
+                                tuple; they may be asynchronous. What it need not do in every
+                                call is done before. If the framework has its results in an
+                                order of its own: that function, and one that gives the list of
+                                NumPy arrays in the operation's order.
+    deviation(results, **arrays)  how far the results, NumPy arrays, are from those in double
+                                precision, relative to the largest; of large ones a sample
+"""
+
+import numpy as np
+
+SAMPLE = 64
+"""Rows that are compared."""
+
+
+class Operation:
+    dimensions = ("rows", "inner", "columns")
+
+    def flops(self, rows, inner, columns):
+        """A multiplication and an addition for every inner element of every result."""
+        return 2 * rows * inner * columns
+
+    def traffic(self, rows, inner, columns):
+        return 4 * (rows * inner + inner * columns + rows * columns)
+
+    def arrays(self, random, rows, inner, columns):
+        return {
+            "a": random.standard_normal((rows, inner)).astype(np.float32),
+            "b": random.standard_normal((inner, columns)).astype(np.float32),
+        }
+
+    def pytorch(self, adapter, a, b):
+        import torch
+
+        a, b = (torch.from_numpy(array).to(adapter.device) for array in (a, b))
+        c = torch.empty(len(a), b.shape[1], device=adapter.device)
+        return lambda: (torch.mm(a, b, out=c),)
+
+    def tensorflow(self, adapter, a, b):
+        import tensorflow as tf
+
+        a, b = tf.constant(a), tf.constant(b)
+        return lambda: (tf.linalg.matmul(a, b),)
+
+    def mxnet(self, adapter, a, b):
+        from mxnet import nd
+
+        a, b = (nd.array(array, ctx=adapter.context) for array in (a, b))
+        c = nd.empty((len(a), b.shape[1]), ctx=adapter.context)
+        return lambda: (nd.dot(a, b, out=c),)
+
+    def jax(self, adapter, a, b):
+        import jax
+
+        a, b = jax.device_put(a), jax.device_put(b)
+        product = jax.jit(lambda a, b: jax.numpy.matmul(a, b, precision="highest"))
+        return lambda: (product(a, b),)
+
+    def scipy(self, adapter, a, b):
+        c = np.empty((len(a), b.shape[1]), np.float32)
+        return lambda: (np.matmul(a, b, out=c),)
+
+    def deviation(self, results, a, b):
+        rows = np.linspace(0, len(a) - 1, SAMPLE).astype(int)
+        exact = a[rows].astype(np.float64) @ b
+        return float(np.abs(results[0][rows] - exact).max() / np.abs(exact).max())

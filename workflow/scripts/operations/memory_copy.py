@@ -1,0 +1,57 @@
+"""A copy of an array within the device's memory."""
+
+import numpy as np
+
+
+class Operation:
+    dimensions = ("mebibytes",)
+
+    def flops(self, mebibytes):
+        return 0
+
+    def traffic(self, mebibytes):
+        """Every byte is read once and written once."""
+        return 2 * mebibytes * 2**20
+
+    def arrays(self, random, mebibytes):
+        return {"a": random.standard_normal(mebibytes * 2**18).astype(np.float32)}
+
+    def pytorch(self, adapter, a):
+        import torch
+
+        a = torch.from_numpy(a).to(adapter.device)
+        b = torch.empty_like(a)
+        return lambda: (b.copy_(a),)
+
+    def tensorflow(self, adapter, a):
+        import tensorflow as tf
+
+        a = tf.constant(a)
+        b = tf.Variable(tf.zeros_like(a))
+        return lambda: (b.assign(a),)
+
+    def mxnet(self, adapter, a):
+        from mxnet import nd
+
+        a = nd.array(a, ctx=adapter.context)
+        b = nd.empty(a.shape, ctx=adapter.context)
+        return lambda: (a.copyto(b),)
+
+    def jax(self, adapter, a):
+        import jax
+
+        a = jax.device_put(a)
+        copy = jax.jit(lambda a: jax.numpy.array(a, copy=True))
+        return lambda: (copy(a),)
+
+    def scipy(self, adapter, a):
+        b = np.empty_like(a)
+
+        def call():
+            np.copyto(b, a)
+            return (b,)
+
+        return call
+
+    def deviation(self, results, a):
+        return float(np.abs(results[0] - a).max())
