@@ -17,6 +17,7 @@ from plan.parity import REFERENCE, parity_spec
 from plan.slurm import orphans, refusal
 from plan.spec import data_folder, make_spec
 from plan.study import canonical, check_results, digest, make_plan
+from studies.dossier import DossierError, read_dossier
 
 # The results folder that `snakemake compare` compares with: no part of the study.
 AGAINST = config.pop("against", None)
@@ -153,3 +154,13 @@ def traced_code(wildcards):
     path = Path(traced_environment(wildcards))
     adapter = f"frameworks/{wildcards.framework}.py"
     return f"{environment_digest(path)} {code.digest('frameworks/runtime.py', adapter)}"
+
+
+def study_files(wildcards):
+    """The claims and the published table of a study."""
+    claims = ROOT / f"config/claims/{wildcards.study}.yaml"
+    try:
+        table = ROOT / "config/published" / read_dossier(claims).published
+    except DossierError as fault:
+        sys.exit(f"error: {fault}")
+    return [str(claims), str(table)]
