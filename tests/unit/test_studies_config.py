@@ -111,6 +111,8 @@ def test_yin2020_has_the_grid_of_its_tables(root):
     rates = {c.learning_rate for c in accuracy if c.batch_size == 128}
     assert rates == {0.001, 0.005, 0.01, 0.03, 0.05, 0.07}
     assert sorted(c.batch_size for c in accuracy if c.learning_rate == 0.01) == sizes
+    timed = [(c.learning_rate, c.target_accuracy) for c in cells if c.epochs == 30]
+    assert timed == [(rate, 0.6) for rate in sorted(rates)]
     assert {c.momentum for c in cells} == {0.0}
 
 

@@ -27,6 +27,7 @@ from plan.study import (
     make_plan,
     paths,
 )
+from studies.dossier import DossierError, read_dossier
 
 # The results folder that `snakemake compare` compares with: no part of the study, as are the
 # bundles to merge, and how this machine is to be called in its own.
@@ -236,3 +237,13 @@ def traced_code(wildcards):
     path = Path(traced_environment(wildcards))
     adapter = f"frameworks/{wildcards.framework}.py"
     return f"{environment_digest(path)} {code.digest('frameworks/runtime.py', adapter)}"
+
+
+def study_files(wildcards):
+    """The claims and the published table of a study."""
+    claims = ROOT / f"config/claims/{wildcards.study}.yaml"
+    try:
+        table = ROOT / "config/published" / read_dossier(claims).published
+    except DossierError as fault:
+        sys.exit(f"error: {fault}")
+    return [str(claims), str(table)]

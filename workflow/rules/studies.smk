@@ -1,17 +1,6 @@
 # Reads: the tables of a published study that was done again, its published figures and claims.
 # Makes: results/studies/{study}/ with its tables, figures and claims.csv, and its page
 # results/report/{study}.html. `snakemake check_published` examines all published tables.
-from studies.dossier import DossierError, read_dossier
-
-
-def study_files(wildcards):
-    """The claims and the published table of a study."""
-    claims = ROOT / f"config/claims/{wildcards.study}.yaml"
-    try:
-        table = ROOT / "config/published" / read_dossier(claims).published
-    except DossierError as fault:
-        sys.exit(f"error: {fault}")
-    return [str(claims), str(table)]
 
 
 rule judge_study:

@@ -89,8 +89,12 @@ def entries(
         found.append(_entry(point, partner, value, row.metric, row.factors, reason))
     if also is not None:
         shown = {one.metric for one in found} or set(names)
+        senses = {r.metric: r.cells for each in dossier.metrics.values() for r in each}
         for point in measured:
-            if not matches(point.factors, also) or point.metric not in shown:
+            sense = senses.get(point.metric, {})
+            if point.metric not in shown or not (
+                matches(point.factors, also) and matches(point.factors, sense)
+            ):
                 continue
             unused = point.metric.startswith("gpu_") and point.factors.get("device") == "cpu"
             if (point.metric, point.cell) not in used and not unused:
