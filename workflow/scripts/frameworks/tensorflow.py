@@ -169,7 +169,7 @@ class Adapter:
         self.steps = 0
         self.last_scalars = tf.Variable(tf.zeros(3, self.dtype), trainable=False)
         self.masks = {}
-        self.forward = tf.function(lambda images: self._forward(images, False))
+        self.forward = tf.function(lambda images: self._forward(images, False), autograph=False)
         size = self.spec["factors"]["batch_size"]
         batches = tf.TensorSpec([None, size], tf.int64)
         if self.spec["factors"]["input"] == "records":
@@ -182,8 +182,10 @@ class Adapter:
         ]
         # XLA compiles for fixed shapes, and chunks differ in length: so a step, not a chunk.
         xla = self.spec["execution"]["mode"] == "xla"
-        self.step = tf.function(self._step, jit_compile=True) if xla else self._step
-        self.chunk = tf.function(self._chunk, input_signature=signature)
+        compiled = tf.function(self._step, jit_compile=True, autograph=False)
+        self.step = compiled if xla else self._step
+        # Rewriting Python into a graph took longer than all else of the first step.
+        self.chunk = tf.function(self._chunk, input_signature=signature, autograph=False)
 
     def _native(self, name, array):
         """A canonical array in TensorFlow's layout."""
@@ -397,11 +399,14 @@ class Adapter:
 
     def _chunk(self, batches, scalars, draws):
         steps = tf.shape(scalars)[0]
-        losses = tf.TensorArray(self.dtype, size=steps)
-        for i in tf.range(steps):
+
+        def step(i, losses):
             cut = draws[i] if self.spec["augmentation"] else None
             images, labels = self._batch(batches, i)
-            losses = losses.write(i, self.step(images, labels, scalars[i], cut))
+            return i + 1, losses.write(i, self.step(images, labels, scalars[i], cut))
+
+        start = 0, tf.TensorArray(self.dtype, size=steps)
+        _, losses = tf.while_loop(lambda i, _: i < steps, step, start)
         self.last_scalars.assign(scalars[steps - 1])
         return losses.stack()
 
