@@ -303,12 +303,13 @@ class Adapter:
             return tf.compat.v1.nn.fused_batch_norm(
                 x, scale, offset, mean, variance, layer["epsilon"], is_training=False
             )[0]
-        # The kernel gives the batch's unbiased variance beside what it normalised with.
+        # The kernel averages the running statistics itself, the variance as the unbiased one.
         x, batch_mean, batch_variance = tf.compat.v1.nn.fused_batch_norm(
-            x, scale, offset, epsilon=layer["epsilon"], is_training=True
-        )
-        mean.assign_sub((mean - batch_mean) * (1 - layer["momentum"]))
-        variance.assign_sub((variance - batch_variance) * (1 - layer["momentum"]))
+            x, scale, offset, mean, variance, layer["epsilon"], is_training=True,
+            exponential_avg_factor=1 - layer["momentum"],
+        )  # fmt: skip
+        mean.assign(batch_mean)
+        variance.assign(batch_variance)
         return x
 
     def _batch_norm_fp64(self, layer, x, scale, offset, mean, variance, training):
