@@ -319,11 +319,12 @@ class Adapter:
             images = self._augmented(images, draws.reshape(-1, 3))
         images = images.reshape(labels.shape + images.shape[1:])
         losses = []
-        for i in range(len(labels)):
+        # MXNet hands rates to its kernels as text, which NumPy's numbers are slow to become.
+        for i, rate in enumerate(rates.tolist()):
             with autograd.record():
                 loss = self.training(images[i], labels[i])
             loss.backward()
-            self._update(rates[i])
+            self._update(rate)
             losses.append(loss)
         self.last = images[0]
         return losses
