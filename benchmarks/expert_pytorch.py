@@ -1,16 +1,13 @@
-"""LeNet-5 as a PyTorch user would write it for speed: channels last, fused SGD."""
+"""The networks as a PyTorch user would write and train them for speed: fused SGD, eager or
+compiled, channels last or first."""
 
-import json
-import time
-
+import expert
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-torch.set_num_threads(1)
 
-
-class LeNet(nn.Module):
+class LeNet5(nn.Module):
     def __init__(self):
         super().__init__()
         self.conv1 = nn.Conv2d(1, 6, 5, padding=2)
@@ -26,30 +23,139 @@ class LeNet(nn.Module):
         return self.logits(F.relu(self.dense2(x)))
 
 
-model = LeNet().to(memory_format=torch.channels_last)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
-batches = [
-    (
-        torch.randn(64, 1, 28, 28).to(memory_format=torch.channels_last),
-        torch.randint(0, 10, (64,)),
+def alexnet_cifar():
+    return nn.Sequential(
+        *(nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
+        *(nn.Conv2d(64, 192, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
+        *(nn.Conv2d(192, 384, 3, padding=1), nn.ReLU(inplace=True)),
+        *(nn.Conv2d(384, 256, 3, padding=1), nn.ReLU(inplace=True)),
+        *(nn.Conv2d(256, 256, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Dropout(0.5), nn.Linear(4096, 1024), nn.ReLU(inplace=True)),
+        *(nn.Dropout(0.5), nn.Linear(1024, 1024), nn.ReLU(inplace=True), nn.Linear(1024, 10)),
     )
-    for _ in range(8)
-]
 
 
-def train(seconds):
-    """Steps made in about that time."""
-    begin, steps = time.perf_counter(), 0
-    while time.perf_counter() - begin < seconds:
-        for images, labels in batches:
-            loss = F.cross_entropy(model(images), labels)
-            optimizer.zero_grad(set_to_none=True)
+def conv_norm(inputs, filters, kernel, stride=1):
+    conv = nn.Conv2d(inputs, filters, kernel, stride, kernel // 2, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(filters))
+
+
+class Residual(nn.Module):
+    """`body(x)` added to `x`, which is projected where its shape changes, and a ReLU."""
+
+    def __init__(self, body, shortcut):
+        super().__init__()
+        self.body, self.shortcut = body, shortcut
+
+    def forward(self, x):
+        y = self.body(x)
+        y += x if self.shortcut is None else self.shortcut(x)
+        return F.relu(y, inplace=True)
+
+
+def basic(inputs, filters, stride):
+    body = nn.Sequential(
+        *(conv_norm(inputs, filters, 3, stride), nn.ReLU(inplace=True)),
+        conv_norm(filters, filters, 3),
+    )
+    return Residual(body, conv_norm(inputs, filters, 1, stride) if stride > 1 else None)
+
+
+def bottleneck(inputs, filters, stride, first):
+    body = nn.Sequential(
+        *(conv_norm(inputs, filters, 1), nn.ReLU(inplace=True)),
+        *(conv_norm(filters, filters, 3, stride), nn.ReLU(inplace=True)),
+        conv_norm(filters, 4 * filters, 1),
+    )
+    return Residual(body, conv_norm(inputs, 4 * filters, 1, stride) if first else None)
+
+
+def resnet20_cifar():
+    layers, inputs = [conv_norm(3, 16, 3), nn.ReLU(inplace=True)], 16
+    for filters in (16, 32, 64):
+        for _ in range(3):
+            layers.append(basic(inputs, filters, filters // inputs))
+            inputs = filters
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+def resnet50(stem, classes):
+    layers, inputs = list(stem), 64
+    for filters, depth in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for number in range(depth):
+            stride = 2 if number == 0 and filters > 64 else 1
+            layers.append(bottleneck(inputs, filters, stride, number == 0))
+            inputs = 4 * filters
+    pool = nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    return nn.Sequential(*layers, *pool, nn.Linear(2048, classes))
+
+
+def vgg16_cifar():
+    layers, inputs = [], 3
+    for filters, depth in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(depth):
+            conv = nn.Conv2d(inputs, filters, 3, padding=1)
+            layers += [conv, nn.BatchNorm2d(filters), nn.ReLU(inplace=True)]
+            inputs = filters
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 10))
+
+
+NETWORKS = {
+    "lenet5": LeNet5,
+    "alexnet-cifar": alexnet_cifar,
+    "resnet20-cifar": resnet20_cifar,
+    "resnet50-cifar": lambda: resnet50([conv_norm(3, 64, 3), nn.ReLU(inplace=True)], 10),
+    "vgg16-cifar": vgg16_cifar,
+    "resnet50": lambda: resnet50(
+        [conv_norm(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)], 1000
+    ),
+}
+
+
+def candidates(network, thorough):
+    eager = ["channels last", "channels first"]
+    return [*eager, "channels last, compiled"] if thorough else eager
+
+
+class Training:
+    def __init__(self, network, batch_size, batches, threads, candidate):
+        torch.set_num_threads(threads)
+        height, width, channels, self.classes = expert.image(network)
+        layout = torch.channels_last if "channels last" in candidate else torch.contiguous_format
+        self.model = NETWORKS[network]().to(memory_format=layout)
+        self.forward = torch.compile(self.model) if "compiled" in candidate else self.model
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=True)
+        self.batches = [
+            (
+                torch.randn(batch_size, channels, height, width).to(memory_format=layout),
+                torch.randint(0, self.classes, (batch_size,)),
+            )
+            for _ in range(batches)
+        ]
+
+    def steps(self, number):
+        for i in range(number):
+            images, labels = self.batches[i % len(self.batches)]
+            loss = F.cross_entropy(self.forward(images), labels)
+            self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            optimizer.step()
-        steps += len(batches)
-    return steps, time.perf_counter() - begin
+            self.optimizer.step()
+        loss.item()
+
+    @torch.no_grad()
+    def size(self):
+        macs = []
+
+        def count(layer, _, output):
+            macs.append(output[0].numel() * layer.weight[0].numel())
+
+        for layer in self.model.modules():
+            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                layer.register_forward_hook(count)
+        self.model(self.batches[0][0][:1])
+        return sum(p.numel() for p in self.model.parameters()), sum(macs)
 
 
-train(2)
-steps, seconds = train(5)
-print(json.dumps(steps * 64 / seconds))
+if __name__ == "__main__":
+    expert.main(candidates, Training)

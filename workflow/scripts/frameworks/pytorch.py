@@ -449,17 +449,19 @@ def _module(network, dropout):
         name, op, source = layer["name"], layer["op"], layer["inputs"][0]
         inputs = [values[each] for each in layer["inputs"]]
         if op == "add":
-            value = inputs[0]
-            for other in inputs[1:]:
-                value = graph.call_function(operator.add, (value, other))
+            # Into what nobody else reads, where there is such an input.
+            free = [s for s in layer["inputs"] if _free(ops.get(s)) and sources.count(s) == 1]
+            first = layer["inputs"].index(free[0]) if free else 0
+            value = inputs.pop(first)
+            for other in inputs:
+                value = graph.call_function(operator.iadd if free else operator.add, (value, other))
         elif op == "concat":
             value = graph.call_function(torch.cat, (inputs, 1))
         elif op == "global_avg_pool":
             value = graph.call_method("mean", (inputs[0], (2, 3)))
         else:
             # Nobody else reads what these give, nor do their own gradients.
-            free = ops.get(source) in ("conv", "dense", "batch_norm", "add", "concat")
-            inplace = free and sources.count(source) == 1
+            inplace = _free(ops.get(source)) and sources.count(source) == 1
             value = inputs[0]
             padding, module = _layer(layer, shapes[source], dropout, inplace)
             if padding is not None:
@@ -470,6 +472,11 @@ def _module(network, dropout):
         values[name] = value
     graph.output(values[network["output"]])
     return torch.fx.GraphModule(modules, graph)
+
+
+def _free(op):
+    """Whether the gradient of such a layer does without its output."""
+    return op in ("conv", "dense", "batch_norm", "add", "concat")
 
 
 def _layer(layer, shape, dropout, inplace):
