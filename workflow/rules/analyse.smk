@@ -6,6 +6,7 @@ FIGURES = (
     "host_memory",
     "test_accuracy",
     "training_loss",
+    *(["operations"] if any(map(is_operation, PLAN.cells.values())) else []),
 )
 
 

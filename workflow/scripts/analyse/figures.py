@@ -15,6 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from analyse import operations
 from analyse.metrics import METRICS
 from analyse.study import Cell, Result, Series, Study, describe_machine, machines
 from analyse.style import FILLS, UNPROVEN, darker, style_of
@@ -105,6 +106,10 @@ def drawing() -> Iterator[None]:
 
 def make_figures(study: Study) -> Iterator[tuple[str, Figure, dict[str, str]]]:
     """Name, figure and texts (`title`, `caption`, `alt`) of each figure of the report."""
+    if (called := study.operations).cells:
+        colours = {"ink": INK, "grid": GRID}
+        yield "operations", operations.draw(called, colours), operations.texts(called)
+    study = study.trained
     some, left_out = drawn(study, lambda cell: cell.facet)
     for kind in POINT_FIGURES:
         texts = _point_texts(some, kind)
@@ -447,6 +452,8 @@ def _flags(study: Study, rings: bool) -> str:
 
 def _setting(study: Study) -> str:
     """How many runs on which machine, in a sentence."""
+    if not study.cells:
+        return ""
     repeats = sorted({cell.plan.repeats for cell in study.cells})
     n = f"n = {repeats[0]}" if len(repeats) == 1 else f"n = {repeats[0]} to {repeats[-1]}"
     where = "; ".join(describe_machine(machine) for machine in machines(study))

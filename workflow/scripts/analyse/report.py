@@ -18,6 +18,7 @@ from analyse.certificates import Certificates, Proof, proof
 from analyse.files import InputError, parse_json, read_text
 from analyse.max_batch import MaxBatch, of_cell
 from analyse.metrics import CENSORED, FLAGS, METRICS, PHASES, STATUS_MEANING, STATUSES
+from analyse.operations import peaks, share_of_peak
 from analyse.record import differing_settings
 from analyse.statistics import (
     INDICATIVE_BELOW,
@@ -341,6 +342,26 @@ GPU_COLUMNS = (
 )
 
 
+OPERATION_COLUMNS = (
+    Column("Time", "ms", "step_rate", lambda rate: 1000 / rate),
+    Column("Arithmetic", "GFLOP/s", "flop_rate"),
+    Column("Memory", "GB/s", "memory_rate"),
+    Column("First call", "s", "first_step_time"),
+    Column("CPU", "cores", "cpu_cores"),
+    Column("Deviation", "", "deviation", digits=2),
+)
+
+
+def _operation_rows(study: Study) -> list[dict[str, Any]]:
+    """The rows of the basic operations, with what they reach of the measured peak."""
+    most = peaks(study)
+    rows = _summary_rows(study.cells, list(OPERATION_COLUMNS))
+    for row in rows:
+        share = share_of_peak(row["cell"], most[row["cell"].facet[2]])
+        row["share"] = None if share is None else number(share, 3)
+    return rows
+
+
 def _further_columns(study: Study) -> list[Column]:
     """A column for every other metric that a run has a value of."""
     shown = {column.metric for column in (*COLUMNS, *GPU_COLUMNS)} | {"cpu_utilization"}
@@ -650,21 +671,25 @@ def make_report(
     for function in (ratio_text, interval_text, number):
         environment.globals[function.__name__] = function
     environment.globals |= {"dot": _dot, "describe": describe_machine}
+    everything, study = study, study.trained
     comparisons = compare(study)
     compared = [(c, row) for c in comparisons for row in c.rows()]
     has_gpu = any(cell.values(column.metric) for cell in study.cells for column in GPU_COLUMNS)
     columns = [*COLUMNS, *(GPU_COLUMNS if has_gpu else ())]
     further = _further_columns(study)
     proofs = _proofs(study, certificates)
-    started = sorted(run.provenance["started"] for run in study.runs)
-    flags = Counter(flag for run in study.runs for flag in run.flags)
+    started = sorted(run.provenance["started"] for run in everything.runs)
+    flags = Counter(flag for run in everything.runs for flag in run.flags)
     remarked = Counter(f for _, row in compared for f in row["remarks"].split(", ") if f)
     factors = _factors(study)
     return environment.get_template("report.html.j2").render(
         title=str(config.get("title") or config.get("study") or "Benchmark"),
         machines_section=Markup(machines_section),
         pages=pages,
-        study=study,
+        study=everything,
+        operations=_sortable(_operation_rows(everything.operations)),
+        operation_columns=OPERATION_COLUMNS,
+        trained=bool(study.cells),
         answer=answer(study, comparisons),
         compared=_sortable(compared),
         settings_shown=any(c.setting for c in comparisons),
@@ -672,9 +697,9 @@ def make_report(
         proof_of={(one.network, one.framework): one for one in proofs},
         proof_columns=_proof_columns(proofs),
         deviations=_part(_deviations(study)),
-        outcomes={s: [r.status for r in study.runs].count(s) for s in STATUSES},
+        outcomes={s: [r.status for r in everything.runs].count(s) for s in STATUSES},
         status_meaning=STATUS_MEANING,
-        failures=_part(_failures(study)),
+        failures=_part(_failures(everything)),
         figures=_figures(figures),
         columns=columns,
         further=further,
@@ -685,21 +710,21 @@ def make_report(
         factors=factors,
         facet_shown=not factors.same.keys() >= set(FACET),
         phases=PHASES,
-        spent=_spent(study),
-        phase_rows=_sortable(_phase_rows(study.cells)),
-        machines=_part(machines(study)),
-        environments=_environments(study),
-        software=_part(_software(study)),
+        spent=_spent(everything),
+        phase_rows=_sortable(_phase_rows(everything.cells)),
+        machines=_part(machines(everything)),
+        environments=_environments(everything),
+        software=_part(_software(everything)),
         settings=_part(_settings_rows(study)),
         flags={name: (text, flags[name]) for name, text in FLAGS.items()}
         | {name: (text, flags[name] or remarked[name]) for name, text in STUDY_FLAGS.items()},
         parity_flag=PARITY_NOT_SHOWN,
         metrics=METRICS,
         started=(started[0], started[-1]),
-        seeds=sorted({run.provenance["seed"] for run in study.runs}),
+        seeds=sorted({run.provenance["seed"] for run in everything.runs}),
         versions=distinct(
             [run.provenance["software"].get(name) for name in ("touchstone", "git_commit")]
-            for run in study.runs
+            for run in everything.runs
         ),
         config_name=config_path.name,
         config_text=read_text(config_path, "Plan the study again"),

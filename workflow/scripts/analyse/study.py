@@ -97,6 +97,11 @@ class Cell(NamedTuple):
         return [w if n == total else f"{n}/{total} {w}" for w, n in counts.items()]
 
     @property
+    def is_operation(self) -> bool:
+        """Whether it calls a basic operation: such a cell is planned without epochs."""
+        return self.plan.factors.get("epochs") == ""
+
+    @property
     def failed(self) -> bool:
         """Whether a run of the cell is not ok."""
         return any(run.status != "ok" for run in self.runs)
@@ -107,6 +112,16 @@ class Study:
     """All cells of a study in the order of the plan."""
 
     cells: list[Cell]
+
+    @cached_property
+    def trained(self) -> "Study":
+        """Its cells that train a network."""
+        return Study([cell for cell in self.cells if not cell.is_operation])
+
+    @cached_property
+    def operations(self) -> "Study":
+        """Its cells that call a basic operation."""
+        return Study([cell for cell in self.cells if cell.is_operation])
 
     @cached_property
     def series(self) -> list[Series]:
@@ -137,6 +152,8 @@ class Study:
         Where runs are ok, theirs: that the other ones failed does not explain a missing sensor.
         """
         runs = [run for run in self.runs if run.status == "ok"] or self.runs
+        if not runs:
+            return "the study trains no network"
         if any(run.values[metric] is not None for run in self.runs):
             return None
         return "; ".join(dict.fromkeys(run.reasons[metric] for run in runs))

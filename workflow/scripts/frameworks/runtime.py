@@ -511,6 +511,7 @@ def train(spec, events, threads):
         adapter.build(initial_weights(spec["network"]["parameters"], spec["seed"]))
         if loaded:
             adapter.load(*loaded)
+            loaded = None  # some frameworks keep a copy of their own
         begin = events.phase("build", begin)
 
         order = Order(

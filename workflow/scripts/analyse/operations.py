@@ -1,0 +1,133 @@
+"""The basic operations of a study: their rates, what they reach of the measured peak, a figure."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from statistics import median
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+
+from analyse.study import Cell, Study, describe_machine, machines
+from analyse.style import style_of
+
+GEMM, COPY = "gemm", "memory_copy"
+"""The operations that saturate arithmetic and memory, if their shapes are large."""
+
+
+class Peak(NamedTuple):
+    """The highest median rates of a device in this study, by any framework, or None."""
+
+    flops: float | None
+    memory: float | None
+
+
+def peaks(study: Study) -> dict[str, Peak]:
+    """By device, the best GFLOP/s of a matrix product and GB/s of a copy."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for cell in study.cells:
+        name, _, device = cell.facet
+        metric = {GEMM: "flop_rate", COPY: "memory_rate"}.get(name)
+        if metric and (values := cell.values(metric)):
+            found[name, device].append(median(values))
+    devices = dict.fromkeys(cell.facet[2] for cell in study.cells)
+    return {
+        device: Peak(max(found[GEMM, device], default=None), max(found[COPY, device], default=None))
+        for device in devices
+    }
+
+
+def share_of_peak(cell: Cell, peak: Peak) -> float | None:
+    """Median rate / the device's peak x 100, of arithmetic, or where there is none of memory."""
+    metric, most = (
+        ("memory_rate", peak.memory) if cell.facet[0] == COPY else ("flop_rate", peak.flops)
+    )
+    values = cell.values(metric)
+    return median(values) / most * 100 if values and most else None
+
+
+def _intensity(cell: Cell) -> float | None:
+    """Floating-point operations per byte; the same in all runs."""
+    rates = list(zip(cell.values("flop_rate"), cell.values("memory_rate"), strict=True))
+    return rates[0][0] / rates[0][1] if rates and rates[0][0] else None
+
+
+def draw(study: Study, colours: dict[str, str]) -> Figure:
+    """A roofline: GFLOP/s of every run by operations per byte, under what was measured at best.
+
+    Williams, Waterman and Patterson 2009, doi 10.1145/1498765.1498785. `colours` are of the ink
+    and of lines.
+    """
+    devices = peaks(study)
+    figure = Figure(
+        figsize=(8.0, 3.4 * len(devices) + 0.4),
+        layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06),
+    )
+    axes = figure.subplots(len(devices), 1, squeeze=False)[:, 0]
+    for ax, (device, peak) in zip(axes, devices.items(), strict=True):
+        cells = [cell for cell in study.cells if cell.facet[2] == device]
+        placed = [(x, cell) for cell in cells if (x := _intensity(cell))]
+        for x, cell in placed:
+            colour, marker = style_of(cell.series.framework)
+            rates = cell.values("flop_rate")
+            ax.plot([x] * len(rates), rates, marker, color=colour, markersize=5, alpha=0.85)
+        _name(ax, placed, colours["ink"])
+        ends = [
+            min((x for x, _ in placed), default=0.1) / 2,
+            max((x for x, _ in placed), default=1) * 2,
+        ]
+        if peak.flops:
+            edge = peak.flops / peak.memory if peak.memory else ends[0]
+            ax.plot([max(edge, ends[0]), ends[1]], [peak.flops] * 2, color=colours["ink"], lw=1)
+            if peak.memory and edge > ends[0]:
+                slope = [ends[0] * peak.memory, min(edge, ends[1]) * peak.memory]
+                ax.plot([ends[0], min(edge, ends[1])], slope, color=colours["ink"], lw=1)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlim(*ends)
+        ax.set_title(f"on the {device}")
+        ax.set_xlabel("floating-point operations per byte, log scale")
+        ax.set_ylabel("GFLOP/s, log scale")
+        ax.grid(True, color=colours["grid"])
+    used = dict.fromkeys(cell.series.framework for cell in study.cells)
+    handles = [
+        Line2D(
+            [], [], linestyle="none", label=name, color=style_of(name)[0], marker=style_of(name)[1]
+        )
+        for name in used
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), borderpad=0)
+    return figure
+
+
+def _name(ax: Any, placed: Iterable[tuple[float, Cell]], ink: str) -> None:
+    """Write the operation's name once above its highest point at each place."""
+    highest: dict[tuple[float, str], float] = {}
+    for x, cell in placed:
+        key = (round(x, 6), cell.facet[0].replace("_", " "))
+        highest[key] = max(highest.get(key, 0.0), *cell.values("flop_rate"))
+    for (x, name), y in highest.items():
+        ax.annotate(
+            name, (x, y), xytext=(0, 6), textcoords="offset points", ha="center", rotation=30,
+            fontsize=7, color=ink,
+        )  # fmt: skip
+
+
+def texts(study: Study) -> dict[str, str]:
+    """Title, caption and alternative text of the figure."""
+    where = "; ".join(describe_machine(machine) for machine in machines(study))
+    roof = [
+        f"{peak.flops:,.0f} GFLOP/s and {peak.memory:,.1f} GB/s on the {device}"
+        for device, peak in peaks(study).items()
+        if peak.flops and peak.memory
+    ]
+    limits = f" The line is the best that was measured: {'; '.join(roof)}." if roof else ""
+    return {
+        "title": "Basic operations",
+        "caption": "GFLOP/s by the operations for each byte that must be moved at least; each point"
+        f" is one run.{limits} A copy has no arithmetic and stands in the table alone."
+        f" Machine: {where}.",
+        "alt": "Scatter plot of floating-point rates of basic operations under a roofline. The"
+        " table of basic operations holds the same numbers.",
+    }
