@@ -311,14 +311,14 @@ def test_the_older_of_two_frameworks_more_than_five_years_apart_are_of_another_e
         "caffe": "2036-01",
     }
     places = tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables"
-    gather(*places, {}, released)
+    gather(*places, {}, released=released)
     table = rows(tmp_path / "tables" / "measurements.csv")
     assert {row["framework"] for row in table if "different_era" in row["flags"]} == {"mxnet"}
     flags = "flags", "reference_flags"
     for row in rows(tmp_path / "tables" / "comparisons.csv"):
         names = [row["framework"], row["reference_framework"]]
         assert ["different_era" in row[key] for key in flags] == [n == "mxnet" for n in names]
-    gather(*places, {}, {**released, "mxnet": None})
+    gather(*places, {}, released={**released, "mxnet": None})
     assert "different_era" not in (tmp_path / "tables" / "measurements.csv").read_text()
 
 
