@@ -44,8 +44,8 @@ def chunk(name, first, steps, begin, end):
     say("chunk", phase=name, first_step=first, steps=steps, begin=begin, end=end,
         losses=[1.0] * steps)
 
-def finish():
-    say("evaluation", epoch=1, step=0, examples=1, correct=1, loss=1.0)
+def finish(steps=0):
+    say("evaluation", epoch=1, step=steps, examples=1, correct=1, loss=1.0)
     say("result", status="ok", reason=None)
 """
 
@@ -113,7 +113,7 @@ edge()
 chunk("measured", 1, 2, begin, end)
 phase("measured", begin, end, 2)
 say("known", seconds=seconds)
-finish()
+finish(3)
 """
 
 
@@ -229,7 +229,7 @@ for i, seconds in enumerate(times, start=1):
     chunk("measured", i, 1, t - 0.0625, t + seconds)  # begun before the one before had ended
     t += seconds
 phase("measured", begin, t, len(times))
-finish()
+finish(i + 1)
 """
 
 
