@@ -149,6 +149,10 @@ def test_accuracies_are_in_percent_and_have_a_difference_alone(root):
         "%",
         "87.0",
     )
+    others = [
+        r for r in rows_of(result, "systems") if "K80" in r["system"] or " CPU" in r["system"]
+    ]
+    assert {(r["published"], r["n"]) for r in others} == {("", "0")}  # not this machine's rows
     ours = [r for r in rows_of(result, "systems") if r["framework"] == "mxnet" and r["n"] == "3"]
     assert {r["metric"] for r in ours} == {"accuracy_after_25_epochs", "training_time"}
 

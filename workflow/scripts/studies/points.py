@@ -19,8 +19,8 @@ Level = str | float
 class Point:
     """A metric of a cell: its values by block (repeat), or the reason why there is none.
 
-    A published figure has one value; `row` is where it stands, and `cell` says in which
-    reading it was taken. A measured one has the name of its cell.
+    A published figure has one value; `row` is where it stands, `reading` how it was taken, and
+    `missing` why this workflow has nothing like it. A measured one has the name of its cell.
     """
 
     metric: str
@@ -30,6 +30,7 @@ class Point:
     reason: str | None = None
     row: Row | None = None
     reading: Reading | None = None
+    missing: str | None = None
     cell: str | None = None
     flags: tuple[str, ...] = ()
 
@@ -63,11 +64,13 @@ def published_points(table: Table, dossier: Dossier) -> list[Point]:
             value = row.value
             if value is not None and row.unit != unit:
                 value = convert(value, reading.unit or row.unit, unit)
-            reason = missing
-            if row.value is None:
-                reason = row.note or "the source has no figure"
+            reason = None if row.value is not None else row.note or "the source has no figure"
             values = {} if value is None else {1: value}
-            points.append(Point(reading.metric, unit, factors, values, reason, row, reading))
+            points.append(
+                Point(
+                    reading.metric, unit, factors, values, reason, row, reading, missing
+                )
+            )  # fmt: skip
     return points + _derived(table, dossier, points)
 
 
@@ -121,8 +124,8 @@ def measured_points(
 def counterpart(point: Point, measured: Sequence[Point]) -> tuple[list[Point], str | None]:
     """The measured figures that a published one is compared with, and why there is none."""
     settings = {name: one for name, one in point.factors.items() if name in Cell.model_fields}
-    if point.row is not None and point.row.value is not None and point.reason:
-        return [], point.reason
+    if point.missing:
+        return [], point.missing
     if point.metric not in METRICS:
         return [], "this workflow does not measure it"
     found = [
