@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
 
 from analyse.study import Cell, Study, describe_machine, machines
 from analyse.style import style_of
@@ -86,11 +87,16 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(*ends)
+        ax.margins(y=0.3)  # room for the names
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+            axis.set_minor_locator(NullLocator())
         ax.set_title(f"on the {device}")
         ax.set_xlabel("floating-point operations per byte, log scale")
         ax.set_ylabel("GFLOP/s, log scale")
         ax.grid(True, color=colours["grid"])
-    used = dict.fromkeys(cell.series.framework for cell in study.cells)
+    used = dict.fromkeys(c.series.framework for c in study.cells if _intensity(c))
     handles = [
         Line2D(
             [], [], linestyle="none", label=name, color=style_of(name)[0], marker=style_of(name)[1]

@@ -598,7 +598,8 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
     path = folder / "captions.json"
     try:
         captions = parse_json(read_text(path, remedy))
-        figures = [{"name": name, **captions[name]} for name in FIGURES]
+        more = [name for name in captions if name not in FIGURES]
+        figures = [{"name": name, **captions[name]} for name in (*FIGURES, *more)]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(path, f"not the captions of this version ({error})", remedy) from None
     for figure in figures:

@@ -58,10 +58,11 @@ class Calls:
         begin = time.monotonic()
         for _ in range(calls):
             self.results = self.call()
-        for result in self.results:
-            if hasattr(result, "block_until_ready"):
+        if hasattr(self.results[0], "block_until_ready"):
+            for result in self.results:
                 result.block_until_ready()
-        self.adapter.synchronize()
+        else:
+            self.adapter.synchronize()
         end = time.monotonic()
         self.events.write(
             "chunk", phase=phase, first_step=self.made, steps=calls, begin=begin, end=end, losses=[]
