@@ -171,7 +171,7 @@ PLANTED = {
         "mode: asked 'compile', found 'eager_channels_last'",
     ),
     "no XLA": (
-        "tensorflow", {"mode": "xla"}, "jit_compile=True", "jit_compile=None",
+        "tensorflow", {"mode": "xla"}, "if xla else", "if False else",
         "mode: asked 'xla', found 'function'",
     ),
     "no static allocation": (

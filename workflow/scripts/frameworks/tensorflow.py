@@ -182,9 +182,9 @@ class Adapter:
             tf.TensorSpec([None, size, 3], tf.int32),
         ]
         # XLA compiles for fixed shapes, and chunks differ in length: so a step, not a chunk.
-        self.step = self._step
-        if self.spec["execution"]["mode"] == "xla":
-            self.step = tf.function(self._step, jit_compile=True, autograph=False)
+        xla = self.spec["execution"]["mode"] == "xla"
+        compiled = tf.function(self._step, jit_compile=True, autograph=False)
+        self.step = compiled if xla else self._step
         # Rewriting Python into a graph took longer than all else of the first step.
         self.chunk = tf.function(self._chunk, input_signature=signature, autograph=False)
 
