@@ -30,6 +30,7 @@ parity: .venv/base
 # Our speed against an expert's own loop, as ratios; let the machine rest meanwhile.
 bench: .venv/base
 	.venv/bin/python benchmarks/compare.py
+	.venv/bin/python benchmarks/compare.py --start
 	.venv/bin/python benchmarks/monitor.py
 	.venv/bin/python benchmarks/datasets.py
 	.venv/bin/python benchmarks/readers.py

@@ -4,15 +4,21 @@ import json
 
 import pytest
 
+from analyse.figures import drawing, make_figures, render
 from analyse.files import InputError
+from analyse.operations import peaks, share_of_peak
 from analyse.record import OF_TRAINING, build_record
-from fixtures.runs import edit_json, make_run, read_events, write_events
+from analyse.report import make_report
+from analyse.study import read_study
+from analyse.tables import gather
+from fixtures.runs import FACTORS, edit_json, make_run, read_events, write_events
 from unit.test_analyse_record import VALIDATOR, value
 
 
 def make_operation(folder, tolerance=1e-4, flops=2**30, **options):
     """A run of the fixture's step times as one of an operation."""
-    make_run(folder, batch_size=1, train_examples=10, network="gemm", dataset="3x4x5", **options)
+    factors = {"network": "gemm", "dataset": "3x4x5", "batch_size": 1, **options}
+    make_run(folder, train_examples=10, **factors)
     spec = json.loads((folder / "spec.json").read_text())
     for key in ("network", "data"):
         del spec[key]
@@ -58,3 +64,53 @@ def test_an_operation_without_its_count_is_refused(tmp_path):
     edit_json(make_operation(tmp_path) / "spec.json", operation__flops=None)
     with pytest.raises(InputError, match="'operation.flops' is None, not int"):
         build_record(tmp_path)
+
+
+def make_operations_study(root):
+    """Two products and a copy in two frameworks, two repeats; no network is trained."""
+    speeds = {("pytorch", "gemm"): 2**30, ("mxnet", "gemm"): 2**29, ("mxnet", "memory_copy"): 0}
+    for (framework, name), flops in speeds.items():
+        for repeat in (1, 2):
+            factors = {"framework": framework, "network": name, "dataset": "3x4x5"}
+            folder = root / "runs" / f"{framework}-{name}-{repeat}"
+            make_operation(folder, flops=flops, repeat=repeat, **factors)
+            edit_json(folder / "spec.json", cell=f"{framework}-{name}")
+            path = root / "records" / f"{framework}-{name}" / f"rep{repeat}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(build_record(folder)))
+    rows = [["cell", *FACTORS, "repeats"]]
+    for framework, name in speeds:
+        values = {**FACTORS, "framework": framework, "network": name, "dataset": "3x4x5"}
+        values |= {"batch_size": 1, "epochs": ""}
+        rows.append([f"{framework}-{name}", *(values[key] for key in FACTORS), 2])
+    (root / "plan.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+    (root / "config.resolved.yaml").write_text("study: fake\ntitle: Operations\n")
+    gather(root / "plan.tsv", root / "records", root / "tables", {})
+    return read_study(root / "plan.tsv", root / "tables", root / "records")
+
+
+def test_the_share_is_of_the_best_product_or_copy_of_the_study(tmp_path):
+    study = make_operations_study(tmp_path)
+    assert not study.trained.cells
+    peak = peaks(study.operations)["cpu"]
+    assert peak == (4 * 2**30 / 1e9, 4 * 2**20 / 1e9)
+    shares = {cell.plan.name: share_of_peak(cell, peak) for cell in study.operations.cells}
+    assert shares == {"pytorch-gemm": 100, "mxnet-gemm": 50, "mxnet-memory_copy": 100}
+    assert all("parity_not_shown" not in cell.flags for cell in study.cells)
+
+
+def test_a_study_of_operations_alone_has_its_figures_and_its_page(tmp_path):
+    study = make_operations_study(tmp_path)
+    captions = {}
+    (tmp_path / "figures").mkdir()
+    with drawing():
+        for name, figure, captions[name] in make_figures(study):
+            (tmp_path / "figures" / f"{name}.svg").write_bytes(render(figure)["svg"])
+    (tmp_path / "figures/captions.json").write_text(json.dumps(captions))
+    assert "4 GFLOP/s and 0.0 GB/s on the cpu" in captions["operations"]["caption"]
+    config = tmp_path / "config.resolved.yaml"
+    page = make_report(study, {}, tmp_path / "figures", config, {"title": "Operations"})
+    assert "Basic operations" in page and "memory copy" in page
+    assert page.count("<figure") == 6
+    for share in ("100", "50.0"):
+        assert f"<td>{share}</td>" in page

@@ -682,7 +682,7 @@ def make_report(
     started = sorted(run.provenance["started"] for run in everything.runs)
     flags = Counter(flag for run in everything.runs for flag in run.flags)
     remarked = Counter(f for _, row in compared for f in row["remarks"].split(", ") if f)
-    factors = _factors(study)
+    factors = _factors(study if study.cells else everything)
     return environment.get_template("report.html.j2").render(
         title=str(config.get("title") or config.get("study") or "Benchmark"),
         machines_section=Markup(machines_section),
@@ -690,7 +690,6 @@ def make_report(
         study=everything,
         operations=_sortable(_operation_rows(everything.operations)),
         operation_columns=OPERATION_COLUMNS,
-        trained=bool(study.cells),
         answer=answer(study, comparisons),
         compared=_sortable(compared),
         settings_shown=any(c.setting for c in comparisons),
