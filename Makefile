@@ -1,6 +1,6 @@
 # The commands of Touchstone. Each sets up what it needs; nothing is installed outside
 # this folder.
-.PHONY: run test test-conda test-slurm parity bench lint docs pin clean
+.PHONY: run machine-check test test-conda test-slurm parity bench lint docs pin clean
 .DELETE_ON_ERROR:
 SNAKEMAKE = .venv/bin/snakemake
 PYTHON = python3.11
@@ -10,6 +10,10 @@ run: .venv/base
 	$(if $(CONFIG),.venv/bin/python workflow/scripts/check_config.py $(CONFIG))
 	$(SNAKEMAKE) $(if $(CONFIG),--configfile $(CONFIG))
 	@echo "The report: $(CURDIR)/results/report/index.html"
+
+# What this machine can do, in minutes: basic operations, LeNet-5 and a small CNN.
+machine-check:
+	$(MAKE) run CONFIG=config/studies/machine-check.yaml
 
 test: .venv/dev
 	.venv/bin/python -m pytest

@@ -15,6 +15,8 @@ from analyse.style import style_of
 
 GEMM, COPY = "gemm", "memory_copy"
 """The operations that saturate arithmetic and memory, if their shapes are large."""
+NEAR = 1.3
+"""Places whose ratio is smaller share a name."""
 
 
 class Peak(NamedTuple):
@@ -87,7 +89,7 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(*ends)
-        ax.margins(y=0.3)  # room for the names
+        ax.margins(y=0.35)  # room for the names
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
@@ -108,15 +110,17 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
 
 
 def _name(ax: Any, placed: Iterable[tuple[float, Cell]], ink: str) -> None:
-    """Write the operation's name once above its highest point at each place."""
-    highest: dict[tuple[float, str], float] = {}
-    for x, cell in placed:
-        key = (round(x, 6), cell.facet[0].replace("_", " "))
-        highest[key] = max(highest.get(key, 0.0), *cell.values("flop_rate"))
-    for (x, name), y in highest.items():
+    """Write the operations' names once above the highest point of each place."""
+    groups: list[tuple[float, dict[str, float]]] = []
+    for x, cell in sorted(placed, key=lambda pair: pair[0]):
+        if not groups or x > groups[-1][0] * NEAR:
+            groups.append((x, {}))
+        name, names = cell.facet[0].replace("_", " "), groups[-1][1]
+        names[name] = max(names.get(name, 0.0), *cell.values("flop_rate"))
+    for x, names in groups:
         ax.annotate(
-            name, (x, y), xytext=(0, 6), textcoords="offset points", ha="center", rotation=30,
-            fontsize=7, color=ink,
+            "\n".join(names), (x, max(names.values())), xytext=(0, 6), color=ink, fontsize=7,
+            textcoords="offset points", ha="center", va="bottom",
         )  # fmt: skip
 
 
