@@ -15,6 +15,7 @@ import pytest
 
 from datasets import formats
 from fixtures.adapter import PROGRAM
+from measure.machine import packages
 from plan import frameworks
 from plan.model import Cell
 from plan.parity import REFERENCE
@@ -227,3 +228,9 @@ def test_a_gpu_that_is_not_there_is_unsupported_with_the_reason(framework, study
 def test_synthetic_input_reads_nothing(framework, study, tmp_path):
     path = study(framework, ".jsonl", input="synthetic", epochs=2, cwd=tmp_path)
     assert events_of(path)[-1]["status"] == "ok"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_packages_of_its_environment_are_listed(framework, python_of):
+    found = dict(each.split("==") for each in packages(python_of(framework)))
+    assert "numpy" in found and "pip" in found

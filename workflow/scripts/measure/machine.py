@@ -84,14 +84,21 @@ def gpus(unknown: Unknown) -> list[dict[str, Any]]:
         return []
 
 
+PACKAGES = """
+import json
+try:
+    from importlib.metadata import distributions
+    found = [(d.metadata["Name"], d.version) for d in distributions()]
+except ImportError:  # before Python 3.8
+    import pkg_resources
+    found = [(d.project_name, d.version) for d in pkg_resources.working_set]
+print(json.dumps(sorted({name + "==" + version for name, version in found})))
+"""
+
+
 def packages(python: str) -> list[str]:
     """`name==version` of every package that this Python sees, sorted."""
-    code = (
-        "import json, importlib.metadata as m;"
-        "print(json.dumps(sorted({d.metadata['Name'] + '==' + d.version"
-        " for d in m.distributions()})))"
-    )
-    answer = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    answer = subprocess.run([python, "-c", PACKAGES], capture_output=True, text=True, check=True)
     listed: list[str] = json.loads(answer.stdout)
     return listed
 
