@@ -157,6 +157,7 @@ class Cluster:
 
     def __enter__(self) -> "Cluster":
         try:
+            self._clear()
             self._configure()
             self._start(
                 "munged", "munged", "--foreground", "--force",
@@ -186,10 +187,22 @@ class Cluster:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
+        self._clear()
+
+    def _clear(self) -> None:
+        """End what a cluster that was killed left in the nodes' control groups, suspended too: jobs
+        of the same numbers would join it."""
         for node in self.NODES:
             for top in MEMORY_GROUP.parent.glob(f"*/slurm_{node}"):
-                groups = [path for path in top.rglob("*") if path.is_dir()]
-                for group in [*sorted(groups, reverse=True), top]:
+                groups = [*sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True), top]
+                for group in groups:
+                    with contextlib.suppress(OSError):
+                        for process in (group / "cgroup.procs").read_text().split():
+                            os.kill(int(process), signal.SIGKILL)
+                for group in groups:
+                    with contextlib.suppress(OSError):
+                        (group / "freezer.state").write_text("THAWED")
+                for group in groups:
                     with contextlib.suppress(OSError):
                         group.rmdir()
 
