@@ -293,9 +293,11 @@ def test_a_job_that_fails(doomed):
 
 
 def test_memory_that_the_study_limits(doomed):
-    doomed.wait_for_record("mxnet")
-    (record,) = doomed.found("mxnet")
-    assert record["factors"]["batch_size"] == 64
+    def found():
+        return [r for r in doomed.found("mxnet") if r["factors"]["batch_size"] == 64]
+
+    wait_for("a record", found, 240)
+    (record,) = found()
     assert record["status"] == "oom"
     assert record["reason"].endswith("exceeds the limit of 300 MiB")
 
