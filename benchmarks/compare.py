@@ -208,7 +208,8 @@ def expert(framework: str, network: str, threads: int | None, choice: str, lengt
 def trial(framework: str, network: str, arguments: argparse.Namespace) -> tuple[str, float]:
     """The expert's fastest candidate, and its steps per CPU second, on one core.
 
-    Raises RuntimeError if the expert's network is not of our graph's size.
+    Raises LookupError if the expert has not written the network, RuntimeError if it is not of
+    our graph's size.
     """
     size = CASES[network].batch_size
     answer = ask(
@@ -216,6 +217,8 @@ def trial(framework: str, network: str, arguments: argparse.Namespace) -> tuple[
         seconds=arguments.trial_seconds, thorough=arguments.thorough, candidate=None,
     )  # fmt: skip
     rates: dict[str, float] = answer["rates"]
+    if not rates:
+        raise LookupError(f"{network} in {framework}: the expert has no program")
     choice = max(rates, key=lambda name: rates[name])
     told = ", ".join(f"{name} {rate:.4g}" for name, rate in rates.items())
     print(f"{network} in {framework}, the expert's steps per CPU second: {told}", flush=True)
@@ -435,7 +438,11 @@ def main() -> None:
                 return
             for network in arguments.network:
                 for framework in arguments.framework:
-                    made = list(make_row(framework, network, arguments))
+                    try:
+                        made = list(make_row(framework, network, arguments))
+                    except LookupError as missing:
+                        print(missing, flush=True)
+                        continue
                     rows = without(rows, made) + made
                     write(arguments.output, rows)
     print(tables(rows))

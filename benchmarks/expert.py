@@ -1,5 +1,7 @@
 """What the experts' programs share: how they are asked, and the clocks that they are read by.
 
+It runs in the oldest framework's Python, 3.6.
+
     expert_<framework>.py '{"network": "lenet5", "batch_size": 64, "batches": 8, "threads": 1,
                             "group": 8, "warmup": 200, "measured": 900, "candidate": "..."}'
 
@@ -21,7 +23,7 @@ IMAGES = {"lenet5": (28, 28, 1), "resnet50": (224, 224, 3)}
 
 def image(network):
     """Height, width and channels of the images of a network, and its number of classes."""
-    return (*IMAGES.get(network, (32, 32, 3)), 1000 if network == "resnet50" else 10)
+    return IMAGES.get(network, (32, 32, 3)) + (1000 if network == "resnet50" else 10,)
 
 
 def clocks():
@@ -45,7 +47,7 @@ def window(training, steps, group):
     before = clocks()
     for start in range(0, steps, group):
         training.steps(min(group, steps - start))
-    return [after - then for after, then in zip(clocks(), before, strict=True)]
+    return [after - then for after, then in zip(clocks(), before)]  # noqa: B905 (Python 3.6)
 
 
 def trial(training, asked):
@@ -63,20 +65,21 @@ def main(candidates, make):
     """Answer the question in the first argument; the framework has been imported.
 
     `candidates(network, thorough)` lists the ways to train that an expert would try, `thorough`
-    those too that take minutes to compile; `make(network, batch_size, batches, threads,
-    candidate)` gives an object with `steps(n)`, which takes n steps and waits for the last loss,
-    and `size()`, its numbers of trained parameters and of multiply-accumulates of convolutions
-    and dense layers.
+    those too that take minutes to compile, and none for a network that the program lacks;
+    `make(network, batch_size, batches, threads, candidate)` gives an object with `steps(n)`,
+    which takes n steps and waits for the last loss, and `size()`, its numbers of trained
+    parameters and of multiply-accumulates of convolutions and dense layers.
     """
     imported = time.monotonic()
     asked = json.loads(sys.argv[1])
     given = [asked[key] for key in ("network", "batch_size", "batches", "threads")]
     if asked["candidate"] is None:
-        rates = {}
+        rates, size = {}, None
         for candidate in candidates(asked["network"], asked["thorough"]):
             training = make(*given, candidate)
             rates[candidate] = trial(training, asked)
-        print(json.dumps({"rates": rates, "size": training.size()}))
+            size = training.size()
+        print(json.dumps({"rates": rates, "size": size}))
         return
     training = make(*given, asked["candidate"])
     built = time.monotonic()

@@ -1,16 +1,15 @@
 """LeNet-5 as a Caffe user would write it for speed: a prototxt by hand, stepped by its solver."""
 
-import json
 import tempfile
-import time
 
 import caffe
+import expert
 import numpy as np
 
 LAYERS = """
 layer { name: "data" type: "Input" top: "data"
-  input_param { shape { dim: 64 dim: 1 dim: 28 dim: 28 } } }
-layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 64 } } }
+  input_param { shape { dim: BATCH dim: 1 dim: 28 dim: 28 } } }
+layer { name: "label" type: "Input" top: "label" input_param { shape { dim: BATCH } } }
 layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
   convolution_param { num_output: 6 kernel_size: 5 pad: 2 weight_filler { type: "xavier" } } }
 layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
@@ -32,24 +31,29 @@ layer { name: "ip3" type: "InnerProduct" bottom: "ip2" top: "ip3"
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: "loss" }
 """
 
-with tempfile.NamedTemporaryFile("w", suffix=".prototxt") as file:
-    file.write("type: 'SGD' base_lr: 0.01 lr_policy: 'fixed' momentum: 0.9\n")
-    file.write("train_net_param {" + LAYERS + "}\n")
-    file.flush()
-    solver = caffe.get_solver(file.name)
-solver.net.blobs["data"].data[...] = np.random.standard_normal((64, 1, 28, 28))
-solver.net.blobs["label"].data[...] = np.random.randint(0, 10, 64)
+
+class Training:
+    """The solver's own steps, all on one batch that lies in the network's input."""
+
+    def __init__(self, network, batch_size, batches, threads, candidate):
+        with tempfile.NamedTemporaryFile("w", suffix=".prototxt") as file:
+            file.write("type: 'SGD' base_lr: 0.001 lr_policy: 'fixed' momentum: 0.9\n")
+            file.write("train_net_param {" + LAYERS.replace("BATCH", str(batch_size)) + "}\n")
+            file.flush()
+            self.solver = caffe.get_solver(file.name)
+        blobs = self.solver.net.blobs
+        blobs["data"].data[...] = np.random.standard_normal((batch_size, 1, 28, 28))
+        blobs["label"].data[...] = np.random.randint(0, 10, batch_size)
+
+    def steps(self, n):
+        self.solver.step(n)
+
+    def size(self):
+        net = self.solver.net
+        count = sum(blob.data.size for blobs in net.params.values() for blob in blobs)
+        pixels = {name: net.blobs[name].data[0, 0].size for name in ("conv1", "conv2")}
+        macs = sum(b[0].data.size * pixels.get(name, 1) for name, b in net.params.items())
+        return [count, macs]
 
 
-def train(seconds):
-    """Steps made in about that time."""
-    begin, steps = time.perf_counter(), 0
-    while time.perf_counter() - begin < seconds:
-        solver.step(8)
-        steps += 8
-    return steps, time.perf_counter() - begin
-
-
-train(2)
-steps, seconds = train(5)
-print(json.dumps(steps * 64 / seconds))
+expert.main(lambda network, thorough: ["solver"] if network == "lenet5" else [], Training)

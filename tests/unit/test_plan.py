@@ -194,6 +194,10 @@ def test_a_device_without_an_environment_is_refused(study, root, tmp_path):
         (b"study: \xff", "not UTF-8 at byte 7; save it as UTF-8"),
         (b"study: [a", "not valid YAML"),
         (b"- a", "holds no mapping"),
+        (
+            b"study: a\nsweeps:\n  - {epochs: 1, network: x, epochs: 2}\nstudy: b\n",
+            r"study \(lines 1, 4\); epochs \(lines 3, 3\); keep one each",
+        ),
     ],
 )
 def test_unreadable_files(content, message, tmp_path):

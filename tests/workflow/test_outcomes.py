@@ -192,6 +192,16 @@ def test_bad_input_is_one_message_and_writes_nothing(make, content, messages):
     assert not (project.folder / "results").exists()
 
 
+def test_a_key_that_stands_twice_in_a_file_of_the_command_line_is_refused(make):
+    project = make({"framework": "mxnet"})
+    (project.folder / "mine.yaml").write_text("repeats: 1\nrepeats: 2\n")
+    status, output = project.snakemake("--configfile", "mine.yaml")
+    assert (
+        status != 0 and "mine.yaml: more than once in one mapping: repeats (lines 1, 2)" in output
+    )
+    assert not (project.folder / "results").exists()
+
+
 def test_results_of_another_version_are_left_alone(make):
     project = make({"framework": "mxnet"})
     old = project.folder / "results/config.resolved.yaml"

@@ -10,7 +10,7 @@ from snakemake.settings.types import DeploymentMethod
 import networks
 from datasets import catalogue
 from in_env import digest as environment_digest
-from measure import foregone, progress
+from measure import attempts, foregone, progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
 from plan.estimate import estimate
@@ -139,16 +139,6 @@ def manifest_of(cell):
     return [] if cell.input == "synthetic" else f"{data_folder(cell)}/manifest.json"
 
 
-def settings(wildcards):
-    """The cell's settings as JSON, which the job makes the spec from."""
-    return canonical(PLAN.cells[wildcards.cell].model_dump())
-
-
-def told(wildcards):
-    """The digest of the whole spec, the network's graph included."""
-    return spec_digest(PLAN.cells[wildcards.cell], int(wildcards.repeat), ROOT)
-
-
 def environment(wildcards):
     """The environment file of a cell's framework on its device."""
     cell = PLAN.cells[wildcards.cell]
@@ -161,17 +151,28 @@ def installed(path):
     return f"{Path(path).stem} {environment_digest(Path(path))}"
 
 
-def pins(wildcards):
-    """The name of the cell's environment and the digest of what it installs."""
-    return installed(environment(wildcards))
-
-
-def train_code(wildcards):
-    """The digest of the code that makes the cell's numbers."""
-    cell = PLAN.cells[wildcards.cell]
-    own = ["operations/"] if is_operation(cell) else []
-    adapter = f"frameworks/{cell.framework}.py"
+@cache
+def train_code(framework, operation):
+    """The digest of the code that makes a cell's numbers."""
+    own = ["operations/"] if operation else []
+    adapter = f"frameworks/{framework}.py"
     return code.digest("frameworks/runtime.py", adapter, "measure/", *own)
+
+
+def identity(wildcards):
+    """All on which a run depends but its data, in one function: Snakemake calls it for every run.
+
+    `settings` are the cell's, as JSON, which the job makes the spec from; the rest is there to be
+    noticed when it changes.
+    """
+    cell, repeat = PLAN.cells[wildcards.cell], int(wildcards.repeat)
+    return {
+        "settings": canonical(cell.model_dump()),
+        "spec": spec_digest(cell, repeat, ROOT),
+        "pins": installed(environment(wildcards)),
+        "code": train_code(cell.framework, is_operation(cell)),
+        "errors": attempts.errors(wildcards),
+    }
 
 
 def searched(wildcards):

@@ -1,5 +1,6 @@
-# Makes our packages importable, and reads the default configuration once before Snakemake
-# does, whose own message on a file that is not UTF-8 is a traceback.
+# Makes our packages importable, and reads the configuration's files once by ourselves: Snakemake's
+# message on a default configuration that is not UTF-8 is a traceback, and it takes a key that stands
+# twice without a word.
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ sys.path.insert(0, str(ROOT / "workflow/scripts"))
 from plan.study import ConfigError, read
 
 try:
-    read(Path("config/config.yaml"))
+    for path in ("config/config.yaml", *(workflow.overwrite_configfiles or ())):
+        read(Path(path))
 except ConfigError as fault:
     sys.exit(f"error: {fault}")

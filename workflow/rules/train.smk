@@ -7,7 +7,6 @@
 #
 # A fault of machine or code is tried again at once; at the last attempt it is recorded as the
 # outcome `error`, so that the tables go on, and the next execution makes the run again.
-from measure import attempts
 
 
 rule train:
@@ -31,12 +30,8 @@ rule train:
         runtime=minutes,
         gpu=gpus,
     params:
-        settings=settings,
-        spec=told,
-        pins=pins,
-        code=train_code,
-        errors=attempts.errors,
+        run=identity,
     shell:
-        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/train.py --cell {params.settings:q}"
+        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/train.py --cell {params.run[settings]:q}"
         " --repeat {wildcards.repeat} --attempt {resources.attempt} --log {log}"
         " --run results/runs/{wildcards.cell}/rep{wildcards.repeat}"

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 from analyse.files import InputError, read_object, read_text
 from analyse.metrics import STATUSES
-from analyse.statistics import NO_DIFFERENCE, SESSION_SD, Ratio, unpaired_ratio
+from analyse.statistics import (
+    NO_DIFFERENCE,
+    SESSION_SD,
+    Noise,
+    Ratio,
+    logarithms,
+    shared_noise,
+    unpaired_ratio,
+)
 from analyse.tables import counted
 
 COLUMNS = (
@@ -130,7 +138,13 @@ def compare(
     `session_sd` as `unpaired_ratio` takes it; `words` name the two sides in what is said of them.
     """
     names = [*new.settings, *(name for name in old.settings if name not in new.settings)]
-    return [_change(name, old, new, metric, session_sd, words) for name in names]
+    sides = [_values(side.runs.get(name, [])) for name in names for side in (old, new)]
+    noise = shared_noise(logarithms(side) for side in sides if side and min(side) > 0)
+    return [_change(name, old, new, metric, session_sd, noise, words) for name in names]
+
+
+def _values(runs: Iterable[Run]) -> list[float]:
+    return [run.value for run in runs if run.value is not None]
 
 
 def _change(
@@ -139,6 +153,7 @@ def _change(
     new: Sitting,
     metric: str,
     session_sd: float,
+    noise: Noise | None,
     words: tuple[str, str],
 ) -> Change:
     sides = old.runs.get(name, []), new.runs.get(name, [])
@@ -153,8 +168,7 @@ def _change(
         differences.append(f"data not checked (no manifest in {where})")
     if reasons:
         return Change(name, *sides, None, NOT_COMPARABLE, "; ".join(reasons), differences)
-    values = [[run.value for run in side if run.value is not None] for side in sides]
-    ratio = unpaired_ratio(values[1], values[0], session_sd)
+    ratio = unpaired_ratio(_values(sides[1]), _values(sides[0]), session_sd, noise)
     if ratio is None:
         why = "a value is not positive"
         return Change(name, *sides, None, NOT_COMPARABLE, why, differences)
@@ -221,7 +235,7 @@ def as_table(changes: list[Change], metric: str) -> str:
     table.writerow(COLUMNS)
     for change in changes:
         sides = (change.old, change.new)
-        values = [[run.value for run in side if run.value is not None] for side in sides]
+        values = [_values(side) for side in sides]
         units = sorted({run.unit for side in sides for run in side})
         ratio = change.ratio
         low, high = (ratio.interval() if ratio else None) or (None, None)

@@ -4,13 +4,14 @@ Speeds and times are positive, and their noise is a share of them, so ratios are
 logarithms. docs/statistics.md says why these methods, and how often they err.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import exp, fsum, inf, log, sqrt
-from statistics import fmean, median
+from statistics import fmean, median, variance
 from typing import NamedTuple
 
-from scipy.special import nctdtrinc, stdtr, stdtrit
+from scipy.optimize import brentq
+from scipy.special import fdtrc, nctdtrinc, polygamma, psi, stdtr, stdtrit
 
 LEVEL = 0.95
 """Confidence of an interval."""
@@ -21,6 +22,11 @@ INDICATIVE_BELOW = 6
 an interval of theirs leans on logarithms being normal, which so few cannot show."""
 SESSION_SD = 0.03
 """Standard deviation of the logarithm of a speed between sittings on one machine."""
+
+NOISIER = 0.05
+"""Level of the F test by which a side of a cell is noisier than the other cells explain."""
+LEAST_SIDES = 4
+"""Fewer sides say too little on how far the noise of cells differs."""
 
 SPEEDS = ("throughput", "step_rate")
 TIMES = (
@@ -177,8 +183,60 @@ def paired_ratio(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Rati
     return Ratio(len(logs), fmean(logs), deviation(logs) / sqrt(len(logs)), len(logs) - 1)
 
 
+class Noise(NamedTuple):
+    """What all cells of two sittings say of the noise of one: a variance of the logarithm.
+
+    It is worth `freedom` degrees of freedom beside a cell's own, `total` with all of them.
+    """
+
+    variance: float
+    freedom: float
+    total: float
+
+    def of(self, values: Sequence[float]) -> tuple[float, float]:
+        """The variance of a side, and its degrees of freedom: moderated by that of the others.
+
+        A side that is noisier than they explain (F test, 5 %) keeps its own.
+        """
+        own, freedom = deviation(values) ** 2, len(values) - 1
+        if fdtrc(freedom, self.freedom, own / self.variance) < NOISIER:
+            return own, freedom
+        joint = self.freedom + freedom
+        return (self.freedom * self.variance + freedom * own) / joint, min(joint, self.total)
+
+
+def shared_noise(sides: Iterable[Sequence[float]]) -> Noise | None:
+    """The noise within the sides of all cells, from their logarithms.
+
+    Variances of three runs each scatter far more than the noise does. How far the noise itself
+    differs from cell to cell is estimated from their logarithms' mean and variance (Smyth 2004,
+    Statistical Applications in Genetics and Molecular Biology 3, 3, section 6.2): the less, the
+    more degrees of freedom the common value has; at most those of all sides together.
+
+    Returns:
+        None where fewer than four sides have two values, or most have no noise at all.
+    """
+    known = [(deviation(side) ** 2, len(side) - 1) for side in sides if len(side) > 1]
+    typical = median([square for square, _ in known]) if len(known) >= LEAST_SIDES else 0.0
+    if not typical:
+        return None
+    total = float(sum(freedom for _, freedom in known))
+    # Equal values by chance: no logarithm of 0.
+    squares = [(max(square, 1e-5 * typical), freedom) for square, freedom in known]
+    apart = [log(square) - psi(f / 2) + log(f / 2) for square, f in squares]
+    excess = variance(apart) - fmean(polygamma(1, f / 2) for _, f in squares)
+    if excess <= 0:
+        return Noise(sum(square * f for square, f in squares) / total, total, total)
+    half = brentq(lambda x: polygamma(1, x) - excess, 1e-6, 1e9)
+    middle = exp(fmean(apart) + psi(half) - log(half))
+    return Noise(middle, min(2 * half, total), total)
+
+
 def unpaired_ratio(
-    new: Sequence[float], old: Sequence[float], session_sd: float = SESSION_SD
+    new: Sequence[float],
+    old: Sequence[float],
+    session_sd: float = SESSION_SD,
+    noise: Noise | None = None,
 ) -> Ratio | None:
     """The ratio of one cell measured in two sittings: new / old.
 
@@ -186,19 +244,27 @@ def unpaired_ratio(
     variance / n of the two sides' logarithms, plus 2 `session_sd`^2: what differs from
     sitting to sitting is common to all runs of one, so more runs do not average it away. The
     degrees of freedom are Satterthwaite's (1946, Biometrics Bulletin 2, 110), `session_sd`
-    counting as known.
+    counting as known. With `noise` the variances are those that it makes of the sides' own.
 
     Returns:
         None where a side has no value, or where a value is not positive.
     """
     if not new or not old or min(*new, *old) <= 0:
         return None
-    sides = [[log(value) for value in side] for side in (new, old)]
+    sides = [logarithms(side) for side in (new, old)]
     difference = fmean(sides[0]) - fmean(sides[1])
     n = min(map(len, sides))
     if n < 2:
         return Ratio(n, difference)
-    shares = [deviation(side) ** 2 / len(side) for side in sides]
+    found = [noise.of(side) if noise else (deviation(side) ** 2, len(side) - 1) for side in sides]
+    shares = [square / len(side) for (square, _), side in zip(found, sides, strict=True)]
     square = sum(shares) + 2 * session_sd**2
-    spread = sum(share**2 / (len(side) - 1) for share, side in zip(shares, sides, strict=True))
+    spread = sum(share**2 / freedom for share, (_, freedom) in zip(shares, found, strict=True))
+    if noise and spread:
+        spread = max(spread, sum(shares) ** 2 / noise.total)
     return Ratio(n, difference, sqrt(square), square**2 / spread if spread else inf)
+
+
+def logarithms(values: Iterable[float]) -> list[float]:
+    """Of positive values."""
+    return [log(value) for value in values]
