@@ -50,6 +50,8 @@ RUNS = [f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN
 RECORDS = [f"results/records/{cell}/rep{repeat}.json" for cell, repeat in PLAN.order]
 PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.order)}
 TRAINED = [cell for cell in PLAN.cells.values() if not is_operation(cell)]
+# Speed-up by replicas is a table and a figure of its own.
+SCALING = any(cell.replicas > 1 for cell in TRAINED)
 TRACED = [REFERENCE, *sorted({cell.framework for cell in TRAINED} - {REFERENCE})]
 CERTIFICATES = (
     sorted({f"results/parity/{cell.network}.json" for cell in TRAINED})
@@ -170,6 +172,8 @@ def train_code(wildcards):
     """The digest of the code that makes the cell's numbers."""
     cell = PLAN.cells[wildcards.cell]
     own = ["operations/"] if is_operation(cell) else []
+    if cell.replicas > 1:
+        own.append("frameworks/_replicas.py")
     adapter = f"frameworks/{cell.framework}.py"
     return code.digest("frameworks/runtime.py", adapter, "measure/", *own)
 
@@ -212,7 +216,8 @@ def minutes(wildcards):
 
 def gpus(wildcards):
     """How many GPUs a run needs."""
-    return int(PLAN.cells[wildcards.cell].device == "gpu")
+    cell = PLAN.cells[wildcards.cell]
+    return cell.replicas if cell.device == "gpu" else 0
 
 
 def priority(wildcards):
