@@ -1,12 +1,14 @@
 """Outcomes that are known without a runner, and the files that they leave."""
 
 import json
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from analyse.record import build_record
+from fixtures.nvml import TRACE, ReplayedNvml
 from measure import foregone
 from measure.supervisor import settle
 from plan.model import Cell
@@ -48,6 +50,15 @@ def test_slurms_word_on_the_last_attempt_is_the_outcome(here, line, status):
     assert foregone.known("cpu", "cell", 2, 2) == (status, f"Slurm ended job 12: {line}")
     assert foregone.known("cpu", "cell", 2, 1) is None  # the first try of an execution
     assert foregone.known("cpu", "cell", 1, 2) is None  # another run
+
+
+def test_more_gpus_than_a_run_may_see_are_unsupported(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", ReplayedNvml(TRACE["samples"]))
+    assert foregone.no_device("gpu", 1) is None
+    why = "2 GPUs are asked for, the run may see 1"
+    assert foregone.known("gpu", "cell", 1, 1, 2) == ("unsupported", why)
+    assert foregone.known("cpu", "cell", 1, 1, 2) is None
 
 
 def test_other_ends_are_tried_again(here, monkeypatch):

@@ -109,6 +109,33 @@ def test_a_spec_has_all_that_a_runner_needs(root):
     assert ["batch normalisation" in told for told in spec["deviations"]] == [True]
 
 
+def test_replicas_stand_in_the_specs_of_their_cells_alone(study, root):
+    study["sweeps"] = [
+        {"framework": "pytorch", "batch_size": 64, "replicas": [1, 2]},
+        {"framework": "pytorch", "batch_size": 64, "replicas": 2, "batch_split": "per_replica"},
+        {"framework": "caffe", "batch_size": 64, "replicas": 2},
+    ]
+    plan = make_plan(study, root)
+    alone, split, own, caffe = (make_spec(cell, 1, root) for cell in plan.cells.values())
+    assert "replicas" not in alone["execution"]
+    assert split["execution"]["replicas"] == 2 and split["factors"]["batch_size"] == 64
+    assert split["execution"]["replicas_are"] == "processes"
+    assert own["execution"]["batch_split"] == "per_replica"
+    assert own["factors"]["batch_size"] == 128
+    assert caffe["execution"]["replicas_are"] is None
+    assert "NCCL" in caffe["execution"]["why_no_replicas"]
+    names = list(plan.cells)
+    assert names[0] == "pytorch-lenet5-mnist-5k-cpu-fp32-b64-lr0.01"
+    assert all(name.startswith(f"{names[0]}-") for name in names[1:3])
+
+
+def test_one_replica_has_the_whole_batch_whatever_the_split(study, root):
+    study["sweeps"] = [{"framework": "pytorch", "batch_split": "per_replica", "replicas": [1, 2]}]
+    one, two = make_plan(study, root).cells.values()
+    assert (one.batch_split, two.batch_split) == ("effective", "per_replica")
+    assert (one.effective_batch, two.effective_batch) == (64, 128)
+
+
 def test_a_list_of_milestones_is_one_value_and_a_list_of_lists_several(root):
     sweep = {
         "framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k", "schedule": "step",
@@ -147,6 +174,18 @@ BAD_SETTINGS = {
     "batch size 0": ({"batch_size": [64, 0]}, "sweeps[0].batch_size[1]: input should be greater"),
     "a batch of more than all": ({"batch_size": 4001}, "sweeps[0].batch_size: 4001 is more than"),
     "a single step": ({"batch_size": 4000, "epochs": 1}, "epochs: a single step leaves none"),
+    "a batch that cannot be split": (
+        {"replicas": 3},
+        "sweeps[0].batch_size: 64 examples cannot be split evenly over 3 replicas",
+    ),
+    "threads that cannot be split": (
+        {"replicas": 2, "threads": 3},
+        "sweeps[0].threads: 3 cannot be split evenly over 2 replicas",
+    ),
+    "a batch of more than all, with those of all replicas": (
+        {"replicas": 2, "batch_size": 2001, "batch_split": "per_replica"},
+        "sweeps[0].batch_size: 4002 is more than",
+    ),
     "a negative rate": ({"learning_rate": -1.0}, "learning_rate: input should be greater than 0"),
     "a rate in words": ({"learning_rate": "1e-3"}, "1.0e-3 rather than 1e-3"),
     "a number that is none": ({"momentum": float("nan")}, "sweeps[0].momentum: "),

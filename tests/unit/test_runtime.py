@@ -248,6 +248,19 @@ def test_the_order_and_the_weights_are_the_same_for_ever(runtime):
     assert weights["a.bias"].tolist() == [0, 0]
 
 
+def test_shares_of_the_batches_are_the_batches(runtime):
+    augmentation = {"crop_padding": 2, "flip": True}
+    whole = runtime.Order(7, 50, 6, augmentation)
+    parts = [runtime.Order(7, 50, 6, augmentation, slice(first, first + 2)) for first in (0, 2, 4)]
+    for steps in (3, 8, 1):
+        following = np.concatenate([part.peek(steps) for part in parts], axis=1)
+        taken, draws = zip(*(part.take(steps) for part in parts), strict=True)
+        batches, cuts = whole.take(steps)
+        assert np.array_equal(np.concatenate(taken, axis=1), batches)
+        assert np.array_equal(following, batches)
+        assert np.array_equal(np.concatenate(draws, axis=1), cuts)
+
+
 def test_initial_weights_have_the_variance_of_he(runtime):
     parameter = {"name": "w", "shape": [500, 200], "init": "he_normal", "fan_in": 200}
     weights = runtime.initial_weights([parameter], 1)["w"]

@@ -371,3 +371,30 @@ def test_the_first_visible_device(monkeypatch, visible, index):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     found = gpu.device(ReplayedNvml(TRACE["samples"]))
     assert found == (None if index is None else f"device {index}")
+
+
+def test_two_devices_are_one_row(monkeypatch):
+    """Energy, power and memory are added, shares and clocks averaged, the hottest counts."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    nvml = ReplayedNvml(TRACE["samples"])
+    monkeypatch.setattr(nvml, "nvmlDeviceGetCount", lambda: 3, raising=False)
+    monkeypatch.setattr(
+        nvml,
+        "nvmlDeviceGetTemperature",
+        lambda one, _: nvml.now and 40 + int(one[-1]),
+        raising=False,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    one, two = (gpu.Sensor(Watched(PID, "gpu", processes=[PID], devices=count)) for count in (1, 2))
+    for nvml.at in (0, 8):
+        single, double = one.sample(), two.sample()
+    for column in ("gpu_energy", "gpu_power", "gpu_memory", "gpu_process_memory", "gpu_pcie_rx"):
+        assert double[column] == 2 * single[column] > 0
+    for column in ("gpu_utilization", "gpu_sm_clock", "gpu_throttle_reasons"):
+        assert double[column] == single[column] > 0
+    assert (single["gpu_temperature"], double["gpu_temperature"]) == (40, 41)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,-1,0")
+    assert gpu.devices(nvml, 3) == ["device 1"]
+    nvml.at = nvml.lost_at = 9
+    assert set(two.sample().values()) == {None}
+    assert two.missing == dict.fromkeys(gpu.COLUMNS, "NVML: GPU is lost")

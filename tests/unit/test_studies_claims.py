@@ -287,13 +287,16 @@ def test_units_are_converted_and_steps_read_as_images_where_the_dossier_says(pub
 def test_a_published_figure_finds_its_cell_or_says_why_there_is_none(published):
     rows = {one.row.line: one for one in published["piccione2018"]}
     cpu = rows[4]  # mnist, lenet, caffe, cpu-12-cores
-    cell = dict(framework="caffe", network="lenet-caffe", dataset="mnist", device="cpu")
+    cell = dict(
+        framework="caffe", network="lenet-caffe", dataset="mnist", device="cpu", replicas=1.0
+    )
     measured = [point([9], batch_size=64.0, **cell)]
     assert counterpart(cpu, measured) == (measured, None)
     others = [point([9], **{**cell, "framework": "mxnet"})]
     assert counterpart(cpu, others) == ([], "no cell with framework caffe in this study")
     assert counterpart(rows[5], measured) == ([], "no cell with device gpu in this study")
-    assert "two GPUs" in counterpart(rows[7], measured)[1]
+    one = [point([9], **{**cell, "device": "gpu"})]
+    assert counterpart(rows[7], one) == ([], "no cell with replicas 2 in this study")  # 2 GPUs
 
 
 # Files of claims

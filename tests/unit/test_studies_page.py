@@ -229,7 +229,7 @@ def test_piccione2018_has_its_27_figures_and_all_of_its_rows(root):
     assert (hole["published"], hole["n"]) == ("", "3")  # a hole of the study that is none here
     assert hole["remark"] == "not available in the study"
     two = found["mnist", "lenet", "mxnet", "2xP100"]
-    assert "two GPUs" in two["reason"]
+    assert two["reason"] == "no cell with device gpu in this study"
     assert verdicts(result)["deeper-slower"] == "not measured"  # memory; the speeds are there
     assert "throughput: holds in 12, undecided in 36 of 48" in result.files["claims.csv"]
 

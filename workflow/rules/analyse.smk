@@ -7,6 +7,7 @@ FIGURES = (
     "test_accuracy",
     "training_loss",
     *(["operations"] if any(map(is_operation, PLAN.cells.values())) else []),
+    *(["scaling"] if SCALING else []),
 )
 
 
@@ -37,6 +38,7 @@ rule gather:
         certificates=CERTIFICATES,
         max_batches=MAX_BATCHES,
     output:
+        **({"scaling": "results/tables/scaling.csv"} if SCALING else {}),
         measurements="results/tables/measurements.csv",
         summary="results/tables/summary.csv",
         comparisons="results/tables/comparisons.csv",
@@ -48,10 +50,11 @@ rule gather:
     params:
         code=code.digest("gather.py"),
         max_batches="--max-batches results/max_batch" if MAX_BATCHES else "",
+        scaling="--scaling" if SCALING else "",
     shell:
         "python $TOUCHSTONE_SCRIPTS/gather.py --plan {input.plan} --records results/records"
         " --output results/tables --certificates {input.certificates} {params.max_batches}"
-        " > {log} 2>&1"
+        " {params.scaling} > {log} 2>&1"
 
 
 rule plot:

@@ -50,6 +50,8 @@ RUNS = [f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN
 RECORDS = [f"results/records/{cell}/rep{repeat}.json" for cell, repeat in PLAN.order]
 PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.order)}
 TRAINED = [cell for cell in PLAN.cells.values() if not is_operation(cell)]
+# Speed-up by replicas is a table and a figure of its own.
+SCALING = any(cell.replicas > 1 for cell in TRAINED)
 TRACED = [REFERENCE, *sorted({cell.framework for cell in TRAINED} - {REFERENCE})]
 CERTIFICATES = (
     sorted({f"results/parity/{cell.network}.json" for cell in TRAINED})
@@ -152,9 +154,8 @@ def installed(path):
 
 
 @cache
-def train_code(framework, operation):
-    """The digest of the code that makes a cell's numbers."""
-    own = ["operations/"] if operation else []
+def train_code(framework, *own):
+    """The digest of the code that makes a cell's numbers; `own`: that of cells of its kind."""
     adapter = f"frameworks/{framework}.py"
     return code.digest("frameworks/runtime.py", adapter, "measure/", *own)
 
@@ -166,11 +167,14 @@ def identity(wildcards):
     noticed when it changes.
     """
     cell, repeat = PLAN.cells[wildcards.cell], int(wildcards.repeat)
+    own = ["operations/"] if is_operation(cell) else []
+    if cell.replicas > 1:
+        own.append("frameworks/_replicas.py")
     return {
         "settings": canonical(cell.model_dump()),
         "spec": spec_digest(cell, repeat, ROOT),
         "pins": installed(environment(wildcards)),
-        "code": train_code(cell.framework, is_operation(cell)),
+        "code": train_code(cell.framework, *own),
         "errors": attempts.errors(wildcards),
     }
 
@@ -213,7 +217,8 @@ def minutes(wildcards):
 
 def gpus(wildcards):
     """How many GPUs a run needs."""
-    return int(PLAN.cells[wildcards.cell].device == "gpu")
+    cell = PLAN.cells[wildcards.cell]
+    return cell.replicas if cell.device == "gpu" else 0
 
 
 def priority(wildcards):

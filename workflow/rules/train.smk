@@ -29,6 +29,8 @@ rule train:
         attempt=attempts.attempt,
         runtime=minutes,
         gpu=gpus,
+        # Slurm would take the GPUs of a run from several nodes.
+        nodes=1,
     params:
         run=identity,
     shell:

@@ -3,9 +3,11 @@
 import argparse
 from pathlib import Path
 
+from analyse import scaling
 from analyse.certificates import read_certificates
-from analyse.files import exit_with
+from analyse.files import exit_with, write_atomic
 from analyse.max_batch import read_max_batches
+from analyse.study import read_study
 from analyse.tables import gather
 from plan import frameworks
 
@@ -21,11 +23,17 @@ def main() -> None:
     parser.add_argument(
         "--max-batches", type=Path, help="folder of the searches for the largest batch"
     )
+    parser.add_argument(
+        "--scaling", action="store_true", help="write scaling.csv too: speed-up by replicas"
+    )
     arguments = parser.parse_args()
     certificates = read_certificates(arguments.certificates)
     max_batches = read_max_batches(arguments.max_batches)
     released = {name: frameworks.released(name) for name in frameworks.names()}
     gather(arguments.plan, arguments.records, arguments.output, certificates, max_batches, released)
+    if arguments.scaling:
+        study = read_study(arguments.plan, arguments.output, arguments.records).trained
+        write_atomic(arguments.output / "scaling.csv", scaling.table(scaling.scaled(study)))
 
 
 if __name__ == "__main__":

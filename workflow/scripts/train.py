@@ -56,7 +56,9 @@ def main() -> None:
     try:
         with machine_to_itself():
             shutil.rmtree(arguments.run / "trials", ignore_errors=True)
-            known = foregone.known(cell.device, spec["cell"], arguments.repeat, arguments.attempt)
+            known = foregone.known(
+                cell.device, spec["cell"], arguments.repeat, arguments.attempt, cell.replicas
+            )
             if known:
                 write(spec, arguments.run)
                 settle(spec, arguments.run, arguments.log, *known)

@@ -15,7 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from analyse import operations
+from analyse import operations, scaling
 from analyse.metrics import METRICS
 from analyse.study import Cell, Result, Series, Study, describe_machine, machines
 from analyse.style import FILLS, UNPROVEN, darker, style_of
@@ -110,6 +110,9 @@ def make_figures(study: Study) -> Iterator[tuple[str, Figure, dict[str, str]]]:
         colours = {"ink": INK, "grid": GRID}
         yield "operations", operations.draw(called, colours), operations.texts(called)
     study = study.trained
+    if scaling.has_replicas(study):
+        colours = {"ink": INK, "grid": GRID}
+        yield "scaling", scaling.draw(study, colours), scaling.texts(study)
     some, left_out = drawn(study, lambda cell: cell.facet)
     for kind in POINT_FIGURES:
         texts = _point_texts(some, kind)

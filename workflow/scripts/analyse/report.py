@@ -20,6 +20,7 @@ from analyse.max_batch import MaxBatch, of_cell
 from analyse.metrics import CENSORED, FLAGS, METRICS, PHASES, STATUS_MEANING, STATUSES
 from analyse.operations import peaks, share_of_peak
 from analyse.record import differing_settings
+from analyse.scaling import middle, scaled
 from analyse.statistics import (
     INDICATIVE_BELOW,
     LEVEL,
@@ -362,6 +363,22 @@ def _operation_rows(study: Study) -> list[dict[str, Any]]:
     return rows
 
 
+def _scaling_rows(study: Study) -> list[dict[str, Any]]:
+    """The rows of the cells of several replicas, as text."""
+    return [
+        {
+            "scaled": row,
+            "medians": [number(middle(cell)) for cell in (row.cell, row.alone)],
+            "speedup": ratio_text(row.speedup.value) if row.speedup else None,
+            "interval": interval_text(row.speedup) if row.speedup else "",
+            "label": row.speedup.label if row.speedup else "",
+            "efficiency": None if row.efficiency is None else number(row.efficiency * 100, 3),
+            "flags": counted([*row.cell.flags, *row.alone.flags]),
+        }
+        for row in scaled(study)
+    ]
+
+
 def _further_columns(study: Study) -> list[Column]:
     """A column for every other metric that a run has a value of."""
     shown = {column.metric for column in (*COLUMNS, *GPU_COLUMNS)} | {"cpu_utilization"}
@@ -693,6 +710,7 @@ def make_report(
         answer=answer(study, comparisons),
         compared=_sortable(compared),
         settings_shown=any(c.setting for c in comparisons),
+        scaling=_part(_scaling_rows(study)),
         proofs=_part(proofs),
         proof_of={(one.network, one.framework): one for one in proofs},
         proof_columns=_proof_columns(proofs),

@@ -34,6 +34,7 @@ NATIVE = {
     "variance": ("", 1),
 }
 """Where an array of the graph is: what follows the layer's name, and which of its blobs."""
+NO_REPLICAS = "Caffe trains data-parallel by NCCL on GPUs alone, and this build has neither"
 DEVIATIONS = {
     "batch_norm": "the packed Caffe's own batch normalisation has lost the statistics of its "
     "batches and cannot train; a layer written in NumPy stands in its place, so that its time is "

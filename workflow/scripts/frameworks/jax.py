@@ -16,13 +16,17 @@ import lmdb
 import numpy as np
 import simplejpeg
 from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 MODES = ("jit",)
 RECORD_FORMAT = "lmdb"
 RELEASED = "2026-06"
+REPLICAS = "devices"
 
 DTYPES = {"fp32": np.float32, "fp64": np.float64}
 ORDER = ("NHWC", "HWIO", "NHWC")
+AXIS = "replica"
+"""The axis of the devices along which a batch is split."""
 
 
 class Adapter:
@@ -31,8 +35,9 @@ class Adapter:
     def __init__(self, spec, threads):
         self.spec = spec
         device = spec["execution"]["device"]
-        # XLA makes its pool of threads when a device is first asked for.
-        os.environ["NPROC"] = str(threads)
+        self.replicas = spec["execution"].get("replicas", 1)
+        # XLA makes its pool of threads, which all replicas share, when a device is first asked for.
+        os.environ["NPROC"] = str(threads * self.replicas)
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         precision = spec["execution"]["precision"]
         jax.config.update("jax_enable_x64", precision == "fp64")
@@ -42,11 +47,18 @@ class Adapter:
         if device == "cpu":
             # XLA would remove the barriers of `_kept` before it joins operations into loops.
             os.environ["XLA_FLAGS"] = "--xla_disable_hlo_passes=cse_barrier_expander"
+            if self.replicas > 1:
+                jax.config.update("jax_num_cpu_devices", self.replicas)
         try:
-            self.device = jax.devices("cpu" if device == "cpu" else "cuda")[0]
+            devices = jax.devices("cpu" if device == "cpu" else "cuda")
         except RuntimeError as fault:
             reason = str(fault).splitlines()[0]
             raise NotImplementedError("JAX sees no CUDA device: " + reason)
+        if len(devices) < self.replicas:
+            message = "JAX sees {} CUDA devices of the {} asked for"
+            raise NotImplementedError(message.format(len(devices), self.replicas))
+        self.device = devices[0]
+        self.mesh = Mesh(np.array(devices[: self.replicas]), [AXIS])
         self.dtype = DTYPES[precision]
         self.supplied = spec["execution"].get("dropout") == "supplied"
         self.optimizer = spec["optimizer"]
@@ -80,7 +92,9 @@ class Adapter:
             self.records += records
         # Arguments of the step: XLA turns division by a constant into multiplication by its
         # rounded inverse.
-        self.data = jax.device_put([np.float32(each) for each in (255, data["mean"], data["std"])])
+        self.data = self._everywhere(
+            [np.float32(each) for each in (255, data["mean"], data["std"])]
+        )
         return len(self.records)
 
     def fetch(self, indices):
@@ -117,8 +131,23 @@ class Adapter:
         }
         self.steps, self.batch_size, self.masks = 0, None, {}
         self.key = jax.random.key(self.spec["seed"], impl="rbg")
-        self.step = jax.jit(self._step, donate_argnums=0)
+        step = self._step
+        if self.replicas > 1:
+            self.state = self._everywhere(self.state)
+            same, split = PartitionSpec(), PartitionSpec(AXIS)
+            step = jax.shard_map(
+                step, mesh=self.mesh, in_specs=(same, same, split, split, same, same, same),
+                # Running statistics are each replica's own, which no check would allow.
+                out_specs=(same, same), check_vma=False,
+            )  # fmt: skip
+        self.step = jax.jit(step, donate_argnums=0)
         self.forward = jax.jit(lambda arrays, images: self._forward(arrays, images)[0])
+
+    def _everywhere(self, arrays):
+        """Arrays put on the device of every replica."""
+        if self.replicas == 1:
+            return jax.device_put(arrays)
+        return jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec()))
 
     def _native(self, name, array):
         """A canonical array in JAX's layout."""
@@ -148,7 +177,8 @@ class Adapter:
         }
 
     def load(self, images, labels):
-        self.data = jnp.asarray(images, self.dtype), jnp.asarray(labels, np.int32)
+        arrays = jnp.asarray(images, self.dtype), jnp.asarray(labels, np.int32)
+        self.data = arrays if self.replicas == 1 else self._everywhere(arrays)
 
     def _forward(self, arrays, images, drop=None):
         """The output, and the running statistics that a training step leaves.
@@ -201,6 +231,8 @@ class Adapter:
             images = self._augmented(images, draws)
         self.batch_size = len(labels)
         key = jax.random.fold_in(self.key, number)
+        if self.replicas > 1:
+            key = jax.random.fold_in(key, lax.axis_index(AXIS))
 
         def drop(layer, x):
             if self.supplied:
@@ -216,6 +248,8 @@ class Adapter:
 
         trained = {name: state["arrays"][name] for name in self.trained}
         (loss, statistics), gradients = jax.value_and_grad(mean_loss, has_aux=True)(trained)
+        if self.replicas > 1:
+            loss, gradients = lax.pmean((loss, gradients), AXIS)
         moments = {}
         for name, gradient in gradients.items():
             array, parameter = trained[name], self.parameters[name]
@@ -297,7 +331,10 @@ class Adapter:
         jax.block_until_ready(self.state)
 
     def logits(self, images):
-        return np.array(self.forward(self.state["arrays"], images.astype(self.dtype)))
+        arrays = self.state["arrays"]
+        if self.replicas > 1:
+            arrays = {name: array.addressable_data(0) for name, array in arrays.items()}
+        return np.array(self.forward(arrays, images.astype(self.dtype)))
 
     def weights(self):
         return {name: self._canonical(name, a) for name, a in self.state["arrays"].items()}
@@ -316,11 +353,15 @@ class Adapter:
         arrays = list(self.state["arrays"].values())
         types = {np.dtype(array.dtype) for array in arrays}
         names = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
-        platforms = {device.platform for array in arrays for device in array.devices()}
+        devices = {device for array in arrays for device in array.devices()}
+        platforms = {device.platform for device in devices}
+        own = self._probed()
+        if self.replicas > 1:
+            own["replicas"] = len(devices)
         return {
-            **self._probed(),
-            "batch_size": self.batch_size,
-            "threads": _pool(),
+            **own,
+            "batch_size": self.batch_size * self.replicas,
+            "threads": _pool() // self.replicas,
             "precision": names.get(types.pop()) if len(types) == 1 else str(types),
             "device": platforms.pop() if len(platforms) == 1 else str(platforms),
             "mode": "jit" if self.step._cache_size() else "not compiled",

@@ -18,6 +18,7 @@ from mxnet.gluon import nn  # noqa: E402
 MODES = ("static", "hybrid", "imperative")
 RECORD_FORMAT = "recordio"
 RELEASED = "2022-05"
+REPLICAS = "devices"
 
 
 NATIVE = {
@@ -135,7 +136,13 @@ class Adapter:
         gpu = spec["execution"]["device"] == "gpu"
         if gpu and not mx.context.num_gpus():
             raise NotImplementedError("MXNet sees no GPU")
-        self.context = mx.gpu() if gpu else mx.cpu()
+        self.replicas = spec["execution"].get("replicas", 1)
+        if gpu and mx.context.num_gpus() < self.replicas:
+            message = "MXNet sees {} GPUs of the {} asked for"
+            raise NotImplementedError(message.format(mx.context.num_gpus(), self.replicas))
+        # One context for each replica: those of the CPU have a thread of MXNet's engine each.
+        self.contexts = [(mx.gpu if gpu else mx.cpu)(i) for i in range(self.replicas)]
+        self.context = self.contexts[0]
         self.dtype = {"fp32": "float32", "fp64": "float64"}[spec["execution"]["precision"]]
 
     def make_deterministic(self):
@@ -274,7 +281,7 @@ class Adapter:
             self.spec["network"], batch_size, supplied, self.spec["execution"]["precision"]
         )
         self.training = Training(self.network)
-        self.training.initialize(mx.init.Zero(), ctx=self.context)
+        self.training.initialize(mx.init.Zero(), ctx=self.contexts)
         self.training.cast(self.dtype)
         self.parameters = {}
         for name in weights:
@@ -297,7 +304,7 @@ class Adapter:
             (
                 layer,
                 nd.array(weights[layer["name"] + ".variance"], ctx=self.context, dtype=self.dtype),
-                _unbiased(batch_size * int(np.prod(shapes[layer["name"]][:2]))),
+                _unbiased(batch_size // self.replicas * int(np.prod(shapes[layer["name"]][:2]))),
             )
             for layer in self.spec["network"]["layers"]
             if layer["op"] == "batch_norm"
@@ -321,37 +328,58 @@ class Adapter:
         if asked["decoupled"] and asked["weight_decay"]:
             self.shrunk = list(decayed.values())
         name = "nag" if asked.get("nesterov") else asked["name"]
-        self.trainer = gluon.Trainer(list(self.trained.values()), name, own, kvstore=None)
+        kind = "device" if self.context.device_type == "gpu" else "local"
+        self.trainer = gluon.Trainer(
+            list(self.trained.values()), name, own, kvstore=kind if self.replicas > 1 else None,
+            update_on_kvstore=False,
+        )  # fmt: skip
 
     def load(self, images, labels):
         images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-        self.images = nd.array(images, ctx=self.context, dtype=self.dtype)
-        self.labels = nd.array(labels, ctx=self.context, dtype=self.dtype)
+        self.sets = {
+            context: [nd.array(a, ctx=context, dtype=self.dtype) for a in (images, labels)]
+            for context in self.contexts
+        }
 
-    def _examples(self, batches):
-        """The images of all steps, one after the other, and labels (steps, batch size)."""
+    def _examples(self, batches, context, share):
+        """The images of all steps, one after the other, and labels (steps, batch size).
+
+        Of every batch, the `share` of the replica on this context.
+        """
         # One operation per chunk: each costs MXNet's engine about 20 us.
         if isinstance(batches, np.ndarray):
-            rows = nd.array(batches.ravel(), ctx=self.context, dtype="int32")
-            return nd.take(self.images, rows), nd.take(self.labels, rows).reshape(batches.shape)
+            batches = batches[:, share]
+            rows = nd.array(batches.ravel(), ctx=context, dtype="int32")
+            images, labels = (nd.take(whole, rows) for whole in self.sets[context])
+            return images, labels.reshape(batches.shape)
         images, labels = (np.concatenate(p) if len(p) > 1 else p[0] for p in zip(*batches))
+        images, labels = images[:, share], labels[:, share]
         images = images.reshape((-1,) + images.shape[2:])
-        return (nd.array(a, ctx=self.context, dtype=self.dtype) for a in (images, labels))
+        return (nd.array(a, ctx=context, dtype=self.dtype) for a in (images, labels))
+
+    def _prepared(self, batches, draws, context, share):
+        """Images and labels as the steps of the replica on this context take them."""
+        images, labels = self._examples(batches, context, share)
+        if draws is not None:
+            images = self._augmented(images, draws[:, share].reshape(-1, 3), context)
+        return images.reshape(labels.shape + images.shape[1:]), labels
 
     def train(self, batches, rates, draws):
-        images, labels = self._examples(batches)
-        if draws is not None:
-            images = self._augmented(images, draws.reshape(-1, 3))
-        images = images.reshape(labels.shape + images.shape[1:])
+        size = self.spec["factors"]["batch_size"] // self.replicas
+        shares = [slice(i * size, (i + 1) * size) for i in range(self.replicas)]
+        parts = [
+            self._prepared(batches, draws, context, share)
+            for context, share in zip(self.contexts, shares)
+        ]
         losses = []
         # MXNet hands rates to its kernels as text, which NumPy's numbers are slow to become.
         for i, rate in enumerate(rates.tolist()):
             with autograd.record():
-                loss = self.training(images[i], labels[i])
-            loss.backward()
+                each = [self.training(images[i], labels[i]) for images, labels in parts]
+            autograd.backward(each)
             self._update(rate)
-            losses.append(loss)
-        self.last = images[0]
+            losses.append(each)
+        self.last = [images[0] for images, _ in parts]
         return losses
 
     def _update(self, rate):
@@ -359,11 +387,11 @@ class Adapter:
         optimizer, asked = self.trainer.optimizer, self.spec["optimizer"]
         self.steps += 1
         for parameter, l1, l2 in self.penalised:
-            data, gradient = parameter.data(self.context), parameter.grad(self.context)
-            gradient += l1 * nd.sign(data) + 2 * l2 * data
+            for data, gradient in zip(parameter.list_data(), parameter.list_grad()):
+                gradient += l1 * nd.sign(data) + 2 * l2 * data
         for parameter in self.shrunk:
-            data = parameter.data(self.context)
-            data *= 1 - rate * asked["weight_decay"]
+            for data in parameter.list_data():
+                data *= 1 - rate * asked["weight_decay"]
         ratio = rate / self.trainer.learning_rate
         if asked["name"] == "adam":
             # Its kernel adds epsilon before the correction of the square root.
@@ -371,16 +399,18 @@ class Adapter:
         elif ratio != 1 and asked["momentum"] and self.steps > 1:
             # The states hold rate x v, of the rate before.
             if asked["nesterov"]:
-                for state in self.trainer._updaters[0].states.values():
-                    state *= ratio
+                for updater in self.trainer._updaters:
+                    for state in updater.states.values():
+                        state *= ratio
             else:
                 optimizer.momentum = asked["momentum"] * ratio
         self.trainer.set_learning_rate(rate)
-        self.trainer.step(1)  # the loss is a mean already
+        # Losses are means already, and the gradients of all replicas are added.
+        self.trainer.step(self.replicas)
         if asked["name"] == "sgd":
             optimizer.momentum = asked["momentum"]
 
-    def _augmented(self, images, draws):
+    def _augmented(self, images, draws, context):
         """Images cut out of themselves with zeros around, and mirrored, as their draws say."""
         height, width, _ = self.spec["data"]["shape"]
         sides = (self.spec["augmentation"]["crop_padding"],) * 4
@@ -392,11 +422,12 @@ class Adapter:
         places = np.broadcast_arrays(
             np.arange(len(draws))[:, None, None], rows[:, :, None], columns[:, None, :]
         )
-        places = nd.array(np.stack(places), ctx=self.context, dtype="int32")
+        places = nd.array(np.stack(places), ctx=context, dtype="int32")
         return nd.gather_nd(images.transpose((0, 2, 3, 1)), places).transpose((0, 3, 1, 2))
 
     def losses(self, handle):
-        return nd.concat(*handle, dim=0).asnumpy()
+        replicas = [nd.concat(*losses, dim=0).asnumpy() for losses in zip(*handle)]
+        return np.mean(replicas, axis=0, dtype=np.float64)
 
     def synchronize(self):
         nd.waitall()
@@ -469,12 +500,14 @@ class Adapter:
             own["epsilon"] = optimizer.epsilon / correction
         else:
             own = {"momentum": optimizer.momentum, "nesterov": kind == "nag"}
+        if self.replicas > 1:
+            own["replicas"] = len({images.context for images in self.last})
         return {
             **own,
             "optimizer": "adam" if kind == "adam" else "sgd",
             "learning_rate": self.trainer.learning_rate,
             "weight_decay": decays.pop() if len(decays) == 1 else float(max(decays, default=0)),
-            "batch_size": self.last.shape[0],
+            "batch_size": sum(images.shape[0] for images in self.last),
             # The OpenMP library that MXNet's operators run on, asked itself.
             "threads": ctypes.CDLL("libgomp.so.1").omp_get_max_threads(),
             "precision": types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
@@ -491,7 +524,7 @@ class Adapter:
                     }
                 )
             ),
-            "device": self.last.context.device_type,
+            "device": self.last[0].context.device_type,
             "mode": self._mode(),
             "parameters": sum(int(np.prod(p.shape)) for p in self.trained.values()),
         }

@@ -11,11 +11,12 @@ import lmdb
 import numpy as np
 import simplejpeg
 import torch
-from torch import nn
+from torch import distributed, nn
 
 MODES = ("eager_channels_last", "eager", "compile")
 RECORD_FORMAT = "lmdb"
 RELEASED = "2026-07"
+REPLICAS = "processes"
 
 LAYOUTS = {"NHWC": torch.channels_last, "NCHW": torch.contiguous_format}
 """How the numbers of images and filters follow one another in memory."""
@@ -39,6 +40,9 @@ class Adapter:
         device = spec["execution"]["device"]
         if device == "gpu" and not torch.cuda.is_available():
             raise NotImplementedError("PyTorch sees no CUDA device")
+        self.group = spec.get("group")
+        if self.group:
+            self._take_place()
         self.device = torch.device("cuda" if device == "gpu" else "cpu")
         torch.set_num_threads(threads)
         if torch.get_num_interop_threads() != 1:  # it may be set once only
@@ -56,6 +60,20 @@ class Adapter:
             self.cache = tempfile.TemporaryDirectory(prefix="touchstone-inductor-")
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = self.cache.name
         self.batch_size = None
+
+    def _take_place(self):
+        """Keep to this replica's own device; raises NotImplementedError where there is none."""
+        if self.spec["execution"]["mode"] == "compile":
+            raise NotImplementedError(
+                "loss and network are compiled as one graph here, which replicas would have to"
+                " leave to exchange gradients"
+            )
+        if self.spec["execution"]["device"] == "gpu":
+            found = torch.cuda.device_count()
+            if found < self.group["size"]:
+                message = "PyTorch sees {} CUDA devices of the {} asked for"
+                raise NotImplementedError(message.format(found, self.group["size"]))
+            torch.cuda.set_device(self.group["rank"])
 
     def _require_compiler(self):
         """Raise NotImplementedError where torch.compile's Inductor cannot make machine code."""
@@ -144,12 +162,26 @@ class Adapter:
             (self.arrays[p["name"]], p["l1"], p["l2"]) for p in parameters if p["l1"] or p["l2"]
         ]
         self._optimize([parameter["name"] for parameter in parameters])
+        self.trained = self._replicated() if self.group else self.model
         self.loss = self._loss
         if self.spec["execution"]["mode"] == "compile":
             self.loss = torch.compile(self._loss, fullgraph=True, dynamic=False)
 
+    def _replicated(self):
+        """The network as all replicas train it: their gradients are averaged as they come."""
+        gpu = self.device.type == "cuda"
+        # Gloo would look for the host's name, which a machine without a network cannot resolve.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        distributed.init_process_group(
+            "nccl" if gpu else "gloo", init_method="file://" + self.group["rendezvous"],
+            rank=self.group["rank"], world_size=self.group["size"],
+        )  # fmt: skip
+        return nn.parallel.DistributedDataParallel(
+            self.model, [self.group["rank"]] if gpu else None, gradient_as_bucket_view=True
+        )
+
     def _loss(self, images, labels):
-        return nn.functional.cross_entropy(self.model(images), labels)
+        return nn.functional.cross_entropy(self.trained(images), labels)
 
     def _optimize(self, trained):
         asked = self.spec["optimizer"]
@@ -214,6 +246,10 @@ class Adapter:
         self.batch_size = len(labels)
         self.backward = type(loss.grad_fn).__name__
         self.images_fit = _layouts([images])
+        if self.group:
+            means = torch.stack(losses)
+            distributed.all_reduce(means)
+            losses = list(means / self.group["size"])
         return losses
 
     def _update(self, rate):
@@ -292,12 +328,15 @@ class Adapter:
             settings = {"epsilon": group["eps"]}
             settings["beta1"], settings["beta2"] = group["betas"]
         decay = self.spec["optimizer"]["weight_decay"] if self.shrunk else group["weight_decay"]
+        replicas = 1
+        if self.group:
+            settings["replicas"] = replicas = distributed.get_world_size()
         return {
             **settings,
             "optimizer": "adam" if "betas" in group else "sgd",
             "learning_rate": group["lr"],
             "weight_decay": decay,
-            "batch_size": self.batch_size,
+            "batch_size": self.batch_size * replicas,
             "threads": torch.get_num_threads(),
             "inter_op_threads": torch.get_num_interop_threads(),
             "deterministic": torch.are_deterministic_algorithms_enabled(),

@@ -7,8 +7,9 @@
 It imports the standard library, NumPy and the adapter of the spec's framework, and parses
 as Python 3.6. The adapter is the file `<framework>.py` beside this one: constants `MODES`
 (execution modes, its own choice first), `RECORD_FORMAT` and, where it cannot do quite what a
-layer or an input says, `DEVIATIONS` (a sentence by the layer's `op` or the input's name), and a
-class `Adapter` with
+layer or an input says, `DEVIATIONS` (a sentence by the layer's `op` or the input's name); for
+data-parallel training `REPLICAS` ("processes", of which each has a rank, or "devices" of one
+process) or `NO_REPLICAS`, why there is none (docs/parallel.md); and a class `Adapter` with
 
     Adapter(spec, threads)      import done; raises NotImplementedError with the reason if the
                                 spec asks for what the framework cannot do here
@@ -55,6 +56,12 @@ and, where it has more to tell, with
                                 give it back (threads between operations, layout)
     why_unsupported(error)      the reason, where that exception means that the framework cannot
                                 do what the spec asks for; else None
+
+Where the spec's `execution` has `replicas`, so many train one model. With "devices", the adapter
+splits every batch evenly over them; with "processes", each is given its share, and finds its
+`rank`, the `size` and a file for the `rendezvous` in spec["group"]. Losses are means over all
+replicas, `threads` those of one replica, and `settings` must tell the `replicas` at work and the
+batch size of all.
 """
 
 import time
@@ -75,6 +82,8 @@ import numpy as np  # noqa: E402
 
 SAMPLE_NOW = os.environ.get("TOUCHSTONE_SAMPLE_NOW")
 """A pipe's file descriptor: a byte asks the sensors for a sample at this very moment."""
+FOLLOWS = "TOUCHSTONE_REPLICA" in os.environ
+"""Whether this process trains beside another, which tells it what to do (`_replicas.py`)."""
 SAMPLE = 2**13
 """Numbers of an array that a trace keeps: all of VGG16's gradients would be gigabytes."""
 SETTING_TOLERANCE = 1e-6
@@ -87,8 +96,14 @@ class Events:
     def __init__(self, path):
         self.file = open(path, "w", encoding="utf-8")
         self.flushed = 0.0
+        self.lock = threading.Lock()
 
     def write(self, event, **fields):
+        with self.lock:
+            self.put(event, **fields)
+
+    def put(self, event, **fields):
+        """Write an event; the caller holds the lock."""
         self.file.write(json.dumps(dict(event=event, **fields)) + "\n")
         now = time.monotonic()
         if event != "chunk" or now - self.flushed > 0.5:
@@ -120,12 +135,13 @@ class Order:
     The last partial batch of an epoch is dropped. NumPy freezes the stream of RandomState
     (NEP 19), so every NumPy gives the same order. Where the spec augments, every example has
     draws (top, left, mirrored): the corner at which it is cut out of itself with `crop_padding`
-    zeros on every side, and 1 if the cut is then mirrored left to right.
+    zeros on every side, and 1 if the cut is then mirrored left to right. Of every batch, `share`
+    is given.
     """
 
-    def __init__(self, seed, examples, batch_size, augmentation=None):
+    def __init__(self, seed, examples, batch_size, augmentation=None, share=slice(None)):
         self.seed, self.examples, self.batch_size = seed, examples, batch_size
-        self.augmentation = augmentation
+        self.augmentation, self.share = augmentation, share
         self.steps = examples // batch_size
         self.epoch = 0
         self.left = self._rows(np.empty(0, np.int64))
@@ -152,14 +168,14 @@ class Order:
                 rows = self._rows(self._draws())
                 self.left_draws = np.concatenate([self.left_draws, rows])
             self.epoch += 1
-        return self.left[:steps]
+        return self.left[:steps, self.share]
 
     def take(self, steps):
         """The next `steps` batches: indices, int64 (steps, batch size), and draws or None."""
-        self.peek(steps)
-        taken, self.left = self.left[:steps], self.left[steps:]
-        draws, self.left_draws = self.left_draws[:steps], self.left_draws[steps:]
-        return taken, draws if self.augmentation else None
+        taken = self.peek(steps)
+        draws = self.left_draws[:steps, self.share] if self.augmentation else None
+        self.left, self.left_draws = self.left[steps:], self.left_draws[steps:]
+        return taken, draws
 
 
 class Reader:
@@ -326,11 +342,14 @@ def spelled(number):
 
 
 class Loop:
-    """Hands chunks of steps to the adapter and writes one event per finished chunk."""
+    """Hands chunks of steps to the adapter and writes one event per finished chunk.
 
-    def __init__(self, adapter, order, rates, events, total, reader=None, waits=False):
+    `tell` is given the number of steps of a chunk before it begins.
+    """
+
+    def __init__(self, adapter, order, rates, events, total, reader=None, waits=False, tell=None):
         self.adapter, self.order, self.rates, self.events = adapter, order, rates, events
-        self.total, self.reader, self.waits = total, reader, waits
+        self.total, self.reader, self.waits, self.tell = total, reader, waits, tell
         self.step = 0
         self.pending = None
 
@@ -340,6 +359,8 @@ class Loop:
         Where the loop `waits`, it waits for this one too: its time is then a latency.
         """
         first, start = self.step, time.monotonic()
+        if self.tell:
+            self.tell(steps)
         batches, draws = self.order.take(steps)
         self.step += steps
         if self.reader:
@@ -458,6 +479,43 @@ def make_adapter(spec, threads):
     return adapter
 
 
+def group_of(spec, events):
+    """This process among those that train one model together; None where it trains alone.
+
+    Replicas that are devices of one process are the adapter's own matter. Raises
+    NotImplementedError where it has none.
+    """
+    execution = spec["execution"]
+    if execution.get("replicas", 1) == 1:
+        return None
+    if execution["replicas_are"] is None:
+        raise NotImplementedError(execution["why_no_replicas"])
+    if execution["replicas_are"] == "devices":
+        return None
+    return companion("_replicas").join(execution["replicas"], events)
+
+
+def companion(name):
+    """The module of that name beside this file, whose folder must not be importable."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    found = importlib.util.spec_from_file_location("touchstone" + name, path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def threads_of_replica(spec, threads):
+    """The threads of each replica, of the run's: also in the variables that libraries read."""
+    replicas = spec["execution"].get("replicas", 1)
+    if replicas == 1:
+        return threads
+    own = max(1, threads // replicas)
+    for name in os.environ:
+        if name.endswith("_NUM_THREADS"):
+            os.environ[name] = str(own)
+    return own
+
+
 def requested_settings(spec, threads, rate, adapter):
     """The settings that must be read back with these very values."""
     settings = {
@@ -477,6 +535,8 @@ def requested_settings(spec, threads, rate, adapter):
         parameters=spec["network"]["parameter_count"],
         arithmetic=spec["execution"]["precision"],
     )
+    if "replicas" in spec["execution"]:
+        settings["replicas"] = spec["execution"]["replicas"]
     if hasattr(adapter, "make_deterministic"):
         settings["deterministic"] = spec["execution"]["deterministic"]
     if hasattr(adapter, "asked"):
@@ -500,13 +560,20 @@ def arithmetic(adapter):
 
 def train(spec, events, threads):
     """The whole run but its outcome. Raises what the adapter raises, and Diverged."""
+    group, share = group_of(spec, events), slice(None)
+    threads = threads_of_replica(spec, threads)
+    if group:
+        told = {"rank": group.rank, "size": group.size, "rendezvous": group.rendezvous}
+        spec = dict(spec, group=told)
+        size = spec["factors"]["batch_size"] // group.size
+        share = slice(group.rank * size, (group.rank + 1) * size)
     adapter = make_adapter(spec, threads)
     events.write("software", numpy=np.__version__, **adapter.software())
     begin = events.phase("import", BEGIN)
     try:
         reader = reader_of(adapter, spec)
         loaded = None if reader else examples(adapter, spec, "train")
-        test_images, test_labels = examples(adapter, spec, "test")
+        test_images, test_labels = ((), ()) if FOLLOWS else examples(adapter, spec, "test")
         begin = events.phase("load", begin)
         adapter.build(initial_weights(spec["network"]["parameters"], spec["seed"]))
         if loaded:
@@ -516,7 +583,7 @@ def train(spec, events, threads):
 
         order = Order(
             spec["seed"], spec["data"]["train_examples"], spec["factors"]["batch_size"],
-            spec["augmentation"],
+            spec["augmentation"], share,
         )  # fmt: skip
         rates = Rates(
             spec["optimizer"]["learning_rate"], spec["schedule"], order.steps,
@@ -528,7 +595,11 @@ def train(spec, events, threads):
             test_images = test_images[: order.batch_size]
             test_labels = test_labels[: order.batch_size]
         waits = spec["phases"]["chunk_seconds"] == 0
-        loop = Loop(adapter, order, rates, events, total, reader, waits)
+        tell = group.tell if group and not FOLLOWS else None
+        loop = Loop(adapter, order, rates, events, total, reader, waits, tell)
+        if FOLLOWS:
+            group.follow(loop)
+            return
 
         def evaluated(begin):
             correct, loss = evaluate(adapter, test_images, test_labels, order.batch_size)
@@ -539,6 +610,8 @@ def train(spec, events, threads):
             return events.phase("evaluation", begin)
 
         begin = run_phases(loop, spec, events, begin, evaluated)
+        if group:
+            group.end()
         requested = requested_settings(spec, threads, loop.last_rates[-1], adapter)
         effective = dict(adapter.settings(), arithmetic=arithmetic(adapter))
         effective["reader_threads"] = reader.live() if reader else 0
@@ -550,6 +623,8 @@ def train(spec, events, threads):
         evaluated(begin)
         events.write("memory", device_peak_mib=adapter.device_memory_peak())
     except Exception as error:
+        if group and not FOLLOWS:
+            group.end(group.PATIENCE)  # where another failed first, this process ends as it did
         if adapter.is_out_of_memory(error):
             raise MemoryError(str(error).strip().splitlines()[0])
         reason = adapter.why_unsupported(error) if hasattr(adapter, "why_unsupported") else None
@@ -560,7 +635,7 @@ def train(spec, events, threads):
 
 def run(spec, path, threads, work=train):
     """Do the `work`, and end the events with the runner's word on how it went."""
-    events = Events(path)
+    events = companion("_replicas").Word() if FOLLOWS else Events(path)
     events.write(
         "start", t=BEGIN, date=datetime.datetime.utcnow().strftime("%Y-%m-%dT%H:%M:%SZ"),
         pid=os.getpid(), python=sys.version.split()[0],

@@ -15,6 +15,7 @@ from tensorflow.python.framework import config as internal_config
 MODES = ("function", "xla")
 RECORD_FORMAT = "tfrecord"
 RELEASED = "2026-03"
+REPLICAS = "devices"
 
 PRECISIONS = {tf.float32: "fp32", tf.float64: "fp64"}
 
@@ -48,7 +49,9 @@ class Adapter:
     """See runtime.py."""
 
     def __init__(self, spec, threads):
-        self.spec, self.threads = spec, threads
+        self.spec, self.replicas = spec, spec["execution"].get("replicas", 1)
+        threads *= self.replicas  # which share one pool
+        self.threads = threads
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
@@ -60,9 +63,29 @@ class Adapter:
             raise NotImplementedError("TensorFlow sees no GPU")
         for device in devices:
             tf.config.experimental.set_memory_growth(device, True)
+        self.strategy, self.places = None, [None]
+        if self.replicas > 1:
+            self.places = self._places(len(devices))
         self.supplied = spec["execution"].get("dropout") == "supplied"
         self.optimizer = spec["optimizer"]
         self.dtype = _dtype(spec["execution"]["precision"])
+
+    def _places(self, gpus):
+        """The devices of the replicas: GPUs, or as many logical devices of the CPU."""
+        execution = self.spec["execution"]
+        if execution["mode"] == "xla":
+            raise NotImplementedError(
+                "XLA compiles a whole step here, which replicas would have to leave to exchange"
+                " gradients"
+            )
+        if execution["device"] == "cpu":
+            (cpu,) = tf.config.list_physical_devices("CPU")
+            logical = [tf.config.LogicalDeviceConfiguration() for _ in range(self.replicas)]
+            tf.config.set_logical_device_configuration(cpu, logical)
+        elif gpus < self.replicas:
+            message = "TensorFlow sees {} GPUs of the {} asked for"
+            raise NotImplementedError(message.format(gpus, self.replicas))
+        return [f"{execution['device'].upper()}:{i}" for i in range(self.replicas)]
 
     def make_deterministic(self):
         tf.random.set_seed(self.spec["seed"])
@@ -96,18 +119,23 @@ class Adapter:
         # As large as a batch: TensorFlow's kernels are slow where they must broadcast. Division
         # by a constant would become multiplication by its rounded inverse.
         batch_size = self.spec["factors"]["batch_size"]
-        self.white = tf.Variable(255.0, trainable=False)
-        self.mean, self.std = (
-            tf.constant(np.tile(np.float32(data[key]), (batch_size, size // len(data[key]))))
-            for key in ("mean", "std")
-        )
+        tiles = batch_size // self.replicas, size // len(data["mean"])
+        self.scales = []
+        for place in self.places:
+            with tf.device(place):
+                white = tf.Variable(255.0, trainable=False)
+                mean, std = (
+                    tf.constant(np.tile(np.float32(data[key]), tiles)) for key in ("mean", "std")
+                )
+            self.scales.append((white, mean, std))
         signature = [tf.TensorSpec([None, batch_size], tf.int64)]
         self.parse = tf.function(self._parse, input_signature=signature)
         return len(self.records)
 
     def _parse(self, indices):
         pixels, labels = self._examples(tf.gather(self.records, tf.reshape(indices, [-1])))
-        rows = tf.reshape(pixels, [-1, *self.mean.shape])
+        size = int(np.prod(self.spec["data"]["shape"]))
+        rows = tf.reshape(pixels, [-1, self.spec["factors"]["batch_size"], size])
         return rows, tf.reshape(labels, tf.shape(indices))
 
     def fetch(self, indices):
@@ -149,24 +177,13 @@ class Adapter:
         self.layers = self.spec["network"]["layers"]
         self.by_name = {layer["name"]: layer for layer in self.layers}
         self.parameters = {p["name"]: p for p in self.spec["network"]["parameters"]}
-        self.variables = {
-            name: tf.Variable(
-                self._native(name, array),
-                self.parameters[name]["trainable"],
-                name=name.replace(".", "_"),
-                dtype=self.dtype,
-            )
-            for name, array in weights.items()
-        }
         self.trained = [name for name, p in self.parameters.items() if p["trainable"]]
-        states = 2 if self.optimizer["name"] == "adam" else bool(self.optimizer["momentum"])
-        self.states = {
-            name: [
-                tf.Variable(tf.zeros_like(self.variables[name]), trainable=False)
-                for _ in range(states)
-            ]
-            for name in self.trained
-        }
+        if self.replicas > 1:
+            self.strategy = tf.distribute.MirroredStrategy(self.places)
+        self.copies = []
+        for place in self.places:
+            with tf.device(place):
+                self.copies.append(self._copy(weights))
         self.steps = 0
         self.last_scalars = tf.Variable(tf.zeros(3, self.dtype), trainable=False)
         self.masks = {}
@@ -187,6 +204,39 @@ class Adapter:
         self.step = compiled if xla else self._step
         # Rewriting Python into a graph took longer than all else of the first step.
         self.chunk = tf.function(self._chunk, input_signature=signature, autograph=False)
+
+    def _copy(self, weights):
+        """The variables and the optimiser's states of a replica."""
+        variables = {
+            name: tf.Variable(
+                self._native(name, array),
+                self.parameters[name]["trainable"],
+                name=name.replace(".", "_"),
+                dtype=self.dtype,
+            )
+            for name, array in weights.items()
+        }
+        count = 2 if self.optimizer["name"] == "adam" else bool(self.optimizer["momentum"])
+        states = {
+            name: [
+                tf.Variable(tf.zeros_like(variables[name]), trainable=False) for _ in range(count)
+            ]
+            for name in self.trained
+        }
+        return variables, states
+
+    def _replica(self):
+        """The number of the replica whose part of a step is being traced; 0 outside of one."""
+        inside = tf.distribute.get_replica_context() if self.strategy else None
+        return int(tf.get_static_value(inside.replica_id_in_sync_group)) if inside else 0
+
+    @property
+    def variables(self):
+        return self.copies[self._replica()][0]
+
+    @property
+    def states(self):
+        return self.copies[self._replica()][1]
 
     def _native(self, name, array):
         """A canonical array in TensorFlow's layout."""
@@ -226,8 +276,10 @@ class Adapter:
                 self.masks[name] = tf.Variable(mask, trainable=False, dtype=self.dtype)
 
     def load(self, images, labels):
-        self.images = tf.constant(images, self.dtype)
-        self.labels = tf.constant(labels)
+        self.sets = []
+        for place in self.places:
+            with tf.device(place):
+                self.sets.append((tf.constant(images, self.dtype), tf.constant(labels)))
 
     def _forward(self, images, training):
         values = {"input": images}
@@ -325,13 +377,23 @@ class Adapter:
         return tf.nn.batch_normalization(x, batch_mean, biased, offset, scale, layer["epsilon"])
 
     def _batch(self, batches, i):
-        """Images and labels of step `i` of a chunk."""
+        """Images and labels of step `i` of a chunk, of a replica its share."""
         if not isinstance(batches, tuple):
-            return tf.gather(self.images, batches[i]), tf.gather(self.labels, batches[i])
-        pixels, labels = batches
-        rows = (tf.cast(pixels[i], tf.float32) / self.white - self.mean) / self.std
+            images, labels = self.sets[self._replica()]
+            rows = self._share(batches[i])
+            return tf.gather(images, rows), tf.gather(labels, rows)
+        pixels, labels = (self._share(part[i]) for part in batches)
+        white, mean, std = self.scales[self._replica()]
+        rows = (tf.cast(pixels, tf.float32) / white - mean) / std
         images = tf.reshape(rows, [-1, *self.spec["data"]["shape"]])
-        return tf.cast(images, self.dtype), labels[i]
+        return tf.cast(images, self.dtype), labels
+
+    def _share(self, batch):
+        """What of a batch is that of the replica that is being traced."""
+        if not self.strategy:
+            return batch
+        size = self.spec["factors"]["batch_size"] // self.replicas
+        return batch[self._replica() * size : (self._replica() + 1) * size]
 
     def _step(self, images, labels, scalars, draws):
         if self.spec["augmentation"]:
@@ -342,6 +404,8 @@ class Adapter:
             )
             loss = tf.reduce_mean(each)
         gradients = tape.gradient(loss, [self.variables[name] for name in self.trained])
+        if self.strategy:
+            gradients = tf.distribute.get_replica_context().all_reduce("MEAN", gradients)
         for name, gradient in zip(self.trained, gradients):
             self._update(name, gradient, scalars)
         return loss
@@ -402,10 +466,16 @@ class Adapter:
     def _chunk(self, batches, scalars, draws):
         steps = tf.shape(scalars)[0]
 
-        def step(i, losses):
-            cut = draws[i] if self.spec["augmentation"] else None
+        def one(i):
+            cut = self._share(draws[i]) if self.spec["augmentation"] else None
             images, labels = self._batch(batches, i)
-            return i + 1, losses.write(i, self.step(images, labels, scalars[i], cut))
+            return self.step(images, labels, scalars[i], cut)
+
+        def step(i, losses):
+            if not self.strategy:
+                return i + 1, losses.write(i, one(i))
+            each = self.strategy.run(one, (i,))
+            return i + 1, losses.write(i, self.strategy.reduce("MEAN", each, axis=None))
 
         start = 0, tf.TensorArray(self.dtype, size=steps)
         _, losses = tf.while_loop(lambda i, _: i < steps, step, start)
@@ -474,6 +544,8 @@ class Adapter:
             if "data_format" in op.node_def.attr
         }
         told = _told([UPDATES[op.type](op) for op in updates])
+        if self.strategy:
+            told["replicas"] = len({op.device for op in updates})
         rate, _, epsilon = map(float, self.last_scalars.numpy())
         if told["optimizer"] == "adam":
             told["epsilon"] = epsilon / (1 - self.optimizer["beta2"] ** self.steps) ** 0.5
@@ -482,7 +554,7 @@ class Adapter:
             "learning_rate": rate,
             "weight_decay": self.optimizer["weight_decay"],
             "batch_size": int(step.inputs[0].shape[1]),
-            "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "threads": tf.config.threading.get_intra_op_parallelism_threads() // self.replicas,
             "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
             # TensorFlow's public interface only sets it.
             "deterministic": internal_config.is_op_determinism_enabled(),

@@ -15,15 +15,17 @@ OUT_OF_MEMORY = re.compile(
 )
 
 
-def known(device: str, cell: str, repeat: int, attempt: int) -> tuple[str, str] | None:
+def known(
+    device: str, cell: str, repeat: int, attempt: int, replicas: int = 1
+) -> tuple[str, str] | None:
     """The outcome and its reason, if there is no need to try."""
-    if (why := no_device(device)) is not None:
+    if (why := no_device(device, replicas)) is not None:
         return "unsupported", why
     return slurm_ended(cell, repeat) if attempt > 1 else None
 
 
-def no_device(device: str) -> str | None:
-    """Why nothing can train on `device` on this machine, as far as can be told without trying.
+def no_device(device: str, replicas: int = 1) -> str | None:
+    """Why nothing can train on so many of `device` here, as far as can be told without trying.
 
     It saves a machine without a GPU the environments for GPUs, which are gigabytes.
     """
@@ -37,14 +39,16 @@ def no_device(device: str) -> str | None:
         pynvml.nvmlInit()
         if not pynvml.nvmlDeviceGetCount():
             return "no NVIDIA GPU on this machine"
-        found = gpu.device(pynvml)
+        found = len(gpu.devices(pynvml, replicas))
     except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded) as error:
         return f"no NVIDIA driver on this machine (NVML: {error})"
     except pynvml.NVMLError:
         return None  # the framework may know more
-    if found is None:
+    if not found:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         return f"no GPU that the run may see (CUDA_VISIBLE_DEVICES={visible})"
+    if found < replicas:
+        return f"{replicas} GPUs are asked for, the run may see {found}"
     return None
 
 

@@ -126,7 +126,8 @@ def supervise(
         )
     os.close(ask)
     progress = Progress(spec, events)
-    watched = sensors.Watched(process.pid, device, group, others)
+    devices = spec["execution"].get("replicas", 1)
+    watched = sensors.Watched(process.pid, device, group, others, devices=devices)
     try:
         known, stopped = _watch(process, asked, watched, spec, folder / "telemetry.csv", progress)
     finally:

@@ -72,8 +72,8 @@ def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> 
         pair = (cell.network, cell.dataset)
         if pair not in macs:
             macs[pair] = networks.build(cell.network, tuple(data.shape), len(data.classes)).macs
-        steps = cell.epochs * (data.splits.train // cell.batch_size)
-        work = macs[pair] * (6 * steps * cell.batch_size + 2 * data.splits.test)
+        steps = cell.epochs * (data.splits.train // cell.effective_batch)
+        work = macs[pair] * (6 * steps * cell.effective_batch + 2 * data.splits.test)
         used = cell.threads or cores
         seconds += runs * (
             work / (FLOPS_PER_CORE * used) + steps * SECONDS_PER_STEP + SECONDS_PER_RUN

@@ -10,7 +10,8 @@ FOLDER = Path(__file__).parent.parent / "frameworks"
 
 def names() -> list[str]:
     """The frameworks that can be planned: the adapters `frameworks/<name>.py`."""
-    return sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "runtime")
+    stems = (path.stem for path in FOLDER.glob("*.py"))
+    return sorted(stem for stem in stems if stem != "runtime" and not stem.startswith("_"))
 
 
 @cache
@@ -58,6 +59,14 @@ def released(framework: str) -> str | None:
 def single_precision_only(framework: str) -> bool:
     """Whether the framework computes in single precision alone (`SINGLE_PRECISION_ONLY`)."""
     return bool(_constants(framework).get("SINGLE_PRECISION_ONLY", False))
+
+
+def replicas(framework: str) -> tuple[str | None, str | None]:
+    """What the adapter's replicas are, `processes` or `devices` of one, or why it has none."""
+    constants = _constants(framework)
+    kind: str | None = constants.get("REPLICAS")
+    why: str = constants.get("NO_REPLICAS", f"the adapter of {framework} knows no replicas")
+    return kind, None if kind else why
 
 
 def environment(framework: str, device: str) -> str:

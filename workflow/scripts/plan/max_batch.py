@@ -33,11 +33,15 @@ def searches(plan: Plan) -> dict[str, Cell]:
     """By name, a cell with the settings of each search that the study asks for.
 
     Cells of the mode `best` have none: which mode they train in is known in their runs alone.
-    Operations have none either.
+    Operations have none either, nor have cells of several replicas.
     """
     if not plan.study.find_max_batch:
         return {}
-    cells = (c for c in plan.cells.values() if c.mode != BEST and not is_operation(c))
+    cells = (
+        cell
+        for cell in plan.cells.values()
+        if cell.mode != BEST and cell.replicas == 1 and not is_operation(cell)
+    )
     found = (cell.model_copy(update=FIXED) for cell in cells)
     return {_name(cell): cell for cell in found}
 

@@ -71,6 +71,21 @@ class Cell(BaseModel):
             "0: read each time before computing",
         ),
     ] = 1
+    replicas: Annotated[
+        int,
+        Field(
+            gt=0,
+            description="how many train one model data-parallel: devices (`gpu`), or processes or "
+            "logical devices that share the threads (`cpu`); `docs/parallel.md`",
+        ),
+    ] = 1
+    batch_split: Annotated[
+        Literal["effective", "per_replica"],
+        Field(
+            description="`effective`: a batch is split evenly over the replicas; `per_replica`: "
+            "each has `batch_size` of its own, and a step takes `replicas` times as many"
+        ),
+    ] = "effective"
     batch_size: Annotated[int, Field(gt=0, description="examples per step")] = 64
     learning_rate: Annotated[float, Field(gt=0, description="step size before any schedule")] = 0.01
     optimizer: Annotated[
@@ -195,6 +210,11 @@ class Cell(BaseModel):
     memory_limit: Annotated[
         float | None, Field(gt=0, description="host memory of a run, MiB; null is the machine's")
     ] = None
+
+    @property
+    def effective_batch(self) -> int:
+        """Examples of a step, over all replicas."""
+        return self.batch_size * (self.replicas if self.batch_split == "per_replica" else 1)
 
 
 class Scale(BaseModel):

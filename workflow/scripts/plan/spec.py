@@ -48,7 +48,10 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         "cell": name_of(cell),
         "repeat": repeat,
         "seed": cell.seed + repeat - 1,
-        "factors": {key: getattr(cell, key) for key in FACTORS},
+        "factors": {
+            **{key: getattr(cell, key) for key in FACTORS},
+            "batch_size": cell.effective_batch,
+        },
         "network": network,
         "data": {
             "format": frameworks.record_format(cell.framework),
@@ -160,4 +163,10 @@ def execution_of(cell: Cell) -> dict[str, Any]:
     keys = (
         "device", "precision", "mode", "threads", "wait_policy", "reader_threads", "deterministic",
     )  # fmt: skip
-    return {key: getattr(cell, key) for key in keys}
+    execution = {key: getattr(cell, key) for key in keys}
+    if cell.replicas > 1:
+        kind, why = frameworks.replicas(cell.framework)
+        execution.update(replicas=cell.replicas, batch_split=cell.batch_split, replicas_are=kind)
+        if why:
+            execution["why_no_replicas"] = why
+    return execution

@@ -305,7 +305,10 @@ class _Known:
             cell = cell.model_copy(update={"mode": frameworks.modes(cell.framework)[0]})
         usual = {key: field.default for key, field in Cell.model_fields.items()}
         if not is_operation(cell):
-            return [cell.model_copy(update={"operation_seconds": usual["operation_seconds"]})]
+            same = {"operation_seconds": usual["operation_seconds"]}
+            if cell.replicas == 1:  # which has the whole batch either way
+                same["batch_split"] = usual["batch_split"]
+            return [cell.model_copy(update=same)]
         shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
         if cell.dataset in self.shapes:
             shapes = read(self.shapes[cell.dataset])["shapes"].get(cell.network, shapes)
@@ -348,12 +351,13 @@ class _Known:
         except catalogue.CatalogueError as fault:
             return [*found, f"dataset: {fault}"]
         dataset = self.datasets[cell.dataset]
-        if cell.batch_size > dataset.splits.train:
+        found += _replica_faults(cell)
+        if cell.effective_batch > dataset.splits.train:
             found.append(
-                f"batch_size: {cell.batch_size} is more than the {dataset.splits.train} training "
-                f"examples of {cell.dataset}; choose a smaller one"
+                f"batch_size: {cell.effective_batch} is more than the {dataset.splits.train} "
+                f"training examples of {cell.dataset}; choose a smaller one"
             )
-        elif cell.epochs * (dataset.splits.train // cell.batch_size) < 2:
+        elif cell.epochs * (dataset.splits.train // cell.effective_batch) < 2:
             found.append("epochs: a single step leaves none to measure; train for more epochs")
         pair = (cell.network, cell.dataset)
         if pair not in self.graphs:
@@ -375,3 +379,19 @@ class _Known:
             listed = ", ".join(sorted(self.shapes))
             return [f"dataset: {fault}; write one, or a file of config/operations: {listed}"]
         return []
+
+
+def _replica_faults(cell: Cell) -> list[str]:
+    """What of a cell cannot be split evenly over its replicas."""
+    found, replicas = [], cell.replicas
+    if cell.effective_batch % replicas:
+        found.append(
+            f"batch_size: {cell.batch_size} examples cannot be split evenly over {replicas} "
+            f"replicas; choose a multiple of {replicas}, or batch_split: per_replica"
+        )
+    if cell.device == "cpu" and cell.threads and cell.threads % replicas:
+        found.append(
+            f"threads: {cell.threads} cannot be split evenly over {replicas} replicas; choose a "
+            f"multiple of {replicas}"
+        )
+    return found

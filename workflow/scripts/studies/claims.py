@@ -420,7 +420,7 @@ def _middle(point: Point) -> float:
 
 def _named(point: Point, where: Where) -> str:
     """What sets a point apart: its levels of the factors asked for; hardware by its own name."""
-    kinds = ("device", "devices", "gpu") if "hardware" in point.factors else ()
+    kinds = ("device", "devices", "replicas", "gpu") if "hardware" in point.factors else ()
     names = dict.fromkeys("hardware" if name in kinds else name for name in where)
     return " ".join(show(point.factors[name]) for name in names if name in point.factors)
 

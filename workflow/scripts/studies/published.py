@@ -18,7 +18,7 @@ TEXTS = (
     "table", "framework", "network", "dataset", "task", "device", "hardware", "machine", "system",
     "cpu", "gpu", "precision", "mode", "input", "optimizer",
 )  # fmt: skip
-NUMBERS = ("batch_size", "learning_rate", "devices", "nodes", "threads", "epochs")
+NUMBERS = ("batch_size", "learning_rate", "devices", "replicas", "nodes", "threads", "epochs")
 FACTORS = (*TEXTS, *NUMBERS)
 """The columns that say of what a figure is; `NUMBERS` hold numbers."""
 REQUIRED = ("metric", "unit", "value")

@@ -31,7 +31,7 @@ class Reading(Protocol):
 
 @dataclass
 class Watched:
-    """What is watched: the runner's processes and the device that it trains on.
+    """What is watched: the runner's processes and the device, or the devices, that it trains on.
 
     `root` is the runner, a child of this process; `others` are children of this process
     that are none of the run's; `group` is the run's control group if it has one.
@@ -43,6 +43,7 @@ class Watched:
     others: frozenset[int] = frozenset()
     processes: list[int] = field(default_factory=list)
     reaped: Account = Account(0.0, 0, 0)
+    devices: int = 1
 
     def refresh(self) -> None:
         """List the processes anew, parents before their children; reap orphans that ended."""

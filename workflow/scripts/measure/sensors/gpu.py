@@ -1,7 +1,10 @@
-"""The GPU of the run, by NVML (module `pynvml` of the package nvidia-ml-py)."""
+"""The GPUs of the run, by NVML (module `pynvml` of the package nvidia-ml-py)."""
 
 import os
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from statistics import fmean
 from typing import Any
 
 from measure.counter import Counter
@@ -25,6 +28,15 @@ COLUMNS = {
 ENERGY_SIZE = 2**64
 """The energy counter is 64 bits wide, so that in practice it only falls when it is reset."""
 
+COMBINED: dict[str, Callable[[list[float]], float]] = {
+    "gpu_utilization": fmean,
+    "gpu_temperature": max,
+    "gpu_sm_clock": fmean,
+    "gpu_memory_clock": fmean,
+    "gpu_throttle_reasons": lambda each: reduce(or_, map(int, each)),
+}
+"""How one number is made of several devices', where it is not their sum."""
+
 
 def unavailable(watched: Watched) -> str | None:
     """The reason why there is no GPU to watch, or None."""
@@ -42,31 +54,63 @@ def unavailable(watched: Watched) -> str | None:
 
 
 def device(nvml: Any) -> Any:
-    """The handle of the device that a run uses, the first visible one; None if there is none.
+    """The handle of the first device that a run sees; None if there is none."""
+    return next(iter(devices(nvml, 1)), None)
+
+
+def devices(nvml: Any, count: int) -> list[Any]:
+    """The handles of the first `count` devices that a run sees, or of all where they are fewer.
 
     The supervisor sets CUDA_DEVICE_ORDER, so that CUDA and NVML number alike.
     """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    if visible.isdecimal():
-        if int(visible) >= nvml.nvmlDeviceGetCount():
-            return None
-        return nvml.nvmlDeviceGetHandleByIndex(int(visible))
-    # An empty list or -1 hides every device; anything else is a UUID.
-    return nvml.nvmlDeviceGetHandleByUUID(visible) if visible.startswith(("GPU-", "MIG-")) else None
+    there = nvml.nvmlDeviceGetCount()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there))))
+    found = []
+    for name in map(str.strip, visible.split(",")[:count]):
+        if name.isdecimal() and int(name) < there:
+            found.append(nvml.nvmlDeviceGetHandleByIndex(int(name)))
+        elif name.startswith(("GPU-", "MIG-")):
+            found.append(nvml.nvmlDeviceGetHandleByUUID(name))
+        else:
+            break  # such as -1: CUDA does not look behind what it does not know
+    return found
 
 
 class Sensor:
-    """Every reading by itself: what this device does not tell leaves its reason in `missing`."""
+    """The readings of the run's devices; of several, one number of all (`COMBINED`)."""
 
     def __init__(self, watched: Watched) -> None:
         import pynvml
 
-        self.nvml = pynvml
+        self.devices = [Device(pynvml, one, watched) for one in devices(pynvml, watched.devices)]
+        self.missing: dict[str, str] = {}
+
+    def sample(self) -> dict[str, float | None]:
+        """One reading of each column; None where a device does not tell, or not any more."""
+        samples = [one.sample() for one in self.devices]
+        self.missing = {}
+        for one in self.devices:
+            self.missing |= one.missing
+        if len(samples) == 1:
+            return samples[0]
+        values: dict[str, float | None] = {}
+        for column in COLUMNS:
+            each = [value for sample in samples if (value := sample[column]) is not None]
+            whole = len(each) == len(samples)
+            values[column] = COMBINED.get(column, sum)(each) if whole else None
+        return values
+
+
+class Device:
+    """Every reading by itself: what this device does not tell leaves its reason in `missing`."""
+
+    def __init__(self, nvml: Any, device: Any, watched: Watched) -> None:
+        self.nvml = nvml
         self.watched = watched
-        self.device = device(pynvml)
+        self.device = device
         self.energy = Counter(ENERGY_SIZE)
         self.missing: dict[str, str] = {}
-        nvml, one = pynvml, self.device
+        one = self.device
         # Energy and power first: PCIe traffic takes NVML 20 ms for each direction.
         self.readings: dict[str, Callable[[], float | None]] = {
             # NVML gives millijoules and milliwatts.

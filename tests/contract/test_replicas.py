@@ -1,0 +1,192 @@
+"""Data-parallel training: the losses of one process, replicas at work, no hang when one dies."""
+
+import csv
+import json
+import os
+import shutil
+from collections import Counter
+
+import numpy as np
+import psutil
+import pytest
+
+from measure import order, supervisor
+from plan import frameworks
+from plan.model import Cell
+from plan.spec import make_spec
+
+ABLE = [name for name in frameworks.names() if frameworks.replicas(name)[0]]
+STEPS = 10
+LOSS = 1e-5
+"""Of a loss of the first ten steps: single precision, with sums in another order."""
+SHORT = {"epochs": 1, "warmup_seconds": 0.0}
+
+
+def events_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def losses_of(events):
+    assert events[-1]["status"] == "ok", events[-1]
+    return np.array([x for e in events if e["event"] == "chunk" for x in e["losses"]])[:STEPS]
+
+
+def alone(study, framework):
+    return losses_of(events_of(study(framework, ".jsonl", **SHORT)))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"replicas": 2},
+        {"replicas": 2, "batch_split": "per_replica", "batch_size": 32},
+        {"replicas": 2, "input": "records", "momentum": 0.5},
+    ],
+    ids=["effective", "per replica", "from records"],
+)
+@pytest.mark.parametrize("framework", ABLE)
+def test_two_replicas_have_the_losses_of_one_process(framework, settings, study):
+    events = events_of(study(framework, ".jsonl", **SHORT, **settings))
+    same = {key: settings[key] for key in ("momentum",) if key in settings}
+    reference = losses_of(events_of(study(framework, ".jsonl", **SHORT, **same)))
+    worst = np.abs(losses_of(events) - reference).max()
+    print(framework, settings, worst)
+    assert worst <= LOSS
+    told = next(e for e in events if e["event"] == "settings")
+    assert told["effective"] == pytest.approx(told["requested"])
+    assert (told["effective"]["replicas"], told["effective"]["batch_size"]) == (2, 64)
+    assert told["effective"]["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)
+    steps = {
+        e["name"]: e["examples"] / e["steps"] for e in events if e.get("steps") and "name" in e
+    }
+    assert set(steps.values()) == {64}
+    one = next(e for e in events if e["event"] == "evaluation")
+    assert one["correct"] / one["examples"] > 0.5
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": "adam", "learning_rate": 0.001},
+        {"crop_padding": 2, "flip": True, "weight_decay_form": "decoupled"},
+        {"evaluate_every": 1, "epochs": 2, "chunk_seconds": 0.0},
+    ],
+    ids=["adam", "augmented", "evaluated"],
+)
+@pytest.mark.parametrize("framework", ABLE)
+def test_so_they_have_with_other_settings(framework, settings, study):
+    both = {**SHORT, **settings}
+    found, reference = (
+        losses_of(events_of(study(framework, ".jsonl", replicas=count, **both))) for count in (2, 1)
+    )
+    print(framework, settings, np.abs(found - reference).max())
+    assert np.abs(found - reference).max() <= LOSS
+
+
+BREAKS = {
+    "pytorch": ("self._replicated() if self.group else", "self._replicated() and"),
+    "tensorflow": ('all_reduce("MEAN", gradients)', 'all_reduce("SUM", gradients)'),
+    "mxnet": ("self.trainer.step(self.replicas)", "self.trainer.step(1)"),
+    "jax": (
+        "loss, gradients = lax.pmean((loss, gradients), AXIS)", "loss = lax.pmean(loss, AXIS)",
+    ),
+}  # fmt: skip
+"""By framework, what exchanges gradients, and what does so wrongly or not at all."""
+
+
+def changed(root, folder, framework, old, new):
+    """A copy of the adapters with a text of one of them replaced."""
+    adapters = folder / "frameworks"
+    shutil.copytree(root / "workflow/scripts/frameworks", adapters)
+    text = (adapters / f"{framework}.py").read_text()
+    assert text.count(old) == 1
+    (adapters / f"{framework}.py").write_text(text.replace(old, new))
+    return adapters
+
+
+@pytest.mark.parametrize("framework", ABLE)
+def test_gradients_that_are_exchanged_wrongly_would_be_noticed(framework, study, root, tmp_path):
+    adapters = changed(root, tmp_path, framework, *BREAKS[framework])
+    path = study(framework, ".jsonl", adapters=adapters, replicas=2, **SHORT)
+    assert np.abs(losses_of(events_of(path)) - alone(study, framework)).max() > 10 * LOSS
+
+
+@pytest.mark.parametrize("framework", sorted(set(frameworks.names()) - set(ABLE)))
+def test_a_framework_without_replicas_is_unsupported_with_the_reason(framework, study):
+    events = events_of(study(framework, ".jsonl", replicas=2, **SHORT))
+    assert events[-1]["status"] == "unsupported"
+    assert events[-1]["reason"] == frameworks.replicas(framework)[1]
+
+
+@pytest.mark.parametrize("framework, mode", [("pytorch", "compile"), ("tensorflow", "xla")])
+def test_a_mode_that_compiles_whole_steps_is_unsupported(framework, mode, study):
+    events = events_of(study(framework, ".jsonl", mode=mode, replicas=2, **SHORT))
+    assert events[-1]["status"] == "unsupported"
+    assert "exchange gradients" in events[-1]["reason"]
+
+
+TRAINING = "        losses = []\n        if draws is not None:\n"
+"""Where PyTorch's adapter begins a chunk."""
+ENDS = {
+    "killed": "__import__('os').kill(__import__('os').getpid(), 9)",
+    "failed": "raise ZeroDivisionError('planted')",
+    "out of memory": "raise MemoryError('planted')",
+    "hanging": "__import__('time').sleep(3600)",
+}
+"""By name, what the second replica does in its second chunk."""
+
+
+@pytest.fixture
+def supervised(study, root, tmp_path, python_of, monkeypatch):
+    """Supervise a run of two replicas of PyTorch, its adapter changed: its events."""
+
+    def run(planted, seconds=120.0):
+        code = (
+            f"        if self.group and self.group['rank'] == 1 and self.batch_size:\n"
+            f"            {planted}\n"
+        )
+        adapters = changed(root, tmp_path, "pytorch", TRAINING, code + TRAINING)
+        cell = Cell(
+            framework="pytorch", network="lenet5", dataset="mnist-5k", replicas=2, epochs=4,
+            mode=frameworks.modes("pytorch")[0], time_limit=seconds, warmup_seconds=0.0,
+            sampling_interval=0.1,
+        )  # fmt: skip
+        spec = make_spec(cell, 1, root)
+        path = tmp_path / "spec.json"
+        path.write_text(json.dumps(spec))
+        monkeypatch.chdir(study.folder)
+        monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
+        runtime = str(adapters / "runtime.py")
+        command = [python_of("pytorch"), runtime, str(path), str(tmp_path / "events.jsonl")]
+        supervisor.supervise(spec, command, tmp_path, tmp_path / "log", final=True)
+        running = psutil.process_iter(["cmdline"])
+        assert [p.pid for p in running if runtime in (p.info["cmdline"] or [])] == []
+        return events_of(tmp_path / "events.jsonl")
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "end, status, said",
+    [
+        ("killed", "error", "SIGKILL"),
+        ("failed", "error", "exit status"),
+        ("out of memory", "oom", "planted"),
+        ("hanging", "timeout", "longer than the limit"),
+    ],
+)
+def test_the_end_of_one_replica_is_that_of_the_run(end, status, said, supervised):
+    events = supervised(ENDS[end], seconds=20.0 if end == "hanging" else 120.0)
+    assert events[-1]["status"] == status
+    assert said in events[-1]["reason"]
+    assert events[-1]["end"] - events[-1]["begin"] < 60
+    if end == "failed":
+        assert "ZeroDivisionError: planted" in "\n".join(events[-1]["log_tail"])
+
+
+def test_the_telemetry_is_that_of_all_replicas(supervised, tmp_path):
+    events = supervised("pass")
+    assert events[-1]["status"] == "ok"
+    with open(tmp_path / "telemetry.csv") as file:
+        processes = Counter(row["processes"] for row in csv.DictReader(file))
+    assert max(map(float, filter(None, processes))) >= 2

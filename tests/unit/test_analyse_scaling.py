@@ -1,0 +1,106 @@
+"""Speed-up and efficiency of cells with several replicas, with answers known beforehand."""
+
+import csv
+import io
+
+import pytest
+
+from analyse import scaling
+from analyse.figures import drawing, render
+from analyse.study import Cell, Result, Series, Study
+from analyse.tables import FACTORS, PlannedCell
+
+USUAL = {
+    "framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k", "device": "cpu",
+    "precision": "fp32", "mode": "eager", "input": "memory", "replicas": "1",
+    "batch_split": "effective", "batch_size": "64", "learning_rate": "0.01", "threads": "",
+}  # fmt: skip
+MACHINE = {"cpu_model": "a CPU", "logical_cores": 4, "memory_mib": None, "gpus": []}
+
+
+def cell(name, speeds, **changes):
+    """A cell with these throughputs, one a block; None for a run out of memory."""
+    factors = {**USUAL, **changes}
+    runs = [
+        Result(
+            repeat, "ok" if speed else "oom", None, [], {"throughput": speed}, {}, [], {},
+            {"machine": MACHINE}, [],
+        )
+        for repeat, speed in enumerate(speeds, 1)
+    ]  # fmt: skip
+    facet = (factors["network"], factors["dataset"], factors["device"])
+    series = Series(factors["framework"], ("replicas",), (factors["replicas"],))
+    plan = PlannedCell(name, factors, len(runs))
+    return Cell(plan, facet, int(factors["batch_size"]), series, runs)
+
+
+ALONE = cell("alone", [100.0, 200.0, 400.0])
+
+
+def test_the_speed_up_is_paired_by_blocks():
+    two = cell("two", [150.0, 300.0, 600.0], replicas="2", device="cpu")
+    (row,) = scaling.scaled(Study([ALONE, two]))
+    assert (row.kind, row.replicas, row.resources) == ("strong", 2, 1)
+    assert row.speedup.value == pytest.approx(1.5)
+    assert row.interval == pytest.approx((1.5, 1.5))  # the same in every block
+    assert row.efficiency == pytest.approx(1.5)
+    assert row.verdict == "faster" and row.reason == ""
+
+
+@pytest.mark.parametrize(
+    "alone, several, resources",
+    [
+        ({"device": "gpu"}, {"device": "gpu", "replicas": "4"}, 4),
+        ({"threads": "2"}, {"threads": "2", "replicas": "2"}, 1),
+        ({"threads": "1"}, {"threads": "2", "replicas": "2"}, 2),
+        ({"threads": "1"}, {"threads": "3", "replicas": "2"}, None),
+        ({"threads": ""}, {"threads": "2", "replicas": "2"}, None),
+        ({}, {"replicas": "2", "learning_rate": "0.02"}, None),
+    ],
+)
+def test_cells_are_paired_where_their_resources_can_be_told(alone, several, resources):
+    study = Study([cell("a", [1.0], **alone), cell("b", [1.0], **several)])
+    assert [row.resources for row in scaling.scaled(study)] == ([resources] if resources else [])
+
+
+def test_efficiency_is_the_share_of_what_the_devices_would_give():
+    four = {"device": "gpu", "replicas": "4", "batch_split": "per_replica"}
+    study = Study([cell("a", [10.0, 10.0], device="gpu"), cell("b", [30.0, 20.0], **four)])
+    (row,) = scaling.scaled(study)
+    assert row.kind == "weak"
+    assert row.efficiency == pytest.approx(600**0.5 / 10 / 4)
+    low, high = row.interval
+    assert row.efficiency_interval == pytest.approx((low / 4, high / 4))
+    assert low < 600**0.5 / 10 < high
+    assert row.verdict == "no difference shown"
+
+
+def test_the_table_says_why_there_is_no_number():
+    study = Study([ALONE, cell("two", [None, None, None], replicas="2")])
+    assert scaling.has_replicas(study) and not scaling.has_replicas(Study([ALONE]))
+    (row,) = csv.DictReader(io.StringIO(scaling.table(scaling.scaled(study))))
+    assert tuple(row) == scaling.COLUMNS and set(FACTORS) < set(row)
+    assert (row["speedup"], row["efficiency"], row["n"]) == ("", "", "0")
+    assert row["reason"] == "two: oom"
+    assert (row["throughput"], row["reference_throughput"]) == ("", "200.0")
+    assert row["verdict"] == "too few runs"
+
+
+def test_the_figure_draws_every_line_and_says_when_there_is_none():
+    colours = {"ink": "#000000", "grid": "#cccccc"}
+    rows = [cell(f"r{n}", [100.0 * n, 210.0 * n, 400.0 * n], replicas=str(n)) for n in (2, 4)]
+    weak = cell("w", [150.0, 300.0, 600.0], replicas="2", batch_split="per_replica")
+    study = Study([ALONE, *rows, weak])
+    with drawing():
+        figure = scaling.draw(study, colours)
+        assert render(figure)["svg"]
+    titles = [ax.get_title("left") for ax in figure.axes if ax.get_visible()]
+    assert titles == [f"lenet5 · mnist-5k · cpu · {kind} scaling" for kind in ("strong", "weak")]
+    strong = figure.axes[0].containers[0].lines[0]
+    assert list(strong.get_xdata()) == [1, 2, 4]
+    exact = [1, *(n * (1.05) ** (1 / 3) for n in (2, 4))]
+    assert list(strong.get_ydata()) == pytest.approx(exact)
+    assert "The highest efficiency is" in scaling.texts(study)["alt"]
+    with drawing():
+        nothing = scaling.draw(Study([ALONE, cell("two", [None] * 3, replicas="2")]), colours)
+    assert "No cell of several replicas" in nothing.texts[0].get_text()
