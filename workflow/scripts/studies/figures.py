@@ -47,7 +47,8 @@ def draw(spec: FigureSpec, found: Sequence[Entry]) -> Figure:
         ax.set_xticks(range(len(levels)), levels)
         ax.tick_params(axis="x", length=0)
         if max(map(len, levels)) * len(levels) > 40:
-            ax.tick_params(axis="x", labelrotation=30)
+            for text in ax.get_xticklabels():
+                text.set(rotation=30, ha="right", rotation_mode="anchor")
         if not numbers:
             _mark_missing(ax, spec, found, series, levels, name == "published")
         ax.set_xlim(-0.5, len(levels) - 0.5)
@@ -161,10 +162,11 @@ def _scale(ax: Axes, drawn: Sequence[list[float]], text: str) -> None:
 
 def _say_why(ax: Axes, found: Sequence[Entry], published: bool) -> None:
     """A panel without a number says why."""
-    reasons = [] if published else [one.reason for one in found if one.reason]
-    told = "; ".join(list(dict.fromkeys(reasons))[:3]) or "no figure"
+    theirs = [one for one in found if one.line is not None]
+    reasons = [one.remark for one in theirs] if published else [one.reason for one in found]
+    told = "; ".join(list(dict.fromkeys(filter(None, reasons)))[:3]) or "no figure"
     if published:
-        told = "the source has no figure in this unit"
+        told = f"no figure in the source: {told}"
     ax.text(
         0.5, 0.5, "\n".join(textwrap.wrap(told, 40)), transform=ax.transAxes, ha="center",
         va="center", color=MUTED,

@@ -98,7 +98,7 @@ def _why_not(of: str, known: Iterable[tuple[str, str]]) -> str:
 def _hardware(study: Study) -> Iterator[Fact]:
     found = machines(study)
     for number, machine in enumerate(found, 1):
-        of = "here" if len(found) == 1 else f"machine {number}"
+        of = "this machine" if len(found) == 1 else f"machine {number}"
         run = next(run for run in study.runs if run.provenance["machine"] == machine)
         why = run.provenance.get("unknown", {})
 
