@@ -4,6 +4,8 @@
 .DELETE_ON_ERROR:
 SNAKEMAKE = .venv/bin/snakemake
 PYTHON = python3.11
+# The pages of docs/ as a site that is read without a network; a link that leads nowhere is a fault.
+SITE = .venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs site
 
 # Another study: make run CONFIG=config/studies/NAME.yaml
 run: .venv/base
@@ -45,10 +47,13 @@ lint: .venv/dev
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy workflow/scripts
 	$(SNAKEMAKE) --lint
+	$(SITE)
 
-# Write again what is generated from the configuration's model.
-docs: .venv/base
+# Write again what is generated from the configuration's model, and build the site.
+docs: .venv/dev
 	.venv/bin/python workflow/scripts/document_config.py
+	$(SITE)
+	@echo "The site: $(CURDIR)/site/index.html"
 
 # Resolve an environment's pins anew: make pin ENV=tensorflow
 pin: .venv/base
@@ -56,7 +61,7 @@ pin: .venv/base
 	    $(if $(filter dev,$(ENV)),--on-top-of envs/base.yaml)
 
 clean:
-	rm -rf .venv .venvs .snakemake results
+	rm -rf .venv .venvs .snakemake results site
 
 # The pip list of an environment file is the same for conda and for us.
 pip_list = sed -n 's/^      - \([^ ]*==.*\)/\1/p' envs/$(1).yaml > .venv/$(1).txt

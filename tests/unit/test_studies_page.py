@@ -4,6 +4,9 @@ import csv
 import html
 import io
 import re
+import shutil
+import subprocess
+from functools import cache
 from xml.etree import ElementTree
 
 import pytest
@@ -12,22 +15,36 @@ from snakemake.utils import update_config
 from analyse.metrics import METRICS
 from analyse.study import Cell, Result, Series, Study
 from analyse.tables import PlannedCell
-from fixtures.runs import GPU_REASON
+from fixtures.runs import GPU_REASON, VERSIONS
 from plan.study import make_plan, read
-from studies.dossier import read_dossier
+from studies.dossier import FigureSpec, MachineTable, Total, read_dossier
+from studies.figures import draw
+from studies.machine import sheet
 from studies.page import make
+from studies.points import totals
 from studies.published import read_table
+from studies.tables import Entry
 
-MACHINE = {"cpu_model": "AMD EPYC 9B14", "logical_cores": 2, "memory_mib": 24064, "gpus": []}
+MACHINE = {
+    "cpu_model": "AMD EPYC 9B14", "physical_cores": 1, "logical_cores": 2, "memory_mib": 24064,
+    "os": "Debian GNU/Linux 12", "kernel": "6.1.0", "gpus": [],
+}  # fmt: skip
 
 
 def run(repeat, cell, **values):
     """A run with these values; every other metric has none, since there is no GPU."""
     missing = {name: GPU_REASON for name in METRICS if values.get(name) is None}
     return Result(
-        repeat=repeat, status="ok", reason=None, flags=[], reasons=missing, losses=[], phases={},
+        repeat=repeat, status="ok", reason=None, flags=[], reasons=missing, losses=[2.0, 1.5],
+        phases={},
         values={name: values.get(name) for name in METRICS}, log_tail=[],
-        provenance={"machine": MACHINE, "started": "2026-11-21T05:40:00Z"},
+        provenance={
+            "machine": MACHINE,
+            "started": "2026-11-21T05:40:00Z",
+            "software": {"version": VERSIONS.get(cell and cell.framework, "1.0"), "cuda": None},
+            "settings": {"effective": {"threads": 2, "deterministic": False}},
+            "unknown": {"machine.gpus": "NVML: no driver"},
+        },
     )  # fmt: skip
 
 
@@ -42,7 +59,8 @@ def accuracy_of(cell):
     return 0.7 - min(far, 0.5)
 
 
-def made(root, name, scale="paper", frameworks=None):
+@cache
+def made(root, name, scale="paper"):
     """The result of a generated study: its files, its page, its cells."""
     config = read(root / "config/config.yaml")
     update_config(config, read(root / f"config/studies/{name}.yaml"))
@@ -186,7 +204,7 @@ def test_a_scale_says_so_on_every_table_it_touches(smoke, yin):
 
 def test_figures_are_svg_and_png_and_draw_every_run(yin):
     names = {name for name in yin.files if name.startswith("figures/")}
-    assert len(names) == 2 * 11 and "figures/figure-9-speed.svg" in names
+    assert len(names) == 2 * 12 and "figures/figure-9-speed.svg" in names
     for name in names:
         content = yin.files[name]
         assert (
@@ -237,7 +255,173 @@ def test_piccione2018_has_its_27_figures_and_all_of_its_rows(root):
 def test_our_cells_have_the_words_of_the_source(root):
     rows = rows_of(made(root, "vo2021"), "results")
     ours = {(r["task"], r["dataset"], r["machine"]) for r in rows if not r["line"]}
-    models = ("model_a", "model_b")
-    assert ours == {
-        (model, data, "here (cpu)") for model in models for data in ("mnist", "fashion-mnist")
+    models = {(m, d) for m in ("model_a", "model_b") for d in ("mnist", "fashion-mnist")}
+    stack = ("conv_stack", "fashion-mnist")
+    calls = {("dense_gemm", ""), ("sparse_gemm", ""), ("sparse_gemm, the shares kept", "")}
+    assert ours == {(*one, "here (cpu)") for one in {*models, stack, *calls}}
+
+
+STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_row_of_every_published_table_is_measured_or_has_its_reason(root, name):
+    """What a source prints in its running text alone (`table` is `text`) stands in no table."""
+    result = made(root, name)
+    found = {}
+    for file, content in result.files.items():
+        if file.startswith("tables/") and file.endswith(".csv"):
+            for row in csv.DictReader(io.StringIO(content)):
+                if row.get("line"):
+                    found.setdefault(row["line"], []).append(row)
+    dossier = read_dossier(root / f"config/claims/{name}.yaml")
+    table = read_table(root / "config/published" / dossier.published)
+    assert table.rows
+    for published in table.rows:
+        if published.factors.get("table") == "text":
+            continue
+        rows = found.get(str(published.line), [])
+        assert rows, f"{published.label} (line {published.line}) stands in no table"
+        for row in rows:
+            assert (int(row["n"]) > 0) != bool(row["reason"]), published.label
+            assert bool(row["measured_median"]) == (int(row["n"]) > 0)
+            assert row["published"] or row["remark"], published.label
+        assert published.value is None or any(row["published"] for row in rows)
+
+
+def test_operations_are_totalled_over_their_shapes(root):
+    rows = rows_of(made(root, "vo2021"), "results")
+    (ours,) = [r for r in rows if r["task"] == "dense_gemm" and not r["line"]]
+    shapes = 5
+    rates = [1000.0 * (1 + 0.004 * repeat) for repeat in (1, 2, 3)]  # calls/s, of each shape
+    assert (ours["machine"], ours["dataset"], ours["unit"], ours["n"]) == (
+        "here (cpu)",
+        "",
+        "s",
+        "3",
+    )
+    assert float(ours["measured_median"]) == pytest.approx(shapes / rates[1])
+    assert ours["cell"].count("; ") == shapes - 1
+    kept = [r for r in rows if r["task"] == "sparse_gemm, the shares kept"]
+    assert [r["n"] for r in kept] == ["3"]
+    theirs = [r for r in rows if r["task"] == "dense_gemm" and r["line"]]
+    assert len(theirs) == 4
+    (why,) = {r["reason"] for r in theirs}
+    assert why.startswith("how many calls its time is of is not at hand")
+    shapes = rows_of(made(root, "vo2021"), "operations")
+    assert len({r["dataset"] for r in shapes}) == 13
+    assert {r["metric"] for r in shapes} == {"flop_rate", "step_rate"}
+
+
+def test_an_operation_that_was_not_measured_leaves_no_total(root):
+    def called(slug, rate, block):
+        values = {} if rate is None else {"step_rate": rate}
+        one = run(block, None, **values)
+        plan = PlannedCell(slug, {"framework": "mxnet"}, 2)
+        return Cell(plan, ("gemm", slug, "cpu"), 1, Series("mxnet"), [one])
+
+    whole = make_plan(read(root / "config/studies/vo2021.yaml"), root).cells
+    shapes = [cell for cell in whole.values() if cell.network == "gemm"][:2]
+    wanted = [Total(metric="calls_time", where={"network": "gemm"}, **{"is": {"network": "gemm"}})]
+    good = [(called("a", 2.0, 1), shapes[0]), (called("b", 4.0, 1), shapes[1])]
+    assert totals(good, wanted)[0].values == {1: 0.75}
+    bad = [good[0], (called("b", None, 1), shapes[1])]
+    assert (totals(bad, wanted)[0].values, totals(bad, wanted)[0].reason) == (
+        {},
+        f"b: {GPU_REASON}",
+    )
+
+
+def test_tables_of_machine_and_software_are_filled_from_the_runs(yin):
+    machine = {r["what"]: r for r in rows_of(yin, "tables-3-4-machine")}
+    assert machine["processor"]["published"] == "i7-8650U"
+    assert machine["processor"]["here"] == "AMD EPYC 9B14"
+    assert (machine["memory"]["here"], machine["memory"]["published"]) == ("23.5 GiB", "16 GB")
+    assert (machine["GPU"]["here"], machine["GPU"]["reason"]) == ("", "NVML: no driver")
+    software = {(r["what"], r["of"]): r for r in rows_of(yin, "tables-3-4-software")}
+    version = software["version", "mxnet"]
+    assert (version["published"], version["here"]) == ("1.5.0", "1.9.1")
+    cuda = software["CUDA", "mxnet"]
+    assert (cuda["published"], cuda["here"], cuda["reason"]) == ("10.0", "", "its build has none")
+    traits = {(r["what"], r["of"]): r["here"] for r in rows_of(yin, "table-1")}
+    assert traits["record format", "tensorflow"] == "tfrecord"
+    assert traits["threads", "pytorch"] == "2"
+    for name in ("table-1", "tables-3-4-machine", "tables-3-4-software"):
+        text = yin.files[f"tables/{name}.tex"]
+        columns = len(re.search(r"begin\{tabular\}\{(\w+)\}", text)[1])
+        body = text.partition("\\toprule")[2].partition("\\bottomrule")[0]
+        assert {r.count(" & ") + 1 for r in body.splitlines() if r.endswith("\\\\")} == {columns}
+
+
+def test_a_framework_that_never_began_has_its_reason_in_every_row():
+    missing = run(1, None)._replace(
+        status="unsupported", reason="no python3.6", provenance={"machine": MACHINE, "software": {}}
+    )
+    cell = Cell(
+        PlannedCell("c", {"framework": "cntk"}, 1), ("n", "d", "cpu"), 1, Series("cntk"), [missing]
+    )
+    for show in ("software", "frameworks"):
+        asked = MachineTable(id="t", title="T", show=show)
+        one = sheet(asked, Study([cell]))
+        for what in one.rows:
+            side = one.sides[what, "cntk"]
+            told = side.reason == "no run of cntk began: no python3.6"
+            assert told or (side.here and what in ("execution modes it has here", "record format"))
+
+
+def test_the_losses_of_every_learning_rate_are_drawn(yin):
+    assert ElementTree.fromstring(yin.files["figures/figure-13-loss.svg"]) is not None
+    text = re.search(r"training loss by learning rate</strong>(.*?)<a", yin.page, re.S)[1]
+    assert "n = 3 a cell" in text and "curves without figures" in text
+
+
+def test_a_bar_that_is_missing_is_crossed_and_explained(root, yin):
+    text = re.search(r"Speed at batch size 128, as printed.*?</strong>(.*?)<a", yin.page, re.S)[1]
+    assert "3 of 6 figures were not measured, a cross each: no cell with device gpu" in text
+    spec = FigureSpec(id="f", title="F", metric="step_rate", x="device", series="framework")
+    factors = {"framework": "mxnet", "device": "gpu"}
+    there = Entry(
+        "speed", "step_rate", "steps/s", {**factors, "device": "cpu"}, 3.0, {1: 2.0}, None, None,
+        (), "c", 2,
+    )  # fmt: skip
+    gone = Entry("speed", "step_rate", "steps/s", factors, 4.0, {}, "no GPU", None, (), None, 3)
+    left, right = draw(spec, [there, gone]).axes
+    crosses = [[line for line in ax.lines if line.get_marker() == "x"] for ax in (left, right)]
+    assert [len(found) for found in crosses] == [0, 1]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on PATH")
+def test_the_page_sorts_and_filters_in_a_browser_without_a_fault(yin, tmp_path):
+    """By table 6's first column: rows ascend, then descend; the filter leaves the rows it names."""
+    head = """<head><script>
+    window.faults = [];
+    addEventListener("error", (event) => faults.push(event.message));
+    console.error = (...words) => faults.push(words.join(" "));
+    </script>"""
+    clicks = """<script>
+    const table = document.querySelector("#table-6 ~ .scroll table");
+    const keys = () => [...table.tBodies[0].rows].map((row) => row.cells[2].dataset.key);
+    const button = table.tHead.rows[0].cells[2].querySelector("button");
+    const told = [];
+    for (const click of [1, 2]) { button.click(); told.push(keys().filter(Boolean).join()); }
+    const field = document.querySelector("#table-6 ~ label.filter input");
+    field.value = "MEMORY cpu_";
+    field.dispatchEvent(new Event("input"));
+    told.push(table.tBodies[0].rows.length, faults.length);
+    document.body.replaceChildren("told:" + told.join(";") + ".");
+    </script></body>"""
+    page = yin.page.replace("<head>", head).replace("</body>", clicks)
+    (tmp_path / "page.html").write_text(page)
+    done = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+        + [f"--user-data-dir={tmp_path}/browser", f"file://{tmp_path}/page.html"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    up, down, kept, faults = re.search(r"told:([^<]*)\.\s*<", done.stdout)[1].split(";")
+    values = [float(one) for one in up.split(",")]
+    assert values == sorted(values) and len(values) > 4
+    assert [float(one) for one in down.split(",")] == sorted(values, reverse=True)
+    rows = {
+        (r["device"], r["unit"]) for r in rows_of(yin, "table-6") if r["metric"] == "cpu_memory"
     }
+    assert (int(kept), faults) == (len(rows), "0")

@@ -233,6 +233,7 @@ def test_what_a_note_says_is_what_is_found(published):
 
 def test_a_table_in_which_all_is_well_has_no_finding(published):
     assert not examine(published["nvidia-resnet50"])
+    assert not examine(published["nvidia-mlperf30-resnet50"])
     ratios = [row for row in published["nvidia-resnet50"].rows if row.unit == "x"]
     assert len(ratios) == 12 and all(row.against for row in ratios)
 

@@ -99,7 +99,12 @@ rule report:
         machines=lambda wildcards, input: (
             f"--machines {input.machines[0]}" if input.machines else ""
         ),
-        code=code.digest("report.py", "analyse/report.html.j2"),
+        code=code.digest(
+            "report.py",
+            "analyse/report.html.j2",
+            "analyse/sortable.css",
+            "analyse/sortable.js",
+        ),
         max_batches="--max-batches results/max_batch" if MAX_BATCHES else "",
     shell:
         "python $TOUCHSTONE_SCRIPTS/report.py --plan {input.plan} --config {input.config}"

@@ -74,6 +74,8 @@ rule machines:
             "analyse/machines.html.j2",
             "analyse/merged.html.j2",
             "analyse/report.html.j2",
+            "analyse/sortable.css",
+            "analyse/sortable.js",
         ),
     shell:
         "python $TOUCHSTONE_SCRIPTS/merge_bundles.py {input.others:q} --own results"

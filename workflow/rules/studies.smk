@@ -20,7 +20,12 @@ rule judge_study:
     conda:
         "../../envs/base.yaml"
     params:
-        code=code.digest("judge_study.py", "studies/page.html.j2"),
+        code=code.digest(
+            "judge_study.py",
+            "studies/page.html.j2",
+            "analyse/sortable.css",
+            "analyse/sortable.js",
+        ),
     shell:
         "python $TOUCHSTONE_SCRIPTS/judge_study.py --plan {input.plan} --config {input.config}"
         " --tables results/tables --records results/records --output {output.folder}"

@@ -36,9 +36,11 @@ class Reading(_Strict):
 
     `unit` is the one to read the figures in, where the printed one cannot be, and `why` says so.
     `cells` are those of ours that have it in this sense: an accuracy after 10 epochs, say.
+    `when` are the published figures that are read so; all of them, where it is empty.
     """
 
     metric: str
+    when: Where = {}
     cells: Where = {}
     unit: str | None = None
     why: str | None = None
@@ -62,6 +64,17 @@ class Derived(_Strict):
     of: str
     per: str
     times: float = 1.0
+
+
+class Total(_Strict):
+    """A figure of ours that is a sum over the cells `where`: the seconds of one call of each.
+
+    There is one for every framework, device and precision; `is` are the factors it has besides.
+    """
+
+    metric: str
+    where: Where
+    is_: Annotated[dict[str, Level], Field(alias="is")]
 
 
 class _Test(_Strict):
@@ -187,10 +200,38 @@ class FigureSpec(_Strict):
     series: str
 
 
+class Curves(_Strict):
+    """A figure of the training losses of our cells `where`, by epoch.
+
+    Every level of `series`, a factor of numbers, has a shade of its own. `source` says what the
+    source has instead of figures to put beside them.
+    """
+
+    id: Name
+    title: str
+    where: Where
+    series: str
+    source: str
+
+
+class MachineTable(_Strict):
+    """A table of the source about its machine or software, filled from the runs made here.
+
+    `show` says what is in it; `published` are the source's words for a fact, the same for all
+    columns or for each its own.
+    """
+
+    id: Name
+    title: str
+    show: Literal["frameworks", "hardware", "software"]
+    published: dict[str, str | dict[str, str]] = {}
+
+
 class Dossier(_Strict):
     """A file of claims: the published table, how to read it, the claims, tables and figures.
 
-    `each` repeats the figures for every combination of these factors that the table has.
+    `each` repeats the figures for every combination of these factors that the table has. `further`
+    are metrics of ours that the source has not, for tables of our own.
     """
 
     published: str
@@ -198,16 +239,21 @@ class Dossier(_Strict):
     tables: list[Layout] = []
     figures: list[FigureSpec] = []
     each: list[str] = []
+    machine: list[MachineTable] = []
+    curves: list[Curves] = []
     derived: list[Derived] = []
+    totals: list[Total] = []
+    further: list[str] = []
     cells: list[Rule] = []
     claims: list[Claim]
 
     @model_validator(mode="after")
     def _known(self) -> Dossier:
-        faults = []
+        faults = [f"further: no metric is named {m!r}" for m in self.further if m not in METRICS]
+        known = {*METRICS, *(one.metric for one in self.totals)}
         for name, readings in self.metrics.items():
             for one in readings:
-                if one.metric not in METRICS and (one.metric != name or one.unit):
+                if one.metric not in known and (one.metric != name or one.unit):
                     faults.append(f"metrics.{name}: no metric is named {one.metric!r}")
         named: list[tuple[str, str]] = []
         for index, rule in enumerate(self.cells):
@@ -222,6 +268,10 @@ class Dossier(_Strict):
                 for metric in (test.metric, *([other] if other else [])):
                     if metric not in ours:
                         faults.append(f"claim {claim.id}: {metric!r} is not among the metrics")
+        for curves in self.curves:
+            named += [(curves.id, key) for key in (*curves.where, curves.series)]
+        for total in self.totals:
+            named += [(total.metric, key) for key in (*total.where, *total.is_)]
         layouts: list[Layout | FigureSpec] = [*self.tables, *self.figures]
         for shown in layouts:
             named += [(shown.id, key) for key in (*shown.where, *(shown.also or {}))]

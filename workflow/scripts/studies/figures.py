@@ -11,10 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
-from analyse.style import darker, style_of
-from studies.dossier import FigureSpec
-from studies.published import NUMBERS
+from analyse.study import Cell as MeasuredCell
+from analyse.style import darker, machine_styles, style_of
+from studies.dossier import Curves, FigureSpec
+from studies.points import Level
+from studies.published import NUMBERS, show
 from studies.tables import Entry, label
 
 INK, MUTED = "#1A1A1A", "#5A5A5A"
@@ -44,7 +47,10 @@ def draw(spec: FigureSpec, found: Sequence[Entry]) -> Figure:
         ax.set_xticks(range(len(levels)), levels)
         ax.tick_params(axis="x", length=0)
         if max(map(len, levels)) * len(levels) > 40:
-            ax.tick_params(axis="x", labelrotation=30)
+            for text in ax.get_xticklabels():
+                text.set(rotation=30, ha="right", rotation_mode="anchor")
+        if not numbers:
+            _mark_missing(ax, spec, found, series, levels, name == "published")
         ax.set_xlim(-0.5, len(levels) - 0.5)
         ax.set_xlabel(spec.x.replace("_", " "))
         ax.grid(axis="y")
@@ -64,6 +70,30 @@ def _style(spec: FigureSpec, series: Sequence[str], one: str) -> dict[str, Any]:
         place = series.index(one)
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
     return {"color": colour, "marker": marker}
+
+
+def _mark_missing(
+    ax: Axes, spec: FigureSpec, found: Sequence[Entry], series: Sequence[str],
+    levels: Sequence[str], published: bool,
+) -> None:  # fmt: skip
+    """A cross where a bar would stand for which this side has no figure; the caption says why."""
+    slots: dict[tuple[str, str], bool] = {}
+    for entry in found:
+        if published and entry.line is None:
+            continue  # not in the source
+        slot = (label(entry, spec.x), label(entry, spec.series))
+        slots[slot] = slots.get(slot, False) or bool(_values(entry, published))
+    for (at, one), drawn in slots.items():
+        if not drawn:
+            ax.plot(
+                [levels.index(at) + _shift(series, one)], [0.03], linestyle="none", marker="x",
+                markersize=4, color=MUTED, transform=ax.get_xaxis_transform(), clip_on=False,
+            )  # fmt: skip
+
+
+def _shift(series: Sequence[str], one: str) -> float:
+    """Where a series stands beside the middle of a level."""
+    return (series.index(one) - (len(series) - 1) / 2) * 0.8 / len(series)
 
 
 def _draw(
@@ -91,7 +121,7 @@ def _draw(
             ax.plot([at for at, _ in places], middles, dashes, color=style["color"], linewidth=1.1)
             shift = 0.0
         else:
-            shift = (series.index(one) - (len(series) - 1) / 2) * 0.8 / len(series)
+            shift = _shift(series, one)
             width = 0.0 if log else 0.7 / len(series)  # a bar needs an axis from zero
             ax.bar(
                 [at + shift for at, _ in places], [median(values) for _, values in places],
@@ -132,10 +162,11 @@ def _scale(ax: Axes, drawn: Sequence[list[float]], text: str) -> None:
 
 def _say_why(ax: Axes, found: Sequence[Entry], published: bool) -> None:
     """A panel without a number says why."""
-    reasons = [] if published else [one.reason for one in found if one.reason]
-    told = "; ".join(list(dict.fromkeys(reasons))[:3]) or "no figure"
+    theirs = [one for one in found if one.line is not None]
+    reasons = [one.remark for one in theirs] if published else [one.reason for one in found]
+    told = "; ".join(list(dict.fromkeys(filter(None, reasons)))[:3]) or "no figure"
     if published:
-        told = "the source has no figure in this unit"
+        told = f"no figure in the source: {told}"
     ax.text(
         0.5, 0.5, "\n".join(textwrap.wrap(told, 40)), transform=ax.transAxes, ha="center",
         va="center", color=MUTED,
@@ -158,8 +189,11 @@ def caption(spec: FigureSpec, found: Sequence[Entry], clock: str, machine: str) 
     )
     remarks = dict.fromkeys(one.remark for one in found if one.remark and one.published is not None)
     told = f" Published: {'; '.join(remarks)}." if any(remarks) else ""
+    reasons = list(dict.fromkeys(one.reason for one in found if not one.values and one.reason))
+    why = "; ".join([*reasons[:3], *(["..."] if len(reasons) > 3 else [])])
+    crosses = "" if spec.x in NUMBERS else ", a cross each"
     missing = (
-        f" {empty} of {len(found)} figures were not measured; the table says why." if empty else ""
+        f" {empty} of {len(found)} figures were not measured{crosses}: {why}." if empty else ""
     )
     several = spec.x in NUMBERS and {str(one.factors.get("device")) for one in found} >= {
         "cpu",
@@ -169,4 +203,57 @@ def caption(spec: FigureSpec, found: Sequence[Entry], clock: str, machine: str) 
     return (
         f"Each point is a run, {runs}; a {bars}. {clock} Measured on {machine}."
         f"{told}{missing}{dashed} The two panels have scales of their own."
+    )
+
+
+def draw_curves(spec: Curves, cells: Sequence[tuple[Level, MeasuredCell]]) -> Figure:
+    """The mean training loss by epoch: a thin line for each run, a shade for each level.
+
+    Args:
+        cells: the level of `spec.series` that each has, and the cell; ordered by level.
+    """
+    figure = Figure(figsize=(WIDTH * 0.75, HEIGHT), layout=ConstrainedLayoutEngine(h_pad=0.06))
+    ax = figure.subplots()
+    levels = list(dict.fromkeys(one for one, _ in cells))
+    styles = dict(zip(levels, machine_styles(len(levels)), strict=True))
+    for one, cell in cells:
+        marker = MARKERS[levels.index(one) % len(MARKERS)]
+        for run in cell.runs:
+            losses = [float("nan") if loss is None else loss for loss in run.losses]
+            ax.plot(
+                range(1, len(losses) + 1), losses, color=styles[one][0], linewidth=1.1,
+                marker=marker, markersize=3.5,
+                linestyle="--" if cell.facet[2] == "cpu" and _both(cells) else "-",
+            )  # fmt: skip
+    if not any(run.losses for _, cell in cells for run in cell.runs):
+        words = list(dict.fromkeys(run.reason or run.status for _, c in cells for run in c.runs))
+        ax.text(0.5, 0.5, "\n".join(textwrap.wrap("; ".join(words), 60)), ha="center", color=MUTED)
+    ax.set_xlabel("epoch")
+    ax.set_ylabel("mean training loss")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(axis="y")
+    handles = [
+        Line2D([], [], label=f"{spec.series.replace('_', ' ')} {show(one)}", color=styles[one][0],
+               marker=MARKERS[levels.index(one) % len(MARKERS)], markersize=3.5)
+        for one in levels
+    ]  # fmt: skip
+    figure.legend(handles=handles, loc="outside right upper")
+    return figure
+
+
+def _both(cells: Sequence[tuple[Level, MeasuredCell]]) -> bool:
+    return len({cell.facet[2] for _, cell in cells}) > 1
+
+
+def curves_caption(spec: Curves, cells: Sequence[tuple[Level, MeasuredCell]], machine: str) -> str:
+    """What the curves are, on what they were measured, and which runs have none."""
+    runs = [run for _, cell in cells for run in cell.runs]
+    counts = sorted({len(cell.runs) for _, cell in cells})
+    unfinished = [run for run in runs if run.status != "ok"]
+    why = "; ".join(dict.fromkeys(run.reason or run.status for run in unfinished))
+    short = f" {len(unfinished)} of {len(runs)} runs did not finish: {why}." if unfinished else ""
+    dashed = " Dashed lines are the CPU's." if _both(cells) else ""
+    return (
+        f"Each line is a run, n = {' or '.join(map(str, counts))} a cell; each point the mean loss"
+        f" of an epoch's steps. Measured on {machine}. Published: {spec.source}.{short}{dashed}"
     )

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analyse.figures import drawing, render
+from analyse.study import Cell as MeasuredCell
 from analyse.study import Study, describe_machine, machines
 from plan.model import Cell
+from studies import machine as machine_tables
 from studies.arithmetic import CONTRADICTION, Finding, examine
 from studies.claims import (
     CONTRADICTED,
@@ -26,9 +28,17 @@ from studies.claims import (
     Judge,
     Judgement,
 )
-from studies.dossier import Claim, Dossier, FigureSpec
-from studies.figures import caption, draw
-from studies.points import Point, measured_points, published_points
+from studies.dossier import Claim, Curves, Dossier, FigureSpec
+from studies.figures import caption, curves_caption, draw, draw_curves
+from studies.points import (
+    Level,
+    Point,
+    factors_of,
+    matches,
+    measured_points,
+    published_points,
+    totals,
+)
 from studies.published import Table, show
 from studies.tables import (
     Entry,
@@ -40,10 +50,18 @@ from studies.tables import (
     changes,
     entries,
     pivot,
+    sort_key,
     source_names,
     texts,
 )
 
+HERE = Path(__file__).parent
+SHEET_FILES = {
+    "csv": machine_tables.as_csv,
+    "md": machine_tables.as_markdown,
+    "tex": machine_tables.as_latex,
+}
+"""How a table of the machine is written, by the end of its file's name."""
 OWN_WORDS = {
     REPRODUCED: "they bear it out",
     CONTRADICTED: "they contradict it",
@@ -67,6 +85,7 @@ class Drawn(NamedTuple):
     id: str
     title: str
     caption: str
+    alt: str
     data: str
 
 
@@ -93,6 +112,7 @@ def make(
     wholes = [whole for whole, _ in pairs]
     measured = measured_points(zip(study.cells, wholes, strict=True), list(names))
     measured += _derived_only(dossier, study, wholes, names)
+    measured += totals(list(zip(study.cells, wholes, strict=True)), dossier.totals)
     by_cell = {one.plan.name: pair for one, pair in zip(study.cells, pairs, strict=True)}
     changed = {name: changes([pair]) for name, pair in by_cell.items()}
     ours, theirs = Judge(measured, exact=False, changed=changed), Judge(published, exact=True)
@@ -109,6 +129,10 @@ def make(
         files[f"{place}.csv"] = as_csv(found, [*layout.rows, *layout.columns])
         files[f"{place}.md"] = as_markdown(laid[-1].pivot, said)
         files[f"{place}.tex"] = as_latex(laid[-1].pivot, said)
+    sheets = [machine_tables.sheet(one, study) for one in dossier.machine]
+    for one in sheets:
+        for kind, make_text in SHEET_FILES.items():
+            files[f"tables/{one.table.id}.{kind}"] = make_text(one)
     files["claims.csv"] = _claims_csv(claims)
 
     machine = "; ".join(map(describe_machine, machines(study)))
@@ -127,14 +151,29 @@ def make(
                 files[f"figures/{spec.id}.{kind}"] = image
             said = _said(found, by_cell, scale, repeats)
             text = " ".join([caption(spec, found, CLOCKS.get(spec.metric, ""), machine), *said])
-            data = "data:image/svg+xml;base64," + base64.b64encode(images["svg"]).decode()
-            figures.append(Drawn(spec.id, spec.title, text, data))
+            alt = f"{spec.title}: published left, measured right; the tables have the numbers"
+            figures.append(Drawn(spec.id, spec.title, text, alt, _inline(images["svg"])))
+        for curves in dossier.curves:
+            lines = _curves(curves, study, wholes)
+            if not lines:
+                continue
+            images = render(draw_curves(curves, lines))
+            for kind, image in images.items():
+                files[f"figures/{curves.id}.{kind}"] = image
+            changed_here = changes([by_cell[cell.plan.name] for _, cell in lines])
+            text = curves_caption(curves, lines, machine)
+            text = f"{text} {_all_changes(changed_here, scale, repeats)}".rstrip()
+            alt = f"{curves.title}: a line for each run measured here"
+            figures.append(Drawn(curves.id, curves.title, text, alt, _inline(images["svg"])))
 
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.globals |= {"texts": texts}
+        loader=FileSystemLoader([HERE, HERE.parent / "analyse"]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"texts": texts, "sort_key": sort_key}
     grouped: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         grouped.setdefault((finding.grade, finding.check), []).append(finding)
@@ -148,6 +187,7 @@ def make(
         answer=answer(claims, findings, _all_changes(changes(pairs), scale, repeats)),
         claims=claims,
         own_words=OWN_WORDS,
+        sheets=sheets,
         tables=laid,
         figures=figures,
         findings=grouped,
@@ -197,7 +237,7 @@ def _said(
     repeats: tuple[int, int],
 ) -> list[str]:  # fmt: skip
     """What a table must say of the scale that it was made at."""
-    pairs = [by_cell[one.cell] for one in found if one.cell is not None]
+    pairs = [by_cell[name] for one in found if one.cell for name in one.cell.split("; ")]
     text = _all_changes(changes(pairs), scale, repeats) if pairs else ""
     return [text] if text else []
 
@@ -231,6 +271,20 @@ def _figures(dossier: Dossier, table: Table) -> Iterator[tuple[FigureSpec, dict[
             spec.model_copy(update={"id": name, "title": f"{spec.title}: {', '.join(one)}"}),
             where,
         )
+
+
+def _curves(spec: Curves, study: Study, wholes: Sequence[Cell]) -> list[tuple[Level, MeasuredCell]]:
+    """The cells whose losses a figure shows, each with its level, in the order of levels."""
+    found = []
+    for cell, whole in zip(study.cells, wholes, strict=True):
+        factors = factors_of(whole)
+        if matches(factors, spec.where):
+            found.append((factors[spec.series], cell))
+    return sorted(found, key=lambda one: float(one[0]))
+
+
+def _inline(svg: bytes) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
 def _derived_only(

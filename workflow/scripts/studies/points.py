@@ -9,10 +9,16 @@ from typing import Any
 from analyse.metrics import METRICS
 from analyse.study import Cell as MeasuredCell
 from plan.model import Cell
-from studies.dossier import Dossier, Reading, Where
+from plan.study import is_operation
+from studies.dossier import Dossier, Reading, Total, Where
 from studies.published import NUMBERS, Row, Table, convert, show
 
 Level = str | float
+
+ALIKE = ("framework", "device", "precision")
+"""The factors that a total's operations share."""
+OF_CALLS = ("step_rate", "flop_rate", "memory_rate", "deviation")
+"""The metrics that a study shows of a basic operation, which trains nothing."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,15 @@ def level(name: str, value: Any) -> Level:
     return float(value) if name in NUMBERS else str(value)
 
 
+def factors_of(cell: Cell) -> dict[str, Level]:
+    """The settings of a cell of ours as figures have them."""
+    return {
+        name: level(name, value)
+        for name, value in cell.model_dump().items()
+        if value is not None and not isinstance(value, list)
+    }
+
+
 def matches(factors: Mapping[str, Level], where: Where) -> bool:
     """Whether figures with these factors are among those `where`."""
     for name, wanted in where.items():
@@ -60,6 +75,8 @@ def published_points(table: Table, dossier: Dossier) -> list[Point]:
                 factors |= {name: level(name, value) for name, value in rule.is_.items()}
                 missing = missing or rule.missing
         for reading in dossier.metrics.get(row.metric, ()):
+            if not matches({**row.factors, "metric": row.metric}, reading.when):
+                continue
             unit = METRICS[reading.metric].unit if reading.metric in METRICS else row.unit
             value = row.value
             if value is not None and row.unit != unit:
@@ -100,14 +117,10 @@ def measured_points(
     """
     points = []
     for measured, whole in cells:
-        factors = {
-            name: level(name, value)
-            for name, value in whole.model_dump().items()
-            if value is not None and not isinstance(value, list)
-        }
+        factors = factors_of(whole)
         flags = tuple(dict.fromkeys(measured.flags))
         for metric in metrics:
-            if metric not in METRICS:
+            if metric not in METRICS or (is_operation(whole) and metric not in OF_CALLS):
                 continue
             values = measured.by_block(metric)
             why = [run.reasons[metric] for run in measured.runs if metric in run.reasons]
@@ -121,12 +134,41 @@ def measured_points(
     return points
 
 
+def totals(cells: Sequence[tuple[MeasuredCell, Cell]], wanted: Sequence[Total]) -> list[Point]:
+    """The seconds that one call of each of several operations takes in all, in every block.
+
+    A block counts that has all of them; `cell` names them all.
+    """
+    found = []
+    for total in wanted:
+        groups: dict[tuple[str, ...], list[Point]] = {}
+        for point in measured_points(cells, ["step_rate"]):
+            if matches(point.factors, total.where):
+                place = tuple(str(point.factors[name]) for name in ALIKE)
+                groups.setdefault(place, []).append(point)
+        for place, group in groups.items():
+            blocks = set.intersection(*(set(point.values) for point in group))
+            values = {b: sum(1 / point.values[b] for point in group) for b in sorted(blocks)}
+            why = [f"{point.cell}: {point.reason}" for point in group if point.reason]
+            factors: dict[str, Level] = dict(zip(ALIKE, place, strict=True))
+            factors |= {name: level(name, value) for name, value in total.is_.items()}
+            found.append(
+                Point(
+                    total.metric, "s", factors, values,
+                    None if values else "; ".join(why) or "no repeat has every one of them",
+                    cell="; ".join(str(point.cell) for point in group),
+                    flags=tuple(dict.fromkeys(flag for point in group for flag in point.flags)),
+                )
+            )  # fmt: skip
+    return found
+
+
 def counterpart(point: Point, measured: Sequence[Point]) -> tuple[list[Point], str | None]:
     """The measured figures that a published one is compared with, and why there is none."""
     settings = {name: one for name, one in point.factors.items() if name in Cell.model_fields}
     if point.missing:
         return [], point.missing
-    if point.metric not in METRICS:
+    if not any(one.metric == point.metric for one in measured) and point.metric not in METRICS:
         return [], "this workflow does not measure it"
     found = [
         one

@@ -93,7 +93,8 @@ def entries(
         for point in measured:
             sense = senses.get(point.metric, {})
             if point.metric not in shown or not (
-                matches(point.factors, also) and matches(point.factors, sense)
+                matches({**point.factors, "metric": point.metric}, also)
+                and matches(point.factors, sense)
             ):
                 continue
             unused = point.metric.startswith("gpu_") and point.factors.get("device") == "cpu"
@@ -151,11 +152,13 @@ def _remark(point: Point, published: float | None) -> str | None:
 
 
 def source_names(dossier: Dossier) -> dict[str, str]:
-    """The source's name of each of our metrics."""
+    """The source's name of each of our metrics, and our own of those that it has not."""
     names: dict[str, str] = {}
     for name, readings in dossier.metrics.items():
         for one in readings:
             names.setdefault(one.metric, name)
+    for metric in dossier.further:
+        names.setdefault(metric, metric)
     return names
 
 
@@ -231,6 +234,12 @@ def texts(entry: Entry) -> tuple[str, str, str]:
     return next(sides), next(sides), between
 
 
+def sort_key(found: Sequence[Entry]) -> str:
+    """What a cell of a table is sorted by: the median measured, else the published figure."""
+    values = [one.published if one.measured is None else one.measured for one in found]
+    return next((repr(value) for value in values if value is not None), "")
+
+
 def as_csv(found: Iterable[Entry], factors: Sequence[str]) -> str:
     """A table as CSV, a row for each figure; `factors` are its first columns."""
     text = io.StringIO(newline="")
@@ -258,10 +267,12 @@ def as_markdown(table: Pivot, said: Sequence[str]) -> str:
     """A table as Markdown: published / measured, ratio; `said` are sentences below it."""
     notes = Notes()
     head = [*(name.replace("_", " ") for name in table.layout.rows), *map(_joined, table.columns)]
-    lines = [f"**{table.layout.title}**", "", _line(head), _line(["---"] * len(head))]
+    lines = [f"**{table.layout.title}**", "", table_line(head), table_line(["---"] * len(head))]
     for row in table.rows:
         found = [table.cells.get((row, column), []) for column in table.columns]
-        lines.append(_line([*row, *("; ".join(_text(one, notes) for one in c) for c in found)]))
+        lines.append(
+            table_line([*row, *("; ".join(_text(one, notes) for one in c) for c in found)])
+        )
     lines += ["", "Each cell: published / measured (ratio, or difference of accuracies).", ""]
     lines += [*said, *(f"[{place}] {text}." for place, text in enumerate(notes.texts, 1))]
     return "\n".join(lines) + "\n"
@@ -274,7 +285,8 @@ def _text(entry: Entry, notes: Notes) -> str:
     return text + (f" [{place}]" if place else "")
 
 
-def _line(parts: Iterable[str]) -> str:
+def table_line(parts: Iterable[str]) -> str:
+    """A line of a Markdown table."""
     return "| " + " | ".join(part.replace("|", "\\|") for part in parts) + " |"
 
 
@@ -285,13 +297,13 @@ def _joined(head: Sequence[str]) -> str:
 def as_latex(table: Pivot, said: Sequence[str]) -> str:
     """A table as LaTeX (booktabs), published over measured in each cell."""
     notes = Notes()
-    names = [_escaped(name.replace("_", " ")) for name in table.layout.rows]
-    head = [*names, *(_escaped(_joined(column)) for column in table.columns)]
+    names = [escaped(name.replace("_", " ")) for name in table.layout.rows]
+    head = [*names, *(escaped(_joined(column)) for column in table.columns)]
     lines = [
         "% needs \\usepackage{booktabs}",
         "\\begin{table}",
         "\\centering\\small",
-        f"\\caption{{{_escaped(table.layout.title)}: published / measured (ratio).}}",
+        f"\\caption{{{escaped(table.layout.title)}: published / measured (ratio).}}",
         "\\begin{tabular}{" + "l" * len(names) + "r" * len(table.columns) + "}",
         "\\toprule",
         " & ".join(head) + r" \\",
@@ -300,10 +312,10 @@ def as_latex(table: Pivot, said: Sequence[str]) -> str:
     for row in table.rows:
         found = [table.cells.get((row, column), []) for column in table.columns]
         cells = ["; ".join(_latex(one, notes) for one in each) for each in found]
-        lines.append(" & ".join([*map(_escaped, row), *cells]) + r" \\")
+        lines.append(" & ".join([*map(escaped, row), *cells]) + r" \\")
     lines += ["\\bottomrule", "\\end{tabular}"]
     told = [*said, *(f"({place}) {text}." for place, text in enumerate(notes.texts, 1))]
-    lines += ["", "\\footnotesize " + " ".join(map(_escaped, told)), "\\end{table}"]
+    lines += ["", "\\footnotesize " + " ".join(map(escaped, told)), "\\end{table}"]
     return "\n".join(lines) + "\n"
 
 
@@ -316,7 +328,8 @@ def _latex(entry: Entry, notes: Notes) -> str:
     return text + (f"$^{{{place}}}$" if place else "")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text as LaTeX prints it."""
     for letter in "\\&%$#_{}":
         text = text.replace(letter, "\\" + letter if letter != "\\" else r"\textbackslash ")
     return text

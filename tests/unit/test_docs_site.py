@@ -1,0 +1,62 @@
+"""The documentation site: it is whole, needs no network, and a dead link is a fault."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("sphinx")
+
+
+def build(source, target):
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
+    return subprocess.run([*command, source, target], capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def copied(root, tmp_path_factory):
+    """The pages and the configuration's reference, which one of them includes."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copytree(root / "docs", folder / "docs")
+    (folder / "config").mkdir()
+    shutil.copy(root / "config/README.md", folder / "config/README.md")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(copied):
+    done = build(copied / "docs", copied / "site")
+    assert (done.returncode, done.stderr) == (0, "")
+    return copied / "site"
+
+
+def test_every_page_is_there_and_nothing_is_fetched(root, site):
+    sources = [path.relative_to(root / "docs") for path in (root / "docs").rglob("*.md")]
+    assert len(sources) > 20
+    loaded = r"""<(?:link|script|img|iframe)\b[^>]*?(?:href|src)=["'](?:https?:)?//"""
+    for path in sources:
+        page = (site / path.with_suffix(".html")).read_text()
+        assert not re.findall(loaded, page), path
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(?:https?:)?//|@import", style.read_text()), style
+
+
+def test_pages_that_include_others_have_their_tables(site):
+    text = (site / "configuration.html").read_text()
+    assert "sampling_interval" in text and "<table" in text
+    text = (site / "metrics.html").read_text()
+    assert "involuntary_context_switch_rate" in text and "noisy_machine" in text
+    assert "max_batch_size" not in text  # what follows in contracts.md
+
+
+def test_a_dead_link_is_a_fault(copied, tmp_path):
+    shutil.copytree(copied / "docs", tmp_path / "docs")
+    shutil.copytree(copied / "config", tmp_path / "config")
+    with (tmp_path / "docs/concepts.md").open("a") as page:
+        page.write("\n[nowhere](not-there.md) and [no heading](studies.md#not-there)\n")
+    done = build(tmp_path / "docs", tmp_path / "site")
+    assert done.returncode != 0
+    assert "'not-there.md'" in done.stderr
+    assert "not found in doc 'studies': 'not-there'" in done.stderr
