@@ -14,6 +14,7 @@ from measure import foregone, progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
 from plan.estimate import estimate
+from plan.inference import is_inference
 from plan.max_batch import probe_spec, searches
 from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
@@ -50,7 +51,14 @@ RUNS = [f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN
 RECORDS = [f"results/records/{cell}/rep{repeat}.json" for cell, repeat in PLAN.order]
 PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.order)}
 TRAINED = [cell for cell in PLAN.cells.values() if not is_operation(cell)]
-TRACED = [REFERENCE, *sorted({cell.framework for cell in TRAINED} - {REFERENCE})]
+TRACED = [
+    REFERENCE,
+    *sorted(
+        {cell.framework for cell in TRAINED} & set(frameworks.names()) - {REFERENCE}
+    ),
+]
+# The cells whose runs leave their weights for others.
+KEPT = set(PLAN.weights_from.values())
 CERTIFICATES = (
     sorted({f"results/parity/{cell.network}.json" for cell in TRAINED})
     if PLAN.study.parity
@@ -139,6 +147,23 @@ def manifest_of(cell):
     return [] if cell.input == "synthetic" else f"{data_folder(cell)}/manifest.json"
 
 
+def trained(wildcards):
+    """The events of the run that trains the weights of a run that predicts, or no file."""
+    source = PLAN.weights_from.get(wildcards.cell)
+    return f"results/runs/{source}/rep{wildcards.repeat}/events.jsonl" if source else []
+
+
+def weights(wildcards):
+    """What a run is told of weights: whose to predict with, or to keep those that it trains.
+
+    Weights that are there stay kept, so that a study that no longer predicts trains nothing anew.
+    """
+    if source := PLAN.weights_from.get(wildcards.cell):
+        return f"--weights results/runs/{source}/rep{wildcards.repeat}"
+    kept = Path(f"results/runs/{wildcards.cell}/rep{wildcards.repeat}/weights.npz")
+    return "--keep-weights" if wildcards.cell in KEPT or kept.exists() else ""
+
+
 def settings(wildcards):
     """The cell's settings as JSON, which the job makes the spec from."""
     return canonical(PLAN.cells[wildcards.cell].model_dump())
@@ -170,6 +195,7 @@ def train_code(wildcards):
     """The digest of the code that makes the cell's numbers."""
     cell = PLAN.cells[wildcards.cell]
     own = ["operations/"] if is_operation(cell) else []
+    own += ["inference/"] if is_inference(cell) else []
     adapter = f"frameworks/{cell.framework}.py"
     return code.digest("frameworks/runtime.py", adapter, "measure/", *own)
 

@@ -24,7 +24,7 @@ def main() -> None:
     arguments = parser.parse_args()
     certificates = read_certificates(arguments.certificates)
     max_batches = read_max_batches(arguments.max_batches)
-    released = {name: frameworks.released(name) for name in frameworks.names()}
+    released = {name: frameworks.released(name) for name in frameworks.adapters()}
     gather(arguments.plan, arguments.records, arguments.output, certificates, max_batches, released)
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from plan.inference import is_inference
 from plan.model import BEST, Cell
 from plan.spec import make_spec
 from plan.study import SLUG, Plan, digest, is_operation
@@ -33,12 +34,12 @@ def searches(plan: Plan) -> dict[str, Cell]:
     """By name, a cell with the settings of each search that the study asks for.
 
     Cells of the mode `best` have none: which mode they train in is known in their runs alone.
-    Operations have none either.
+    Operations and inference have none either.
     """
     if not plan.study.find_max_batch:
         return {}
     cells = (c for c in plan.cells.values() if c.mode != BEST and not is_operation(c))
-    found = (cell.model_copy(update=FIXED) for cell in cells)
+    found = (cell.model_copy(update=FIXED) for cell in cells if not is_inference(cell))
     return {_name(cell): cell for cell in found}
 
 

@@ -8,7 +8,7 @@ import itertools
 import json
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ import networks
 import operations
 from datasets import catalogue
 from networks.graph import GraphError
-from plan import frameworks
+from plan import frameworks, inference
 from plan.model import BEST, RESULTS_FORMAT, Cell, Study
 from plan.scale import scaled
 
@@ -47,11 +47,13 @@ class Plan:
     """A study with its cells by name, in the order of its sweeps.
 
     `study.repeats` are those of the study's scale, `whole_repeats` those of the whole study.
+    `weights_from` has by inference cell the training cell whose weights it predicts with.
     """
 
     study: Study
     cells: dict[str, Cell]
     whole_repeats: int
+    weights_from: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def order(self) -> list[tuple[str, int]]:
@@ -94,9 +96,12 @@ def name_of(cell: Cell) -> str:
     slug = "-".join(
         {"batch_size": "b", "learning_rate": "lr"}.get(key, "") + f"{values[key]}" for key in named
     )
+    if inference.is_inference(cell):
+        slug += "-inference"
     usual = {key: field.default for key, field in Cell.model_fields.items()}
     usual["mode"] = frameworks.modes(cell.framework)[0]
     rest = {k: v for k, v in values.items() if k not in named and v != usual[k]}
+    rest.pop("workload", None)
     return f"{slug}-{digest(rest)[:8]}" if rest else slug
 
 
@@ -161,10 +166,18 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
                         )
                     cells[name] = cell
                     origin[name] = index
+    weights_from, without = inference.sources(cells)
+    for name in [] if faults else without:  # a cell that has a fault may be the one
+        faults.append(
+            f"sweeps[{origin[name]}].weights: no training cell of this study leaves those of "
+            f"{name}; add a sweep that trains with the same settings, say its batch size with "
+            "`trained_batch_size`, or predict with `weights: initial`"
+        )
     if faults or study is None:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"the configuration has {count}:\n" + "\n".join(f"  {f}" for f in faults))
-    return Plan(study.model_copy(update={"repeats": config.get("repeats", whole)}), cells, whole)
+    study = study.model_copy(update={"repeats": config.get("repeats", whole)})
+    return Plan(study, cells, whole, weights_from)
 
 
 def paths(given: Any) -> list[str]:
@@ -262,7 +275,7 @@ class _Known:
         self.datasets: dict[str, catalogue.Dataset] = {}
         self.graphs: dict[tuple[str, str], str | None] = {}
         self.names = {
-            "framework": frameworks.names(),
+            "framework": frameworks.adapters(),
             "network": networks.names() + operations.names(),
             "dataset": catalogue.names(root / "config/datasets"),
         }
@@ -286,7 +299,8 @@ class _Known:
             cell = cell.model_copy(update={"mode": frameworks.modes(cell.framework)[0]})
         usual = {key: field.default for key, field in Cell.model_fields.items()}
         if not is_operation(cell):
-            return [cell.model_copy(update={"operation_seconds": usual["operation_seconds"]})]
+            cell = cell.model_copy(update={"operation_seconds": usual["operation_seconds"]})
+            return [inference.resolved(cell)]
         shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
         if cell.dataset in self.shapes:
             shapes = read(self.shapes[cell.dataset])["shapes"].get(cell.network, shapes)
@@ -329,7 +343,9 @@ class _Known:
         except catalogue.CatalogueError as fault:
             return [*found, f"dataset: {fault}"]
         dataset = self.datasets[cell.dataset]
-        if cell.batch_size > dataset.splits.train:
+        if inference.is_inference(cell):
+            found += inference.faults(cell, dataset.splits.test)
+        elif cell.batch_size > dataset.splits.train:
             found.append(
                 f"batch_size: {cell.batch_size} is more than the {dataset.splits.train} training "
                 f"examples of {cell.dataset}; choose a smaller one"
