@@ -25,7 +25,7 @@ def described(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("framework", frameworks.names())
+@pytest.mark.parametrize("framework", frameworks.adapters())
 def test_the_python_of_its_environment_parses_what_runs_in_it(framework, root):
     version, _ = in_env.read(root / f"envs/{framework}.yaml")
     for name in (framework, "runtime"):

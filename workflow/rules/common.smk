@@ -14,6 +14,7 @@ from measure import attempts, foregone, progress
 from plan import code, frameworks
 from plan.deployment import tell_jobs
 from plan.estimate import estimate
+from plan.inference import is_inference
 from plan.max_batch import probe_spec, searches
 from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
@@ -52,7 +53,14 @@ PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.orde
 TRAINED = [cell for cell in PLAN.cells.values() if not is_operation(cell)]
 # Speed-up by replicas is a table and a figure of its own.
 SCALING = any(cell.replicas > 1 for cell in TRAINED)
-TRACED = [REFERENCE, *sorted({cell.framework for cell in TRAINED} - {REFERENCE})]
+TRACED = [
+    REFERENCE,
+    *sorted(
+        {cell.framework for cell in TRAINED} & set(frameworks.names()) - {REFERENCE}
+    ),
+]
+# The cells whose runs leave their weights for others.
+KEPT = set(PLAN.weights_from.values())
 CERTIFICATES = (
     sorted({f"results/parity/{cell.network}.json" for cell in TRAINED})
     if PLAN.study.parity
@@ -141,6 +149,23 @@ def manifest_of(cell):
     return [] if cell.input == "synthetic" else f"{data_folder(cell)}/manifest.json"
 
 
+def trained(wildcards):
+    """The events of the run that trains the weights of a run that predicts, or no file."""
+    source = PLAN.weights_from.get(wildcards.cell)
+    return f"results/runs/{source}/rep{wildcards.repeat}/events.jsonl" if source else []
+
+
+def weights(wildcards):
+    """What a run is told of weights: whose to predict with, or to keep those that it trains.
+
+    Weights that are there stay kept, so that a study that no longer predicts trains nothing anew.
+    """
+    if source := PLAN.weights_from.get(wildcards.cell):
+        return f"--weights results/runs/{source}/rep{wildcards.repeat}"
+    kept = Path(f"results/runs/{wildcards.cell}/rep{wildcards.repeat}/weights.npz")
+    return "--keep-weights" if wildcards.cell in KEPT or kept.exists() else ""
+
+
 def environment(wildcards):
     """The environment file of a cell's framework on its device."""
     cell = PLAN.cells[wildcards.cell]
@@ -163,19 +188,20 @@ def train_code(framework, *own):
 def identity(wildcards):
     """All on which a run depends but its data, in one function: Snakemake calls it for every run.
 
-    `settings` are the cell's, as JSON, which the job makes the spec from; the rest is there to be
-    noticed when it changes.
+    `settings` are the cell's, as JSON, which the job makes the spec from, and `weights` an option of
+    its command; the rest is there to be noticed when it changes.
     """
     cell, repeat = PLAN.cells[wildcards.cell], int(wildcards.repeat)
     own = ["operations/"] if is_operation(cell) else []
-    if cell.replicas > 1:
-        own.append("frameworks/_replicas.py")
+    own += ["inference/"] if is_inference(cell) else []
+    own += ["frameworks/_replicas.py"] if cell.replicas > 1 else []
     return {
         "settings": canonical(cell.model_dump()),
         "spec": spec_digest(cell, repeat, ROOT),
         "pins": installed(environment(wildcards)),
         "code": train_code(cell.framework, *own),
         "errors": attempts.errors(wildcards),
+        "weights": weights(wildcards),
     }
 
 

@@ -1,4 +1,5 @@
-# Reads: the cell's settings, its data. Makes: results/runs/{cell}/rep{n}/ with spec.json,
+# Reads: the cell's settings, its data; where it predicts, the weights that the run of another cell
+# has trained (docs/inference.md). Makes: results/runs/{cell}/rep{n}/ with spec.json,
 # events.jsonl, telemetry.csv, env.json.
 #
 # A run is made again when, and only when, its spec, its environment, or code that can
@@ -12,6 +13,7 @@
 rule train:
     input:
         manifest,
+        trained,
     output:
         spec="results/runs/{cell}/rep{repeat}/spec.json",
         events="results/runs/{cell}/rep{repeat}/events.jsonl",
@@ -36,4 +38,4 @@ rule train:
     shell:
         "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/train.py --cell {params.run[settings]:q}"
         " --repeat {wildcards.repeat} --attempt {resources.attempt} --log {log}"
-        " --run results/runs/{wildcards.cell}/rep{wildcards.repeat}"
+        " --run results/runs/{wildcards.cell}/rep{wildcards.repeat} {params.run[weights]}"

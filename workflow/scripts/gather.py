@@ -29,7 +29,7 @@ def main() -> None:
     arguments = parser.parse_args()
     certificates = read_certificates(arguments.certificates)
     max_batches = read_max_batches(arguments.max_batches)
-    released = {name: frameworks.released(name) for name in frameworks.names()}
+    released = {name: frameworks.released(name) for name in frameworks.adapters()}
     gather(arguments.plan, arguments.records, arguments.output, certificates, max_batches, released)
     if arguments.scaling:
         study = read_study(arguments.plan, arguments.output, arguments.records).trained

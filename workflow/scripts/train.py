@@ -19,6 +19,9 @@ from plan.spec import make_spec
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "workflow/scripts/frameworks/runtime.py"
 OPERATIONS = ROOT / "workflow/scripts/operations/_run.py"
+INFERENCE = ROOT / "workflow/scripts/inference/run.py"
+WEIGHTS = "weights.npz"
+"""In the folder of a run that another one predicts with; like `trials` no output of the rule."""
 
 
 def write(spec: dict[str, Any], folder: Path) -> Path:
@@ -31,7 +34,7 @@ def write(spec: dict[str, Any], folder: Path) -> Path:
 
 def prepare(spec: dict[str, Any], python: str, folder: Path) -> list[str]:
     """Write the spec into the folder of its run; returns the command of its runner."""
-    runner = OPERATIONS if "operation" in spec else RUNTIME
+    runner = OPERATIONS if "operation" in spec else INFERENCE if "inference" in spec else RUNTIME
     return [python, str(runner), str(write(spec, folder)), str(folder / "events.jsonl")]
 
 
@@ -43,6 +46,16 @@ def try_mode(spec: dict[str, Any], mode: str, python: str, run: Path) -> dict[st
     return outcome_of(mode, folder / "events.jsonl")
 
 
+def untrained(run: Path) -> tuple[str, str] | None:
+    """The outcome and reason of a run that cannot predict, for this one left no weights."""
+    if (run / WEIGHTS).exists():
+        return None
+    last = json.loads((run / "events.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    if last["status"] == "ok":
+        raise Fault(f"{run / WEIGHTS} is gone; delete {run} so that it is trained again")
+    return "unsupported", f"no weights: {run} ended as {last['status']} ({last['reason']})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cell", type=json.loads, required=True, help="its settings as JSON")
@@ -50,15 +63,23 @@ def main() -> None:
     parser.add_argument("--attempt", type=int, required=True, help="which try this is, from 1")
     parser.add_argument("--run", type=Path, required=True, help="the folder of the run")
     parser.add_argument("--log", type=Path, required=True, help="gets what the runner prints")
+    parser.add_argument("--keep-weights", action="store_true", help="in the folder of the run")
+    parser.add_argument("--weights", type=Path, help="the run whose weights this one predicts with")
     arguments = parser.parse_args()
     cell = Cell(**arguments.cell)
     spec = make_spec(cell, arguments.repeat, ROOT)
     try:
         with machine_to_itself():
             shutil.rmtree(arguments.run / "trials", ignore_errors=True)
+            (arguments.run / WEIGHTS).unlink(missing_ok=True)
+            if arguments.keep_weights:
+                spec["keep_weights"] = str(arguments.run / WEIGHTS)
             known = foregone.known(
                 cell.device, spec["cell"], arguments.repeat, arguments.attempt, cell.replicas
             )
+            if arguments.weights:
+                spec["inference"]["file"] = str(arguments.weights / WEIGHTS)
+                known = known or untrained(arguments.weights)
             if known:
                 write(spec, arguments.run)
                 settle(spec, arguments.run, arguments.log, *known)

@@ -15,10 +15,17 @@ STEP_TIME = (
     " has the chunk's mean; nearest rank over the measured phase's steps."
 )
 
+LATENCY = (
+    "A batch lasts from its images in host memory to its outputs there, and is waited for before"
+    " the next; nearest rank."
+)
+
 METRICS = {
     "throughput": Metric("images/s", "Examples of the measured phase / its time."),
     "step_rate": Metric("steps/s", "Steps of the measured phase / its time."),
-    "first_step_time": Metric("s", "Time of the first training step, compilation included."),
+    "first_step_time": Metric(
+        "s", "Time of the first training step, or prediction, or call, compilation included."
+    ),
     "training_time": Metric(
         "s", "From the begin of the first step to the end of the last, without evaluations."
     ),
@@ -119,7 +126,8 @@ METRICS = {
         "GFLOP/s",
         "Floating-point operations of the measured phase / its time / 10^9. Of training, 6 for"
         " every multiply-accumulate of the network's forward pass and example: 2 forward, and 4"
-        " for the gradients by inputs and weights; only convolutions and dense layers count.",
+        " for the gradients by inputs and weights; of inference 2. Only convolutions and dense"
+        " layers count.",
     ),
     "memory_rate": Metric(
         "GB/s",
@@ -128,7 +136,19 @@ METRICS = {
     ),
     "deviation": Metric(
         "1",
-        "How far an operation's result is from that in double precision, relative to the largest.",
+        "How far an operation's result is from that in double precision, relative to the largest;"
+        " of inference, how far the outputs are from those that were kept with the weights.",
+    ),
+    "model_load_time": Metric(
+        "s", "Inference: reading the weights from their file and building the network with them."
+    ),
+    "latency_p50": Metric("ms", f"Inference: median of the latencies. {LATENCY}"),
+    "latency_p95": Metric("ms", f"Inference: 95th percentile of the latencies. {LATENCY}"),
+    "latency_p99": Metric("ms", f"Inference: 99th percentile of the latencies. {LATENCY}"),
+    "total_inference_time": Metric(
+        "s",
+        "Inference: from the begin of loading the model to the end of predicting the whole test set"
+        " for the first time, the first prediction included.",
     ),
 }
 CENSORED = {"time_to_accuracy": "seconds", "epochs_to_accuracy": "epoch"}
@@ -145,7 +165,9 @@ STATUS_MEANING = {
     "error": "A fault of the machine or of the code, twice in a row: no result, to be tried again.",
 }
 
-PHASES = ("import", "load", "build", "first_step", "warmup", "measured", "evaluation")
+PHASES = (
+    "import", "load", "build", "first_step", "warmup", "measured", "evaluation", "latency",
+)  # fmt: skip
 
 NOISE_LIMIT = 0.10
 MINIMUM_SAMPLES = 3

@@ -57,6 +57,10 @@ OF_TRAINING = (
     "gpu_energy_per_image", "cpu_energy_per_image",
 )  # fmt: skip
 """Metrics that an operation does not have."""
+OF_INFERENCE = (
+    "model_load_time", "latency_p50", "latency_p95", "latency_p99", "total_inference_time",
+)  # fmt: skip
+"""Metrics that inference alone has."""
 
 SAME = 1e-6  # relative; a setting kept in float32 is the requested one (2^-24 = 6e-8)
 
@@ -193,15 +197,15 @@ def _phases(run: Run) -> dict[str, Phase]:
 
 
 def _planned(run: Run, steps: int) -> tuple[int, int]:
-    """The steps of an epoch, and of the whole run; an operation has those that it made."""
-    if "operation" in run.spec:
+    """The steps of an epoch, and of the whole run; what lasts for a time has those that it made."""
+    if not run.trains:
         return 0, steps
     per_epoch = run.spec["data"]["train_examples"] // run.spec["factors"]["batch_size"]
     return per_epoch, run.spec["phases"]["epochs"] * per_epoch
 
 
 def _losses(run: Run) -> tuple[int, list[float]]:
-    """The number of steps, and the training loss of every one, in order; an operation has none.
+    """The number of steps, and the training loss of every one, in order, if it trained.
 
     Chunks must follow one another.
     """
@@ -211,7 +215,7 @@ def _losses(run: Run) -> tuple[int, list[float]]:
             cause = f"a chunk begins at step {chunk['first_step']}, not {steps}"
             raise _events_error(run, cause)
         steps += chunk["steps"]
-        expected = 0 if "operation" in run.spec else chunk["steps"]
+        expected = chunk["steps"] if run.trains else 0
         if chunk["steps"] < 1 or len(chunk["losses"]) != expected:
             cause = f"a chunk of {chunk['steps']} steps has {len(chunk['losses'])} losses"
             raise _events_error(run, cause)
@@ -286,6 +290,8 @@ def _evaluations(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
         if event["examples"] != examples or not 0 <= event["correct"] <= examples:
             cause = f"evaluated {event['correct']} / {event['examples']} correct"
             raise _events_error(run, f"{cause}, the test set has {examples} examples")
+        if not run.trains:
+            continue
         if event["step"] not in ends:
             cause = f"an evaluation after step {event['step']}, where no phase ends"
             raise _events_error(run, cause)
@@ -344,6 +350,8 @@ def _answers(
     answers: dict[str, Answer] = dict.fromkeys(METRICS, status_reason)
     if "first_step" in phases and run.of("outcome")[0]["status"] != "error":
         answers["first_step_time"] = phases["first_step"].seconds
+    if "inference" in run.spec and run.of("outcome")[0]["status"] != "error":
+        answers |= _inference(run, phases, status_reason)
     if not finished:
         return answers
     measured = phases["measured"]
@@ -382,21 +390,54 @@ def _answers(
             answers["test_accuracy"] = _accuracy(run)
     if "operation" in run.spec:
         answers |= dict.fromkeys(OF_TRAINING, "an operation is called, not trained")
+    if "inference" in run.spec:
+        why = "the cell predicts, and trains nothing"
+        answers |= dict.fromkeys(("training_time", "final_loss"), why)
+    else:
+        answers |= dict.fromkeys(OF_INFERENCE, "the cell does not predict")
     return answers
+
+
+def _inference(run: Run, phases: dict[str, Phase], status_reason: str) -> dict[str, Answer]:
+    """The metrics of `OF_INFERENCE`; those that were reached count even if the run failed later."""
+    found: dict[str, Answer] = dict.fromkeys(OF_INFERENCE, status_reason)
+    if "build" in phases:
+        found["model_load_time"] = phases["build"].seconds
+    if "evaluation" in phases:
+        needed = ("build", "first_step", "evaluation")
+        found["total_inference_time"] = sum(phases[name].seconds for name in needed)
+    if "latency" in phases:
+        chunks = [event for event in run.of("chunk") if event["phase"] == "latency"]
+        times = sorted(chunk["end"] - chunk["begin"] for chunk in chunks)
+        for percent in (50, 95, 99):
+            found[f"latency_p{percent}"] = _percentile(times, percent)
+    return found
+
+
+def _percentile(times: list[float], percent: int) -> Answer:
+    """The least of the sorted times (s) that `percent` % of them do not exceed, in ms.
+
+    There is none where it would be the maximum under another name.
+    """
+    least = math.ceil(100 / (100 - percent))
+    if len(times) < least:
+        return f"too few batches: {len(times)}, and it takes {least}"
+    return times[math.ceil(len(times) * percent / 100) - 1] * 1000
 
 
 def _work(run: Run, measured: Phase) -> dict[str, Answer]:
     """What the measured phase computed and moved in its time; of an operation, how well."""
     operation = run.spec.get("operation")
+    told = [event["value"] for event in run.of("deviation")]
     if operation is None:
-        flops = 6 * run.spec["network"]["macs"] * measured.examples
+        flops = (6 if run.trains else 2) * run.spec["network"]["macs"] * measured.examples
+        shown = "what a network computes is shown by its certificate"
         return {
             "flop_rate": flops / measured.seconds / 1e9,
-            "memory_rate": "the bytes that training moves are not counted",
-            "deviation": "what a network computes is shown by its certificate",
+            "memory_rate": "the bytes that a network moves are not counted",
+            "deviation": told[-1] if told else shown,
         }
     calls = measured.steps / measured.seconds / 1e9
-    told = [event["value"] for event in run.of("deviation")]
     return {
         "flop_rate": operation["flops"] * calls,
         "memory_rate": operation["traffic"] * calls,
@@ -452,7 +493,7 @@ def _final_loss(means: list[float | None]) -> Answer:
 
 
 def _accuracy(run: Run) -> Answer:
-    epochs, examples = run.spec["phases"]["epochs"], run.spec["data"]["test_examples"]
+    epochs, examples = run.spec["phases"].get("epochs", 0), run.spec["data"]["test_examples"]
     last = [event for event in run.of("evaluation") if event["epoch"] == epochs]
     if not last:
         return f"no evaluation after epoch {epochs}"

@@ -4,7 +4,7 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -353,6 +353,21 @@ OPERATION_COLUMNS = (
 )
 
 
+INFERENCE_COLUMNS = (
+    Column("Model load", "s", "model_load_time"),
+    Column("First prediction", "s", "first_step_time"),
+    Column("Latency, median", "ms", "latency_p50"),
+    Column("Latency, 95 %", "ms", "latency_p95"),
+    Column("Latency, 99 %", "ms", "latency_p99"),
+    Column("Throughput", "images/s", "throughput", digits=4),
+    Column("Load and predict all", "s", "total_inference_time"),
+    Column("Test accuracy", "", "test_accuracy", digits=4),
+    Column("Deviation", "", "deviation", digits=2),
+    Column("CPU", "cores", "cpu_cores"),
+    Column("Host memory", "MiB", "host_memory"),
+)
+
+
 def _operation_rows(study: Study) -> list[dict[str, Any]]:
     """The rows of the basic operations, with what they reach of the measured peak."""
     most = peaks(study)
@@ -458,7 +473,7 @@ def _max_batch_rows(study: Study, found: Sequence[MaxBatch]) -> list[tuple[Cell,
     return list(rows.values())
 
 
-def _phase_rows(cells: Iterable[Cell]) -> list[dict[str, Any]]:
+def _phase_rows(cells: Iterable[Cell], phases: Iterable[str]) -> list[dict[str, Any]]:
     """Median seconds of each phase over the ok runs of each cell."""
     rows = []
     for cell in cells:
@@ -473,7 +488,7 @@ def _phase_rows(cells: Iterable[Cell]) -> list[dict[str, Any]]:
                     number(median(known), 3)
                     if (known := [run.phases[name] for run in runs if name in run.phases])
                     else None
-                    for name in PHASES
+                    for name in phases
                 ],
             }
         )
@@ -690,12 +705,18 @@ def make_report(
         environment.globals[function.__name__] = function
     environment.globals |= {"dot": _dot, "describe": describe_machine}
     everything, study = study, study.trained
+    predicting = everything.inference
+    networks = Study([*study.cells, *predicting.cells])
     comparisons = compare(study)
+    for one in compare(predicting):
+        setting = ", ".join(filter(None, ("inference", one.setting)))
+        comparisons.append(replace(one, setting=setting))
+    phases = [name for name in PHASES if name != "latency" or predicting.cells]
     compared = [(c, row) for c in comparisons for row in c.rows()]
     has_gpu = any(cell.values(column.metric) for cell in study.cells for column in GPU_COLUMNS)
     columns = [*COLUMNS, *(GPU_COLUMNS if has_gpu else ())]
     further = _further_columns(study)
-    proofs = _proofs(study, certificates)
+    proofs = _proofs(networks, certificates)
     started = sorted(run.provenance["started"] for run in everything.runs)
     flags = Counter(flag for run in everything.runs for flag in run.flags)
     remarked = Counter(f for _, row in compared for f in row["remarks"].split(", ") if f)
@@ -707,6 +728,8 @@ def make_report(
         study=everything,
         operations=_sortable(_operation_rows(everything.operations)),
         operation_columns=OPERATION_COLUMNS,
+        inference=_sortable(_summary_rows(predicting.cells, list(INFERENCE_COLUMNS))),
+        inference_columns=INFERENCE_COLUMNS,
         answer=answer(study, comparisons),
         compared=_sortable(compared),
         settings_shown=any(c.setting for c in comparisons),
@@ -714,7 +737,7 @@ def make_report(
         proofs=_part(proofs),
         proof_of={(one.network, one.framework): one for one in proofs},
         proof_columns=_proof_columns(proofs),
-        deviations=_part(_deviations(study)),
+        deviations=_part(_deviations(networks)),
         outcomes={s: [r.status for r in everything.runs].count(s) for s in STATUSES},
         status_meaning=STATUS_MEANING,
         failures=_part(_failures(everything)),
@@ -727,13 +750,13 @@ def make_report(
         gpu_reason=None if has_gpu else study.why_empty("gpu_power"),
         factors=factors,
         facet_shown=not factors.same.keys() >= set(FACET),
-        phases=PHASES,
+        phases=phases,
         spent=_spent(everything),
-        phase_rows=_sortable(_phase_rows(everything.cells)),
+        phase_rows=_sortable(_phase_rows(everything.cells, phases)),
         machines=_part(machines(everything)),
         environments=_environments(everything),
         software=_part(_software(everything)),
-        settings=_part(_settings_rows(study)),
+        settings=_part(_settings_rows(networks)),
         flags={name: (text, flags[name]) for name, text in FLAGS.items()}
         | {name: (text, flags[name] or remarked[name]) for name, text in STUDY_FLAGS.items()},
         parity_flag=PARITY_NOT_SHOWN,

@@ -29,6 +29,11 @@ TRAINING_FIELDS: dict[str, Kind] = {
     "data.test_examples": int,
     "phases.epochs": int,
 }
+INFERENCE_FIELDS: dict[str, Kind] = {
+    "network.macs": int,
+    "data.test_examples": int,
+    "inference.weights": str,
+}
 OPERATION_FIELDS: dict[str, Kind] = {"operation.flops": int, "operation.traffic": int}
 ENV_FIELDS: dict[str, Kind] = {
     "machine": dict,
@@ -44,7 +49,14 @@ EVENT_FIELDS: dict[str, dict[str, Kind]] = {
     "phase": {"name": str, "begin": NUMBER, "end": NUMBER},
     "settings": {"requested": dict, "effective": dict},
     "software": {"framework": str, "version": str},
-    "chunk": {"phase": str, "first_step": int, "steps": int, "end": NUMBER, "losses": list},
+    "chunk": {
+        "phase": str,
+        "first_step": int,
+        "steps": int,
+        "begin": NUMBER,
+        "end": NUMBER,
+        "losses": list,
+    },
     "evaluation": {
         "epoch": int,
         "step": int,
@@ -71,6 +83,11 @@ class Run(NamedTuple):
     events: list[dict[str, Any]]
     samples: list[float]
     telemetry: dict[str, list[tuple[float, float]]]
+
+    @property
+    def trains(self) -> bool:
+        """Whether it trained; else it called an operation, or predicted, for a time."""
+        return "operation" not in self.spec and "inference" not in self.spec
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """All events of one kind, in order of time."""
@@ -117,10 +134,8 @@ def _read_events(path: Path) -> list[dict[str, Any]]:
             raise InputError(path, f"line {number} is not an event", RERUN)
         name = event["event"]
         _check(event, EVENT_FIELDS.get(name, {}), f"line {number}: {name} ", path)
-        if name in ("phase", "chunk"):
-            begin = event.get("begin", event["end"])
-            if event["end"] < begin:
-                raise InputError(path, f"line {number}: {name} ends before it begins", RERUN)
+        if name in ("phase", "chunk") and event["end"] < event["begin"]:
+            raise InputError(path, f"line {number}: {name} ends before it begins", RERUN)
         events.append(event)
     if [e["event"] for e in events].count("outcome") != 1 or events[-1]["event"] != "outcome":
         cause = "the last line is not the run's one outcome, so the run did not finish"
@@ -167,13 +182,17 @@ def read_run(folder: Path) -> Run:
     spec_path, env_path = folder / "spec.json", folder / "env.json"
     spec, env = read_object(spec_path), read_object(env_path)
     _check(spec, SPEC_FIELDS, "", spec_path)
-    operation = "operation" in spec
-    _check(spec, OPERATION_FIELDS if operation else TRAINING_FIELDS, "", spec_path)
+    fields = TRAINING_FIELDS
+    if "operation" in spec:
+        fields = OPERATION_FIELDS
+    elif "inference" in spec:
+        fields = INFERENCE_FIELDS
+    _check(spec, fields, "", spec_path)
     _check(env, ENV_FIELDS, "", env_path)
     counts = {
         (spec_path, "repeat"): spec["repeat"],
         (spec_path, "factors.batch_size"): spec["factors"]["batch_size"],
-        (spec_path, "phases.epochs"): 1 if operation else spec["phases"]["epochs"],
+        (spec_path, "phases.epochs"): spec["phases"].get("epochs", 1),
         (env_path, "machine.logical_cores"): env["machine"]["logical_cores"],
     }
     for (path, name), count in counts.items():

@@ -31,7 +31,8 @@ LEAST_SIDES = 4
 SPEEDS = ("throughput", "step_rate")
 TIMES = (
     "training_time", "first_step_time", "step_time_p50", "step_time_p95", "step_time_p99",
-    "time_to_accuracy",
+    "time_to_accuracy", "model_load_time", "latency_p50", "latency_p95", "latency_p99",
+    "total_inference_time",
 )  # fmt: skip
 NO_DIFFERENCE = "no difference shown"
 TOO_FEW = "too few runs"

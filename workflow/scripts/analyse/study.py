@@ -102,6 +102,11 @@ class Cell(NamedTuple):
         return self.plan.factors.get("epochs") == ""
 
     @property
+    def is_inference(self) -> bool:
+        """Whether it predicts instead of training."""
+        return self.plan.factors.get("workload") == "inference"
+
+    @property
     def failed(self) -> bool:
         """Whether a run of the cell is not ok."""
         return any(run.status != "ok" for run in self.runs)
@@ -116,7 +121,12 @@ class Study:
     @cached_property
     def trained(self) -> "Study":
         """Its cells that train a network."""
-        return Study([cell for cell in self.cells if not cell.is_operation])
+        return Study([c for c in self.cells if not (c.is_operation or c.is_inference)])
+
+    @cached_property
+    def inference(self) -> "Study":
+        """Its cells that predict."""
+        return Study([cell for cell in self.cells if cell.is_inference])
 
     @cached_property
     def operations(self) -> "Study":
@@ -160,14 +170,14 @@ class Study:
 
 
 def _distinguishing(plan: list[PlannedCell]) -> tuple[str, ...]:
-    """The factors in which cells of one framework, facet and batch size differ."""
+    """The factors in which cells of one framework, facet, batch size and workload differ."""
     groups: dict[tuple[str, ...], list[PlannedCell]] = defaultdict(list)
     for cell in plan:
-        groups[tuple(cell.factors[name] for name in GROUP)].append(cell)
+        groups[tuple(cell.factors.get(name, "") for name in (*GROUP, "workload"))].append(cell)
     return tuple(
         name
         for name in plan[0].factors
-        if name not in GROUP
+        if name not in (*GROUP, "workload")
         and any(len({cell.factors[name] for cell in group}) > 1 for group in groups.values())
     )
 

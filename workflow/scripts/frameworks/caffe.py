@@ -293,6 +293,27 @@ class Adapter:
         self.evaluated.blobs["data"].data[...] = images.transpose(0, 3, 1, 2)
         return next(iter(self.evaluated.forward().values())).copy()
 
+    def prepare(self, images):
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+    def predict(self, batch):
+        self.evaluated.blobs["data"].data[...] = batch
+        return next(iter(self.evaluated.forward().values())).copy()
+
+    def fetched(self, handle):
+        return handle
+
+    def predicting(self):
+        types = {array.dtype.name for array in self.arrays.values()}
+        return {
+            "batch_size": self.evaluated.blobs["data"].shape[0],
+            "threads": BLAS.openblas_get_num_threads(),
+            "precision": types.pop().replace("float", "fp") if len(types) == 1 else str(types),
+            "device": "cpu",
+            "mode": "solver",
+            "parameters": sum(array.size for array, _ in self.trained.values()),
+        }
+
     def weights(self):
         return {n: a / self.sums.get(n, np.float32(1)) for n, a in self.arrays.items()}
 

@@ -356,6 +356,28 @@ class Adapter:
             for name, mask in masks.items()
         }
 
+    def prepare(self, images):
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2), self.dtype)
+
+    def predict(self, batch):
+        self.predicted = self.model.eval({self.image: batch})
+        return self.predicted
+
+    def fetched(self, handle):
+        return handle
+
+    def predicting(self):
+        parameters = self.model.parameters
+        types = {np.dtype(parameter.dtype) for parameter in parameters}
+        return dict(
+            batch_size=len(self.predicted),
+            threads=C.cntk_py.get_max_num_cputhreads(),
+            precision=types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
+            device="cpu" if C.use_default_device().type() == 0 else "gpu",
+            mode=MODES[0] if self.mkl.mkl_serv_get_cpu_type() == AVX2 else MODES[1],
+            parameters=sum(int(np.prod(parameter.shape)) for parameter in parameters),
+        )
+
     def weights(self):
         return {name: self._canonical(name, array.value) for name, array in self.arrays.items()}
 

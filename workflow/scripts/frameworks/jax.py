@@ -336,6 +336,30 @@ class Adapter:
             arrays = {name: array.addressable_data(0) for name, array in arrays.items()}
         return np.array(self.forward(arrays, images.astype(self.dtype)))
 
+    def prepare(self, images):
+        return images.astype(self.dtype, copy=False)
+
+    def predict(self, batch):
+        self.predicted = self.forward(self.state["arrays"], batch)
+        return self.predicted
+
+    def fetched(self, handle):
+        return np.asarray(handle)
+
+    def predicting(self):
+        arrays = self.state["arrays"]
+        names = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
+        types = {np.dtype(array.dtype) for array in arrays.values()}
+        platforms = {device.platform for device in self.predicted.devices()}
+        return {
+            "batch_size": len(self.predicted),
+            "threads": _pool(),
+            "precision": names.get(types.pop()) if len(types) == 1 else str(types),
+            "device": platforms.pop(),
+            "mode": "jit" if self.forward._cache_size() else "not compiled",
+            "parameters": sum(arrays[name].size for name in self.trained),
+        }
+
     def weights(self):
         return {name: self._canonical(name, a) for name, a in self.state["arrays"].items()}
 

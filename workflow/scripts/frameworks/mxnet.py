@@ -468,6 +468,36 @@ class Adapter:
                 nd.array(mask, ctx=self.context, dtype=self.dtype)
             )
 
+    def prepare(self, images):
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2), self.dtype)
+
+    def predict(self, batch):
+        self.last = nd.array(batch, ctx=self.context, dtype=self.dtype)
+        return self.network(self.last)
+
+    def fetched(self, handle):
+        return handle.asnumpy()
+
+    def predicting(self):
+        types = {np.dtype(p.dtype) for p in self.parameters.values()}
+        blocks = self.network.blocks.values()
+        mode = "imperative"
+        if self.network._cached_op is not None:
+            mode = "static" if dict(self.network._flags).get("static_shape") else "hybrid"
+        return {
+            "batch_size": self.last.shape[0],
+            "threads": ctypes.CDLL("libgomp.so.1").omp_get_max_threads(),
+            "inter_op_threads": int(mx.util.getenv("MXNET_CPU_WORKER_NTHREADS") or 1),
+            "deterministic": mx.util.getenv("MXNET_ENFORCE_DETERMINISM") in ("1", "true"),
+            "precision": types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
+            "layout": ", ".join(
+                sorted({b._kwargs["layout"] for b in blocks if isinstance(b, nn.Conv2D)})
+            ),
+            "device": self.last.context.device_type,
+            "mode": mode,
+            "parameters": sum(int(np.prod(p.shape)) for p in self.trained.values()),
+        }
+
     def weights(self):
         with self._unbiased_variances():
             return {n: p.data(self.context).asnumpy() for n, p in self.parameters.items()}

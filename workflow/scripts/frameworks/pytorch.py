@@ -4,6 +4,7 @@ import importlib.util
 import operator
 import os
 import shutil
+import sys
 import sysconfig
 import tempfile
 
@@ -163,9 +164,10 @@ class Adapter:
         ]
         self._optimize([parameter["name"] for parameter in parameters])
         self.trained = self._replicated() if self.group else self.model
-        self.loss = self._loss
+        self.loss, self.predictor = self._loss, self.model
         if self.spec["execution"]["mode"] == "compile":
             self.loss = torch.compile(self._loss, fullgraph=True, dynamic=False)
+            self.predictor = torch.compile(self.model, fullgraph=True, dynamic=False)
 
     def _replicated(self):
         """The network as all replicas train it: their gradients are averaged as they come."""
@@ -297,6 +299,42 @@ class Adapter:
         logits = self.model(images).cpu().numpy()
         self.model.train()
         return logits
+
+    def prepare(self, images):
+        images = torch.from_numpy(images).permute(0, 3, 1, 2).to(self.dtype)
+        images = images if self.channels_last else images.contiguous()
+        return images.pin_memory() if self.device.type == "cuda" else images
+
+    def predict(self, batch):
+        if self.model.training:
+            self.model.eval()
+        with torch.inference_mode():
+            self.predicted = batch.to(self.device, non_blocking=True)
+            return self.predictor(self.predicted)
+
+    def fetched(self, handle):
+        return handle.cpu().numpy()
+
+    def predicting(self):
+        types = {p.dtype for p in self.model.parameters()}
+        self.images_fit = _layouts([self.predicted])
+        layout = self._layout()
+        # What the compiler tells of itself; it is not imported where nothing asks for it.
+        compiler = sys.modules.get("torch._dynamo.utils")
+        compiled = compiler is not None and compiler.counters["stats"]["unique_graphs"]
+        eager = "eager_channels_last" if layout == "NHWC" else "eager"
+        return {
+            "batch_size": len(self.predicted),
+            "threads": torch.get_num_threads(),
+            "inter_op_threads": torch.get_num_interop_threads(),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
+            "device": "gpu" if self.predicted.is_cuda else "cpu",
+            "layout": layout,
+            "mode": "compile" if compiled else eager,
+            "parameters": sum(p.numel() for p in self.model.parameters() if p.requires_grad),
+        }
 
     def weights(self):
         return {name: array.detach().cpu().numpy().copy() for name, array in self.arrays.items()}

@@ -57,6 +57,15 @@ and, where it has more to tell, with
     why_unsupported(error)      the reason, where that exception means that the framework cannot
                                 do what the spec asks for; else None
 
+and, where it predicts (`inference/run.py`), with
+
+    prepare(images)             float32 images (examples, height, width, channels) in host memory as
+                                `predict` takes them: slices of what it returns are batches
+    predict(batch)              begin to compute the network's output of a batch in evaluation mode,
+                                without what training needs; returns a handle at once if it can
+    fetched(handle)             wait for it; the output in host memory, array (batch, classes)
+    predicting()                the effective settings of prediction, read back
+
 Where the spec's `execution` has `replicas`, so many train one model. With "devices", the adapter
 splits every batch evenly over them; with "processes", each is given its share, and finds its
 `rank`, the `size` and a file for the `rendezvous` in spec["group"]. Losses are means over all
@@ -334,6 +343,14 @@ def evaluate(adapter, images, labels, batch_size):
         correct += int((logits.argmax(axis=1) == wanted).sum())
         loss += cross_entropy(logits, wanted)
     return correct, loss / len(images)
+
+
+def keep_weights(adapter, path, images, batch_size):
+    """Write the weights, canonical, and what they make of the first images, as `logits`."""
+    shown = min(batch_size, len(images))
+    batch = np.resize(images[:shown], (batch_size,) + images.shape[1:])
+    logits = np.asarray(adapter.logits(batch))[:shown]
+    np.savez(path, logits=logits, **adapter.weights())
 
 
 def spelled(number):
@@ -622,6 +639,8 @@ def train(spec, events, threads):
             return
         evaluated(begin)
         events.write("memory", device_peak_mib=adapter.device_memory_peak())
+        if "keep_weights" in spec:
+            keep_weights(adapter, spec["keep_weights"], test_images, order.batch_size)
     except Exception as error:
         if group and not FOLLOWS:
             group.end(group.PATIENCE)  # where another failed first, this process ends as it did

@@ -204,6 +204,10 @@ class Adapter:
         self.step = compiled if xla else self._step
         # Rewriting Python into a graph took longer than all else of the first step.
         self.chunk = tf.function(self._chunk, input_signature=signature, autograph=False)
+        predictor = tf.function(self.forward.python_function, jit_compile=True, autograph=False)
+        self.predictor = self.forward
+        if xla:
+            self.predictor = tf.function(lambda images: predictor(images), autograph=False)
 
     def _copy(self, weights):
         """The variables and the optimiser's states of a replica."""
@@ -517,6 +521,38 @@ class Adapter:
 
     def logits(self, images):
         return self.forward(tf.constant(images, self.dtype)).numpy()
+
+    def prepare(self, images):
+        return images.astype(self.dtype.as_numpy_dtype, copy=False)
+
+    def predict(self, batch):
+        self.predicted = tf.TensorSpec(batch.shape, self.dtype)
+        return self.predictor(tf.constant(batch))
+
+    def fetched(self, handle):
+        return handle.numpy()
+
+    def predicting(self):
+        graph = self.predictor.get_concrete_function(self.predicted).graph
+        compiled = _compiled(graph)
+        layouts = {
+            op.get_attr("data_format").decode()
+            for op in (compiled or graph).get_operations()
+            if "data_format" in op.node_def.attr
+        }
+        variables = list(self.variables.values())
+        types = {variable.dtype for variable in variables}
+        return {
+            "batch_size": int(graph.inputs[0].shape[0]),
+            "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+            "deterministic": internal_config.is_op_determinism_enabled(),
+            "layout": ", ".join(sorted(layouts)),
+            "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
+            "device": "gpu" if "GPU" in variables[0].device else "cpu",
+            "mode": "xla" if compiled else "function",
+            "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.trained),
+        }
 
     def weights(self):
         return {name: self._canonical(name, v.numpy()) for name, v in self.variables.items()}

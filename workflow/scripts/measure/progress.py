@@ -50,9 +50,10 @@ class Progress:
         self.phase, self.steps_done, self.rate, self.measured = "import", 0, 0.0, 0.0
         self.last_end = self.begin
         self.operation = "operation" in spec
+        self.timed = self.operation or "inference" in spec  # it lasts for a time
         self.batch_size = spec["factors"]["batch_size"]
         self.probe = "steps" in spec["phases"]
-        if not self.operation:
+        if not self.timed:
             steps_per_epoch = spec["data"]["train_examples"] // self.batch_size
             self.steps = spec["phases"].get("steps") or spec["phases"]["epochs"] * steps_per_epoch
         lines = _objects(PATH.read_text()) if PATH.exists() else []
@@ -73,6 +74,8 @@ class Progress:
         expected = None
         if self.rate and self.operation:
             parts += [f"{self.rate:,.1f} calls/s"]
+        elif self.rate and self.timed:
+            parts += [f"{self.rate * self.batch_size:,.0f} images/s"]
         elif self.rate:
             parts += [f"{self.steps_done / self.steps:.0%}"]
             parts += [f"{self.rate * self.batch_size:,.0f} images/s"]

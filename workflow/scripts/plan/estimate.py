@@ -10,6 +10,7 @@ from typing import NamedTuple
 import networks
 from datasets import catalogue
 from plan import frameworks
+from plan.inference import is_inference
 from plan.model import Cell
 from plan.study import Plan, is_operation
 
@@ -72,6 +73,11 @@ def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> 
         pair = (cell.network, cell.dataset)
         if pair not in macs:
             macs[pair] = networks.build(cell.network, tuple(data.shape), len(data.classes)).macs
+        if is_inference(cell):
+            work = macs[pair] * 2 * data.splits.test / FLOPS_PER_CORE / (cell.threads or cores)
+            measured = cell.warmup_seconds + 2 * cell.inference_seconds
+            seconds += runs * (work + measured + SECONDS_PER_RUN)
+            continue
         steps = cell.epochs * (data.splits.train // cell.effective_batch)
         work = macs[pair] * (6 * steps * cell.effective_batch + 2 * data.splits.test)
         used = cell.threads or cores

@@ -8,10 +8,15 @@ from typing import Any
 FOLDER = Path(__file__).parent.parent / "frameworks"
 
 
-def names() -> list[str]:
+def adapters() -> list[str]:
     """The frameworks that can be planned: the adapters `frameworks/<name>.py`."""
     stems = (path.stem for path in FOLDER.glob("*.py"))
     return sorted(stem for stem in stems if stem != "runtime" and not stem.startswith("_"))
+
+
+def names() -> list[str]:
+    """Those of them that train: all but the ones that say `INFERENCE_ONLY`."""
+    return [name for name in adapters() if not _constants(name).get("INFERENCE_ONLY")]
 
 
 @cache

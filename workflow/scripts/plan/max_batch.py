@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from plan.inference import is_inference
 from plan.model import BEST, Cell
 from plan.spec import make_spec
 from plan.study import SLUG, Plan, digest, is_operation
@@ -33,14 +34,16 @@ def searches(plan: Plan) -> dict[str, Cell]:
     """By name, a cell with the settings of each search that the study asks for.
 
     Cells of the mode `best` have none: which mode they train in is known in their runs alone.
-    Operations have none either, nor have cells of several replicas.
+    Operations, inference and cells of several replicas have none either.
     """
     if not plan.study.find_max_batch:
         return {}
     cells = (
         cell
         for cell in plan.cells.values()
-        if cell.mode != BEST and cell.replicas == 1 and not is_operation(cell)
+        if cell.mode != BEST
+        and cell.replicas == 1
+        and not (is_operation(cell) or is_inference(cell))
     )
     found = (cell.model_copy(update=FIXED) for cell in cells)
     return {_name(cell): cell for cell in found}

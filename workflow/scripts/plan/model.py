@@ -63,6 +63,24 @@ class Cell(BaseModel):
             "noise of the same shape"
         ),
     ] = "memory"
+    workload: Annotated[
+        Literal["training", "inference"],
+        Field(
+            description="`inference`: instead of training, read weights and predict the test set "
+            "in batches of `batch_size` (`docs/inference.md`)"
+        ),
+    ] = "training"
+    weights: Annotated[
+        str,
+        Field(
+            description="`inference`: `trained`, those that the training cell of the same settings "
+            "left; the name of a framework, those of its training cell; `initial`, the seeded start"
+        ),
+    ] = "trained"
+    trained_batch_size: Annotated[
+        int | None,
+        Field(gt=0, description="`inference`: batch size of that training cell; null is the same"),
+    ] = None
     reader_threads: Annotated[
         int,
         Field(
@@ -202,6 +220,14 @@ class Cell(BaseModel):
     ] = 0.05
     operation_seconds: Annotated[
         float, Field(gt=0, description="how long an operation is measured, s")
+    ] = 5.0
+    inference_seconds: Annotated[
+        float,
+        Field(
+            gt=0,
+            description="how long inference is measured, s: once for its throughput, once for "
+            "the latency of every batch",
+        ),
     ] = 5.0
     sampling_interval: Annotated[float, Field(ge=0.05, description="between sensor samples, s")] = (
         1.0

@@ -7,7 +7,7 @@ from typing import Any
 import networks
 import operations
 from datasets import catalogue, formats
-from plan import frameworks
+from plan import frameworks, inference
 from plan.model import Cell
 from plan.study import digest, is_operation, name_of
 
@@ -19,6 +19,10 @@ FACTORS = (
 """The settings that tables and records name."""
 
 WARMUP = ("warmup_steps", "warmup_seconds", "chunk_seconds")
+PLAIN = {
+    "optimizer": "sgd", "momentum": 0.0, "nesterov": False, "weight_decay": 0.0,
+    "weight_decay_form": "coupled", "weight_decay_on": "all",
+}  # fmt: skip
 
 
 @cache
@@ -43,7 +47,7 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
     dataset = _dataset(cell.dataset, root / "config/datasets")
     network = _graph(cell.network, tuple(dataset.shape), len(dataset.classes))
     sharded = formats.load(frameworks.record_format(cell.framework)).SHARDED
-    return {
+    spec = {
         "format": FORMAT,
         "cell": name_of(cell),
         "repeat": repeat,
@@ -79,6 +83,26 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         },
         "limits": {"seconds": cell.time_limit, "memory_mib": cell.memory_limit},
         "sampling_interval": cell.sampling_interval,
+    }
+    return _inference_spec(spec, cell) if inference.is_inference(cell) else spec
+
+
+def _inference_spec(spec: dict[str, Any], cell: Cell) -> dict[str, Any]:
+    """The spec of a run that predicts: it lasts for a time, and updates nothing.
+
+    The optimiser is the one without states, for adapters make one with every network.
+    """
+    names = ("workload", "weights")
+    return {
+        **spec,
+        "factors": {**spec["factors"], **{key: getattr(cell, key) for key in names}},
+        "inference": {"weights": cell.weights},
+        "optimizer": optimizer_of(cell.model_copy(update=PLAIN)),
+        "augmentation": None,
+        "phases": {
+            "seconds": cell.inference_seconds,
+            **{key: getattr(cell, key) for key in WARMUP},
+        },
     }
 
 

@@ -8,7 +8,7 @@ import itertools
 import json
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ import networks
 import operations
 from datasets import catalogue
 from networks.graph import GraphError
-from plan import frameworks
+from plan import frameworks, inference
 from plan.model import BEST, RESULTS_FORMAT, Cell, Study
 from plan.scale import scaled
 
@@ -47,11 +47,13 @@ class Plan:
     """A study with its cells by name, in the order of its sweeps.
 
     `study.repeats` are those of the study's scale, `whole_repeats` those of the whole study.
+    `weights_from` has by inference cell the training cell whose weights it predicts with.
     """
 
     study: Study
     cells: dict[str, Cell]
     whole_repeats: int
+    weights_from: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def order(self) -> list[tuple[str, int]]:
@@ -94,9 +96,12 @@ def name_of(cell: Cell) -> str:
     slug = "-".join(
         {"batch_size": "b", "learning_rate": "lr"}.get(key, "") + f"{values[key]}" for key in named
     )
+    if inference.is_inference(cell):
+        slug += "-inference"
     usual = {key: field.default for key, field in Cell.model_fields.items()}
     usual["mode"] = frameworks.modes(cell.framework)[0]
     rest = {k: v for k, v in values.items() if k not in named and v != usual[k]}
+    rest.pop("workload", None)
     return f"{slug}-{digest(rest)[:8]}" if rest else slug
 
 
@@ -180,10 +185,18 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
                         )
                     cells[name] = cell
                     origin[name] = index
+    weights_from, without = inference.sources(cells)
+    for name in [] if faults else without:  # a cell that has a fault may be the one
+        faults.append(
+            f"sweeps[{origin[name]}].weights: no training cell of this study leaves those of "
+            f"{name}; add a sweep that trains with the same settings, say its batch size with "
+            "`trained_batch_size`, or predict with `weights: initial`"
+        )
     if faults or study is None:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"the configuration has {count}:\n" + "\n".join(f"  {f}" for f in faults))
-    return Plan(study.model_copy(update={"repeats": config.get("repeats", whole)}), cells, whole)
+    study = study.model_copy(update={"repeats": config.get("repeats", whole)})
+    return Plan(study, cells, whole, weights_from)
 
 
 def paths(given: Any) -> list[str]:
@@ -281,7 +294,7 @@ class _Known:
         self.datasets: dict[str, catalogue.Dataset] = {}
         self.graphs: dict[tuple[str, str], str | None] = {}
         self.names = {
-            "framework": frameworks.names(),
+            "framework": frameworks.adapters(),
             "network": networks.names() + operations.names(),
             "dataset": catalogue.names(root / "config/datasets"),
         }
@@ -308,7 +321,7 @@ class _Known:
             same = {"operation_seconds": usual["operation_seconds"]}
             if cell.replicas == 1:  # which has the whole batch either way
                 same["batch_split"] = usual["batch_split"]
-            return [cell.model_copy(update=same)]
+            return [inference.resolved(cell.model_copy(update=same))]
         shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
         if cell.dataset in self.shapes:
             shapes = read(self.shapes[cell.dataset])["shapes"].get(cell.network, shapes)
@@ -352,7 +365,9 @@ class _Known:
             return [*found, f"dataset: {fault}"]
         dataset = self.datasets[cell.dataset]
         found += _replica_faults(cell)
-        if cell.effective_batch > dataset.splits.train:
+        if inference.is_inference(cell):
+            found += inference.faults(cell, dataset.splits.test)
+        elif cell.effective_batch > dataset.splits.train:
             found.append(
                 f"batch_size: {cell.effective_batch} is more than the {dataset.splits.train} "
                 f"training examples of {cell.dataset}; choose a smaller one"

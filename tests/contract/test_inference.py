@@ -1,0 +1,247 @@
+"""Inference in every framework and mode: the outputs of the network that was trained, no others."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import networks
+from contract.test_parity import every_layer
+from fixtures.adapter import PROGRAM
+from measure.supervisor import thread_variables
+from plan import frameworks
+from plan.model import Cell
+from plan.parity import REFERENCE, reduced
+from plan.spec import make_spec
+
+MODES = [(name, mode) for name in frameworks.adapters() for mode in frameworks.modes(name)]
+OUTPUTS = 1e-5
+"""Of outputs of LeNet-5, relative to the largest."""
+DEEP = 1e-4
+"""The same of any network at reduced resolution."""
+SHORT = {"warmup_steps": 2, "warmup_seconds": 0.0, "inference_seconds": 0.2}
+
+
+@pytest.fixture(scope="module")
+def launch(study, root, python_of):
+    """Run a cell's spec, changed, with the runner of its workload: how it ended, its events."""
+    scripts = root / "workflow/scripts"
+
+    def run(stem, cell, change=lambda spec: None):
+        told = make_spec(cell, 1, root)
+        change(told)
+        spec, events = study.folder / f"{stem}.json", study.folder / f"{stem}.jsonl"
+        spec.write_text(json.dumps(told))
+        runner = "inference/run.py" if "inference" in told else "frameworks/runtime.py"
+        command = [python_of(cell.framework), str(scripts / runner), str(spec), str(events)]
+        variables = {**os.environ, **thread_variables(len(os.sched_getaffinity(0)), "passive")}
+        ended = subprocess.run(
+            command, cwd=study.folder, env=variables, capture_output=True, text=True
+        )
+        return ended, [json.loads(line) for line in events.read_text().splitlines()]
+
+    return run
+
+
+def a_cell(framework, **settings):
+    settings = {"mode": frameworks.modes(framework)[0], "learning_rate": 0.01, **settings}
+    return Cell(framework=framework, network="lenet5", dataset="mnist-5k", **settings)
+
+
+@pytest.fixture(scope="module")
+def trained(launch, study):
+    """By framework, the file of the weights that a short training kept, and its evaluation."""
+    known = {}
+
+    def train(framework):
+        if framework not in known:
+            path = study.folder / f"{framework}-weights.npz"
+            ended, events = launch(
+                f"{framework}-trained",
+                a_cell(framework, epochs=2, warmup_seconds=0.0),
+                lambda spec: spec.update(keep_weights=str(path)),
+            )
+            assert ended.returncode == 0, ended.stderr[-3000:]
+            evaluation = next(event for event in events if event["event"] == "evaluation")
+            known[framework] = path, evaluation
+        return known[framework]
+
+    return train
+
+
+def predicted(launch, stem, path, framework, **settings):
+    """How a run ended that predicts with these weights, and its events."""
+    cell = a_cell(framework, workload="inference", **SHORT, **settings)
+    return launch(stem, cell, lambda spec: spec["inference"].update(file=str(path)))
+
+
+def of(events, kind):
+    return next(event for event in events if event["event"] == kind)
+
+
+@pytest.mark.parametrize("framework", frameworks.names())
+def test_predictions_are_those_of_the_evaluation_in_training(framework, launch, trained):
+    path, evaluation = trained(framework)
+    # 300 does not divide the 1000 images of the test set: its last batch is filled up.
+    ended, events = predicted(launch, f"{framework}-own", path, framework, batch_size=300)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert events[-1] == {"event": "result", "status": "ok", "reason": None}
+    found = of(events, "evaluation")
+    assert found["examples"] == evaluation["examples"] == 1000
+    assert abs(found["correct"] - evaluation["correct"]) <= 1
+    assert found["loss"] == pytest.approx(evaluation["loss"], rel=1e-5)
+    assert evaluation["correct"] > 500  # it has learnt something that can be lost
+    assert of(events, "deviation")["value"] <= OUTPUTS
+
+
+@pytest.mark.parametrize("framework, mode", MODES)
+def test_every_framework_and_mode_predicts_the_same(framework, mode, launch, trained):
+    path, _ = trained(REFERENCE)
+    stem = f"{framework}-{mode}-reference"
+    ended, events = predicted(launch, stem, path, framework, mode=mode)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert events[-1]["status"] == "ok", events[-1]
+    assert of(events, "deviation")["value"] <= OUTPUTS
+    settings = of(events, "settings")
+    assert set(settings["effective"]) >= set(settings["requested"])
+    assert settings["effective"]["mode"] == mode
+    assert settings["effective"]["batch_size"] == 64
+    assert "momentum" not in settings["requested"]
+    phases = [event["name"] for event in events if event["event"] == "phase"]
+    assert phases == [
+        "import", "load", "build", "first_step", "evaluation", "warmup", "measured", "latency",
+    ]  # fmt: skip
+    steps = [event for event in events if event["event"] == "chunk"]
+    assert [event["first_step"] for event in steps] == list(
+        np.cumsum([0, *(event["steps"] for event in steps)])[:-1]
+    )
+    assert sum(event["steps"] for event in steps if event["phase"] == "evaluation") == 15
+
+
+def test_weights_that_were_never_trained_are_no_secret(launch, study):
+    ended, events = launch(
+        "initial", a_cell(REFERENCE, workload="inference", weights="initial", **SHORT)
+    )
+    assert events[-1]["status"] == "ok"
+    assert not [event for event in events if event["event"] == "deviation"]
+    assert of(events, "evaluation")["correct"] < 300
+
+
+def spoilt(change):
+    """Weights, changed."""
+
+    def write(path, arrays):
+        change(arrays)
+        np.savez(path, **arrays)
+
+    return write
+
+
+SPOILT = {
+    "an array is missing": (
+        spoilt(lambda arrays: arrays.pop("conv1.bias")), "conv1.bias is missing",
+    ),
+    "another shape": (
+        spoilt(lambda arrays: arrays.update({"conv1.bias": np.zeros(7, np.float32)})),
+        r"conv1.bias has the shape \(7,\), not \(6,\)",
+    ),
+    "an array too many": (
+        spoilt(lambda arrays: arrays.update(other=np.zeros(1))), "other is none of its arrays",
+    ),
+    "other weights": (
+        spoilt(lambda arrays: arrays.update({"conv1.bias": arrays["conv1.bias"] + 1})),
+        r"the outputs are [\d.e+-]+ from those kept there",
+    ),
+    "no archive": (lambda path, arrays: path.write_bytes(b"PK, no"), "no file of weights"),
+    "no file": (lambda path, arrays: path.unlink(missing_ok=True), "no file of weights"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_a_wrong_file_of_weights_is_refused_by_its_name(case, launch, trained, tmp_path):
+    change, message = SPOILT[case]
+    with np.load(trained(REFERENCE)[0]) as file:
+        arrays = dict(file)
+    path = tmp_path / "weights.npz"
+    change(path, arrays)
+    ended, _ = predicted(launch, "spoilt", path, REFERENCE)
+    last = ended.stderr.splitlines()[-1]
+    assert ended.returncode and str(path) in last and re.search(message, last), last
+
+
+PLANTED = {
+    "onnxruntime": ("intra_op_num_threads = self.threads", "intra_op_num_threads = 7",
+                    r"\bthreads: asked \d+, found 7"),
+    "pytorch": ("self.predictor = torch.compile", "self.loss = torch.compile",
+                "mode: asked 'compile', found 'eager_channels_last'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("framework", PLANTED)
+def test_a_setting_that_is_not_the_asked_one_fails_the_run(
+    framework, launch, trained, root, tmp_path, study, python_of
+):
+    old, new, message = PLANTED[framework]
+    scripts = tmp_path / "scripts"
+    for name in ("frameworks", "inference"):
+        shutil.copytree(root / "workflow/scripts" / name, scripts / name)
+    adapter = scripts / f"frameworks/{framework}.py"
+    text = adapter.read_text()
+    assert text.count(old) == 1
+    adapter.write_text(text.replace(old, new))
+    mode = "compile" if framework == "pytorch" else frameworks.modes(framework)[0]
+    told = make_spec(a_cell(framework, mode=mode, workload="inference", **SHORT), 1, root)
+    told["inference"]["file"] = str(trained(REFERENCE)[0])
+    (tmp_path / "spec.json").write_text(json.dumps(told))
+    command = [python_of(framework), str(scripts / "inference/run.py")]
+    command += [str(tmp_path / "spec.json"), str(tmp_path / "events.jsonl")]
+    ended = subprocess.run(command, cwd=study.folder, capture_output=True, text=True)
+    assert ended.returncode and re.search(message, ended.stderr.splitlines()[-1])
+
+
+def test_onnxruntime_does_not_train(launch):
+    ended, events = launch("onnxruntime-trains", a_cell("onnxruntime", epochs=1))
+    assert events[-1]["status"] == "unsupported"
+    assert events[-1]["reason"] == "ONNX Runtime does not train here: it predicts alone"
+
+
+ALL = """
+for index, graph in enumerate(spec["graphs"]):
+    own = dict(spec, network=graph)
+    own["execution"] = dict(spec["execution"])
+    parameters = graph["parameters"]
+    start = runtime.unsettled(runtime.initial_weights(parameters, 1), parameters, 1)
+    adapter = type(adapter)(own, 1)
+    try:
+        adapter.build(start)
+    except NotImplementedError as fault:
+        print(index, fault)
+        continue
+    shape = (spec["factors"]["batch_size"],) + tuple(graph["input"])
+    images = np.random.RandomState(2).standard_normal(shape).astype(np.float32)
+    logits = adapter.fetched(adapter.predict(adapter.prepare(images)))
+    np.save("%s/%s-%d.npy" % (spec["folder"], spec["factors"]["framework"], index), logits)
+"""
+
+
+def test_onnxruntime_computes_every_network_as_the_reference_does(root, python_of, tmp_path):
+    graphs = [every_layer().as_dict(), *(reduced(name) for name in networks.names())]
+    for framework in (REFERENCE, "onnxruntime"):
+        told = make_spec(a_cell(framework, workload="inference", batch_size=4), 1, root)
+        path = tmp_path / f"{framework}.json"
+        path.write_text(json.dumps({**told, "graphs": graphs, "folder": str(tmp_path)}))
+        runtime = root / "workflow/scripts/frameworks/runtime.py"
+        command = [python_of(framework), "-c", PROGRAM + ALL, str(runtime), str(path)]
+        ended = subprocess.run(command, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        assert ended.stdout == ""
+    for index, graph in enumerate(graphs):
+        ours, theirs = (np.load(tmp_path / f"{name}-{index}.npy")
+                        for name in ("onnxruntime", REFERENCE))  # fmt: skip
+        deviation = np.abs(ours - theirs).max() / np.abs(theirs).max()
+        print(graph["name"], deviation)
+        assert ours.shape == (4, 10) and deviation <= DEEP, graph["name"]

@@ -1,0 +1,117 @@
+"""Inference cells in the plan: whose weights they take, their names, specs and faults."""
+
+import pytest
+
+from plan.estimate import estimate
+from plan.inference import sources
+from plan.max_batch import searches
+from plan.spec import make_spec, spec_digest
+from plan.study import ConfigError, make_plan
+
+PYTORCH = "pytorch-lenet5-mnist-5k-cpu-fp32-b64-lr0.1"
+MXNET = "mxnet-lenet5-mnist-5k-cpu-fp32-b64-lr0.1"
+
+
+def study(*sweeps, **defaults):
+    usual = {"network": "lenet5", "dataset": "mnist-5k", "learning_rate": 0.1}
+    training = {"framework": ["pytorch", "mxnet"]}
+    more = [{"workload": "inference", **sweep} for sweep in sweeps]
+    return {
+        "study": "test", "title": "A test", "defaults": {**usual, **defaults},
+        "sweeps": [training, *more],
+    }  # fmt: skip
+
+
+def faults(config, root):
+    with pytest.raises(ConfigError) as refused:
+        make_plan(config, root)
+    return str(refused.value)
+
+
+def test_every_inference_cell_has_the_training_cell_of_its_settings(root):
+    config = study(
+        {"framework": ["pytorch", "mxnet"], "threads": 1},
+        {"framework": "mxnet", "batch_size": [1, 8], "trained_batch_size": 64},
+        {"framework": ["mxnet", "onnxruntime"], "weights": "pytorch"},
+        {"framework": "onnxruntime", "weights": "initial"},
+    )
+    plan = make_plan(config, root)
+    found = [(name.split("-cpu")[0], source) for name, source in plan.weights_from.items()]
+    ours, onnx = "mxnet-lenet5-mnist-5k", "onnxruntime-lenet5-mnist-5k"
+    assert found == [
+        ("pytorch-lenet5-mnist-5k", PYTORCH), (ours, MXNET), (ours, MXNET), (ours, MXNET),
+        (ours, PYTORCH), (onnx, PYTORCH),
+    ]  # fmt: skip
+    assert len(plan.cells) == 9
+
+
+def test_of_several_training_cells_it_is_the_one_that_agrees_most(root):
+    config = study({"framework": "pytorch", "threads": 2, "mode": "eager"})
+    config["sweeps"][0] = {"framework": "pytorch", "mode": ["compile", "eager"], "threads": [1, 2]}
+    plan = make_plan(config, root)
+    (source,) = plan.weights_from.values()
+    assert (plan.cells[source].mode, plan.cells[source].threads) == ("eager", 2)
+
+
+def test_another_seed_or_rate_is_no_training_cell(root):
+    for change in ({"seed": 1}, {"learning_rate": 0.2}, {"batch_size": 32}, {"epochs": 3}):
+        text = faults(study({"framework": "pytorch", **change}), root)
+        assert "sweeps[1].weights: no training cell of this study leaves those of pytorch" in text
+        assert make_plan(study({"framework": "pytorch", "weights": "initial", **change}), root)
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"weights": "mine"}, "weights: 'mine' is none of initial, trained, caffe"),
+        ({"framework": "onnxruntime"}, "weights: onnxruntime does not train; name the framework"),
+        ({"mode": "best"}, "mode: 'best' is tried in training alone"),
+        ({"input": "records"}, "input: an inference cell predicts from 'memory' or 'synthetic'"),
+        ({"batch_size": 1001}, "batch_size: 1001 is more than the 1000 test examples"),
+    ],
+)
+def test_what_an_inference_cell_cannot_be_is_refused(root, change, told):
+    assert told in faults(study({"framework": "pytorch", **change}), root)
+
+
+def test_a_name_tells_what_counts_and_nothing_else(root):
+    change = {"weights": "initial", "framework": "pytorch"}
+    plans = [
+        make_plan(study({**change, **more}), root)
+        for more in ({}, {"learning_rate": 0.3, "epochs": 2, "evaluate_every": 1})
+    ]
+    assert plans[0].cells == plans[1].cells
+    *training, predicting = plans[0].cells
+    assert training == [PYTORCH, MXNET]
+    assert predicting.startswith("pytorch-lenet5-mnist-5k-cpu-fp32-b64-lr0.01-inference-")
+    # Settings of inference alone are not those of a training cell.
+    assert list(make_plan(study(weights="initial", inference_seconds=1.0), root).cells) == training
+
+
+def test_the_spec_of_training_knows_nothing_of_inference(root):
+    plan = make_plan(study({"framework": "pytorch"}), root)
+    training, predicting = (
+        make_spec(plan.cells[name], 2, root) for name in (PYTORCH, PYTORCH + "-inference")
+    )
+    assert not {"inference", "keep_weights"} & set(training)
+    assert "workload" not in training["factors"] and "seconds" not in training["phases"]
+    assert predicting["inference"] == {"weights": "trained"}
+    assert predicting["factors"]["workload"] == "inference"
+    assert predicting["phases"].keys() == {
+        "seconds", "warmup_steps", "warmup_seconds", "chunk_seconds",
+    }  # fmt: skip
+    assert predicting["optimizer"]["momentum"] == 0
+    assert predicting["seed"] == training["seed"] and predicting["network"] == training["network"]
+    other = plan.cells[PYTORCH + "-inference"].model_copy(update={"inference_seconds": 1.0})
+    assert spec_digest(other, 1, root) != spec_digest(plan.cells[PYTORCH + "-inference"], 1, root)
+
+
+def test_inference_is_estimated_and_searched_for_no_batch(root):
+    plan = make_plan({**study({"framework": "pytorch"}), "find_max_batch": True}, root)
+    assert len(searches(plan)) == 2
+    told = estimate(plan, {PYTORCH + "-inference": 2}, root / "config/datasets", cores=2)
+    assert 2 * (2 + 2 * 5 + 10) < told.seconds < 2 * 25
+
+
+def test_no_inference_cell_has_no_source():
+    assert sources({}) == ({}, [])

@@ -1,0 +1,237 @@
+"""ONNX Runtime: the graph as an ONNX model, which its session optimises. It predicts alone."""
+
+import os
+
+import lmdb
+import numpy as np
+import onnx
+import onnxruntime
+import simplejpeg
+from onnx import helper, numpy_helper
+
+INFERENCE_ONLY = True
+MODES = ("optimized",)
+RECORD_FORMAT = "lmdb"
+RELEASED = "2026-10"
+
+OPSET, IR = 17, 8
+"""Versions of the operators and of the format, which every release since 2022 reads."""
+SPINNING = "session.intra_op.allow_spinning"
+"""Whether an idle thread of its pool waits actively: the key of a session's configuration."""
+PROVIDER = "CPUExecutionProvider"
+
+
+class Adapter:
+    """See runtime.py. Images are (batch, channels, height, width)."""
+
+    def __init__(self, spec, threads):
+        self.spec, self.threads = spec, threads
+        if "inference" not in spec:
+            raise NotImplementedError("ONNX Runtime does not train here: it predicts alone")
+        if spec["execution"]["device"] == "gpu":
+            raise NotImplementedError("ONNX Runtime's package for CPUs sees no GPU")
+        if spec["execution"]["precision"] != "fp32":
+            raise NotImplementedError("ONNX Runtime has convolutions in single precision alone")
+        self.spinning = "1" if spec["execution"]["wait_policy"] == "active" else "0"
+
+    def asked(self):
+        return {
+            "inter_op_threads": 1,
+            "layout": "NCHW",
+            "provider": PROVIDER,
+            "spinning": self.spinning,
+        }
+
+    def read(self, stems, shape):
+        parts = [_read(stem + ".lmdb", shape, self.spec["data"]["encoding"]) for stem in stems]
+        return tuple(map(np.concatenate, zip(*parts)))
+
+    def build(self, weights):
+        batch_size = self.spec["factors"]["batch_size"]
+        self.session = self._session(exported(self.spec["network"], weights, batch_size))
+        self.parameters = self.spec["network"]["parameters"]
+
+    def _session(self, model):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.add_session_config_entry(SPINNING, self.spinning)
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, [PROVIDER])
+
+    def prepare(self, images):
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+    def predict(self, batch):
+        return self.session.run(None, {"input": batch})[0]
+
+    def fetched(self, handle):
+        return handle
+
+    def products(self, a, b):
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        nodes = [
+            helper.make_node("MatMul", ["a", "b"], ["product"]),
+            helper.make_node("Conv", ["image", "filter"], ["convolved"]),
+        ]
+        given = {
+            "a": a,
+            "b": b,
+            "image": a[:, :, None, None],
+            "filter": np.ascontiguousarray(b.T)[:, :, None, None],
+        }
+        inputs = [_value(name, array.shape) for name, array in given.items()]
+        outputs = [_value("product", None), _value("convolved", None)]
+        graph = helper.make_graph(nodes, "products", inputs, outputs)
+        product, convolved = self._session(_model(graph)).run(None, given)
+        return product, convolved[:, :, 0, 0]
+
+    def predicting(self):
+        options, image = self.session.get_session_options(), self.session.get_inputs()[0]
+        level = options.graph_optimization_level
+        everything = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        trained = (p["shape"] for p in self.parameters if p["trainable"])
+        return {
+            "batch_size": image.shape[0],
+            "threads": options.intra_op_num_threads,
+            "inter_op_threads": options.inter_op_num_threads,
+            "spinning": options.get_session_config_entry(SPINNING),
+            "provider": ", ".join(self.session.get_providers()),
+            "precision": {"tensor(float)": "fp32"}.get(image.type, image.type),
+            "device": "cpu" if self.session.get_providers() == [PROVIDER] else "gpu",
+            "layout": "NCHW" if image.shape[1:] == self._planes() else str(image.shape),
+            "mode": MODES[0] if level == everything else str(level),
+            "parameters": sum(int(np.prod(shape)) for shape in trained),
+        }
+
+    def _planes(self):
+        height, width, channels = self.spec["network"]["input"]
+        return [channels, height, width]
+
+    def software(self):
+        return {
+            "framework": "onnxruntime",
+            "version": onnxruntime.__version__,
+            "onnx": onnx.__version__,
+            "opset": OPSET,
+        }
+
+    def device_memory_peak(self):
+        return None
+
+    def is_out_of_memory(self, error):
+        return "bad_alloc" in str(error) or "Failed to allocate memory" in str(error)
+
+
+def exported(network, weights, batch_size):
+    """The graph as an ONNX model of `input`, images (batch size, channels, height, width).
+
+    Raises NotImplementedError for a layer that the exporter does not know.
+    """
+    height, width, channels = network["input"]
+    nodes, values = [], {"input": "input"}
+    for layer in network["layers"]:
+        inputs = [values[source] for source in layer["inputs"]]
+        if layer["op"] == "dropout":
+            values[layer["name"]] = inputs[0]
+            continue
+        nodes += _nodes(layer, inputs, weights)
+        values[layer["name"]] = layer["name"]
+    arrays = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(
+        nodes, network["name"], [_value("input", (batch_size, channels, height, width))],
+        [_value(values[network["output"]], None)], arrays,
+    )  # fmt: skip
+    return _model(graph)
+
+
+def _model(graph):
+    opset = helper.make_opsetid("", OPSET)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=IR)
+
+
+def _value(name, shape):
+    return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+
+
+def _nodes(layer, inputs, weights):
+    """The ONNX nodes of one layer, of which the last gives the layer's output by its name."""
+    name, op = layer["name"], layer["op"]
+
+    def node(kind, given=inputs, output=name, **settings):
+        return helper.make_node(kind, given, [output], name=output, **settings)
+
+    def own(*kinds):
+        names = [name + "." + kind for kind in kinds]
+        return inputs + [each for each in names if each in weights]
+
+    if op == "conv":
+        settings = dict(_window(layer, layer["kernel"]), dilations=[layer["dilation"]] * 2)
+        return [node("Conv", own("weight", "bias"), group=layer["groups"], **settings)]
+    if op == "dense":
+        return [node("Gemm", own("weight", "bias"), transB=1)]
+    if op == "batch_norm":
+        given = own("scale", "offset", "mean", "variance")
+        return [node("BatchNormalization", given, epsilon=float(layer["epsilon"]))]
+    if op in ("max_pool", "avg_pool"):
+        settings = _window(layer, [layer["size"]] * 2)
+        if max(layer["padding"]) >= layer["size"]:
+            raise NotImplementedError("ONNX Runtime pads less than a window of pooling is large")
+        if op == "max_pool":
+            return [node("MaxPool", **settings)]
+        return [node("AveragePool", count_include_pad=0, **settings)]
+    if op == "global_avg_pool":
+        means = name + "_means"
+        return [node("GlobalAveragePool", output=means), node("Flatten", [means], axis=1)]
+    if op == "lrn":
+        # By their type the attributes are told apart: these are floating-point ones.
+        alpha, beta, k = (float(layer[key]) for key in ("alpha", "beta", "k"))
+        return [node("LRN", size=layer["size"], alpha=alpha, beta=beta, bias=k)]
+    simple = {
+        "relu": ("Relu", {}),
+        "flatten": ("Flatten", {"axis": 1}),
+        "add": ("Sum", {}),
+        "concat": ("Concat", {"axis": 1}),
+    }
+    if op not in simple:
+        raise NotImplementedError("ONNX Runtime's exporter has no layer " + op)
+    kind, settings = simple[op]
+    return [node(kind, **settings)]
+
+
+def _window(layer, size):
+    """How the window of a convolution or pooling layer goes over its images."""
+    top, bottom, left, right = layer["padding"]
+    pads = [top, left, bottom, right]
+    return {"kernel_shape": size, "strides": [layer["stride"]] * 2, "pads": pads}
+
+
+def _read(path, shape, encoding):
+    """Images and labels of an LMDB file in stored order; raises ValueError if it is damaged."""
+    images, labels = [], []
+    try:
+        environment = lmdb.open(path, subdir=False, readonly=True, lock=False)
+        whole = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+        if os.path.getsize(path) < whole:  # a look beyond its end would kill the process
+            raise ValueError("shorter than its {} bytes".format(whole))
+        with environment, environment.begin(buffers=True) as transaction:
+            for _, record in transaction.cursor():
+                labels.append(int.from_bytes(record[:4], "little"))
+                images.append(_pixels(record[4:], shape, encoding))
+    except lmdb.Error as fault:
+        raise ValueError("{}: {}".format(path, fault)) from None
+    except ValueError as fault:
+        raise ValueError("{}: record {}: {}".format(path, len(images), fault)) from None
+    return np.stack(images), np.array(labels, np.int64)
+
+
+def _pixels(record, shape, encoding):
+    """The image of a record, uint8 of `shape`; of a photo its middle."""
+    if encoding == "raw":
+        return np.frombuffer(bytes(record), np.uint8).reshape(shape)
+    image = simplejpeg.decode_jpeg(record, "GRAY" if shape[2] == 1 else "RGB")
+    top, left = ((have - want) // 2 for have, want in zip(image.shape, shape[:2]))
+    if min(top, left) < 0:
+        raise ValueError("a photo of {} is smaller than {}".format(image.shape, shape))
+    return image[top : top + shape[0], left : left + shape[1]]
