@@ -95,7 +95,7 @@ def test_the_figure_draws_every_line_and_says_when_there_is_none():
         figure = scaling.draw(study, colours)
         assert render(figure)["svg"]
     titles = [ax.get_title("left") for ax in figure.axes if ax.get_visible()]
-    assert titles == [f"lenet5 · mnist-5k · cpu · {kind} scaling" for kind in ("strong", "weak")]
+    assert titles == [f"lenet5 · mnist-5k · cpu\n{kind} scaling" for kind in ("strong", "weak")]
     strong = figure.axes[0].containers[0].lines[0]
     assert list(strong.get_xdata()) == [1, 2, 4]
     exact = [1, *(n * (1.05) ** (1 / 3) for n in (2, 4))]

@@ -194,12 +194,12 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         return figure
     panels: dict[tuple[str, ...], list[Scaled]] = {}
     for row in rows:
-        panels.setdefault((*row.cell.facet, f"{row.kind} scaling"), []).append(row)
+        panels.setdefault((" · ".join(row.cell.facet), f"{row.kind} scaling"), []).append(row)
     shown = list(panels.items())[:PANELS]
     columns = min(len(shown), ACROSS)
     lines = ceil(len(shown) / columns)
     figure = Figure(
-        figsize=(max(2.9 * columns, 5.0), 2.9 * lines + 0.4),
+        figsize=(max(2.9 * columns, 6.0), 3.0 * lines + 0.5),
         layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06),
     )
     axes = list(figure.subplots(lines, columns, squeeze=False).flat)
@@ -207,11 +207,12 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         unused.set_visible(False)
     handles: dict[str, Any] = {}
     for ax, (place, members) in zip(axes, shown, strict=False):
-        ax.set_title(" · ".join(place))
+        ax.set_title("\n".join(place))
         _draw_panel(ax, members, handles, colours)
+    longest = max(map(len, handles)) + 6
     figure.legend(
         handles=list(handles.values()), labels=list(handles), loc="outside upper left",
-        ncols=max(1, min(len(handles), columns)), borderpad=0,
+        ncols=max(1, min(len(handles), int(10 * figure.get_figwidth() / longest))), borderpad=0,
     )  # fmt: skip
     return figure
 
@@ -243,7 +244,9 @@ def _draw_panel(
             [1, *(row.replicas for row in members)], values, spread, color=colour, marker=marker,
             markersize=5, capsize=3, linewidth=1.2, fillstyle=FILLS[place % len(FILLS)],
         )  # fmt: skip
-    ax.set_ylim(bottom=0)
+    # Wide intervals of few runs would leave nothing to be seen of the values.
+    most = max(max(row.speedup.value, row.resources) for row in rows if row.speedup)
+    ax.set_ylim(0, 1.4 * most)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("replicas")
     ax.set_ylabel("speed-up")
@@ -266,7 +269,7 @@ def texts(study: Study) -> dict[str, str]:
         "caption": "Throughput / that of the cell that trains the same alone, the geometric mean"
         " over blocks with its 95 % interval. Strong scaling keeps the batch of all replicas, weak"
         " scaling that of each. The dashed line is what their devices or cores would give if"
-        f" nothing were lost. Machine: {where}.",
+        f" nothing were lost; a wide interval is cut off. Machine: {where}.",
         "alt": f"Line plot of speed-up by replicas. {told}The table of scaling holds the same"
         " numbers.",
     }
