@@ -27,7 +27,6 @@ STUDY = {
     ],
 }  # fmt: skip
 TABLES = {"gather": 1, "plot": 1, "report": 1}
-TRAINED = "pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01"
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +41,14 @@ def study():
     return copy.deepcopy(STUDY)
 
 
-def outcome(project, cell, repeat=1):
-    path = next(project.folder.glob(f"results/runs/{cell}/rep{repeat}/events.jsonl"))
-    return json.loads(path.read_text().splitlines()[-1])
+def run_of(project, inference, rate="0.01", repeat=1):
+    """The folder of a run, of the cell that predicts or of the one that trains."""
+    runs = project.folder.glob(f"results/runs/*-lr{rate}-*/rep{repeat}")
+    return next(path for path in runs if ("-inference-" in path.parent.name) == inference)
+
+
+def outcome(folder):
+    return json.loads((folder / "events.jsonl").read_text().splitlines()[-1])
 
 
 def test_inference_follows_the_training_of_its_weights(finished):
@@ -53,8 +57,9 @@ def test_inference_follows_the_training_of_its_weights(finished):
         rows = [row for row in csv.DictReader(file) if row["metric"] == "test_accuracy"]
     accuracies = {(row["cell"], row["repeat"]): float(row["value"]) for row in rows}
     assert len(accuracies) == 6
+    trained = run_of(finished, False).parent.name
     for (cell, repeat), accuracy in accuracies.items():
-        assert accuracy == pytest.approx(accuracies[TRAINED, repeat], abs=0.002), cell
+        assert accuracy == pytest.approx(accuracies[trained, repeat], abs=0.002), cell
     assert '<h2 id="inference">' in (finished.folder / "results/report/index.html").read_text()
 
 
@@ -72,7 +77,7 @@ def test_without_inference_nothing_is_trained_again(finished, study):
 
 def test_weights_that_are_trained_anew_are_predicted_with_anew(finished, study):
     finished.configure(study)
-    events = finished.folder / f"results/runs/{TRAINED}/rep2/events.jsonl"
+    events = run_of(finished, False, repeat=2) / "events.jsonl"
     kept = events.with_suffix(".kept")
     events.rename(kept)
     try:
@@ -87,8 +92,8 @@ def test_a_training_that_failed_leaves_inference_unsupported(finished, study):
     study["sweeps"][1]["batch_size"] = 100
     finished.configure(study)
     finished.run()
-    assert outcome(finished, f"{TRAINED.replace('0.01', '1000000.0')}")["status"] == "diverged"
-    found = outcome(finished, "*-lr1000000.0-inference-*")
+    assert outcome(run_of(finished, False, "1000000.0"))["status"] == "diverged"
+    found = outcome(run_of(finished, True, "1000000.0"))
     assert found["status"] == "unsupported"
     assert "rep1 ended as diverged (the loss is" in found["reason"]
 
@@ -104,5 +109,5 @@ def test_inference_that_is_added_later_has_its_training_made_again_once(finished
     finished.configure(study)
     assert finished.jobs() == {"plan": 1, "train": 2, "parse_run": 2, **TABLES}
     finished.run()
-    assert outcome(finished, "*-inference-*")["status"] == "ok"
+    assert outcome(run_of(finished, True))["status"] == "ok"
     assert finished.jobs() == {}
