@@ -306,8 +306,11 @@ def test_a_faulty_file_of_claims_is_refused_with_every_fault(tmp_path):
     path = tmp_path / "claims.yaml"
     good = {
         "published": "a.csv",
-        "metrics": {"speed": [{"metric": "throughput"}]},
+        "metrics": {"speed": [{"metric": "throughput", "when": {"shape": "round"}}]},
         "cells": [{"when": {"colour": "red"}}],
+        "totals": [{"metric": "calls", "where": {"weight": 1}, "is": {}}],
+        "curves": [{"id": "c", "title": "C", "where": {}, "series": "size", "source": "none"}],
+        "further": ["beauty"],
         "claims": [
             {"id": "a", "statement": "s", "source": "t", "tests": [{**FASTER, "metric": "x"}]},
             {"id": "a", "statement": "s", "source": "t", "untested": "why"},
@@ -316,7 +319,9 @@ def test_a_faulty_file_of_claims_is_refused_with_every_fault(tmp_path):
     path.write_text(yaml.safe_dump(good))
     with pytest.raises(DossierError) as error:
         read_dossier(path)
-    for told in ("unknown factor 'colour'", "'x' is not among the metrics", "claim a: there twice"):
+    factors = [f"unknown factor {name!r}" for name in ("colour", "shape", "weight", "size")]
+    others = ["'x' is not among the metrics", "claim a: there twice", "read as 'calls'"]
+    for told in [*factors, *others, "further: no metric is named 'beauty'"]:
         assert told in str(error.value)
     path.write_text(yaml.safe_dump({**good, "claim": 1}))
     with pytest.raises(DossierError, match="claim: Extra inputs"):

@@ -255,7 +255,18 @@ class Dossier(_Strict):
             for one in readings:
                 if one.metric not in known and (one.metric != name or one.unit):
                     faults.append(f"metrics.{name}: no metric is named {one.metric!r}")
-        named: list[tuple[str, str]] = []
+        named: list[tuple[str, str]] = [
+            (f"metrics.{name}", key)
+            for name, readings in self.metrics.items()
+            for one in readings
+            for key in (*one.when, *one.cells)
+        ]
+        read = {one.metric for readings in self.metrics.values() for one in readings}
+        faults += [
+            f"totals: no metric of the source is read as {total.metric!r}"
+            for total in self.totals
+            if total.metric not in read
+        ]
         for index, rule in enumerate(self.cells):
             named += [(f"cells[{index}]", key) for key in (*rule.when, *rule.is_)]
         for claim in self.claims:
