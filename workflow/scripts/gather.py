@@ -3,9 +3,11 @@
 import argparse
 from pathlib import Path
 
+from analyse import findings
 from analyse.certificates import read_certificates
 from analyse.files import exit_with
 from analyse.max_batch import read_max_batches
+from analyse.study import read_study
 from analyse.tables import gather
 from plan import frameworks
 
@@ -26,6 +28,9 @@ def main() -> None:
     max_batches = read_max_batches(arguments.max_batches)
     released = {name: frameworks.released(name) for name in frameworks.names()}
     gather(arguments.plan, arguments.records, arguments.output, certificates, max_batches, released)
+    findings.write(
+        read_study(arguments.plan, arguments.output, arguments.records), arguments.output
+    )
 
 
 if __name__ == "__main__":
