@@ -298,6 +298,44 @@ def test_noise_is_seeded_and_labels_are_in_range(tmp_path: Path) -> None:
     assert len({formats.content(image) for _, image in train + test}) == 300
 
 
+# Texts of Markov chains
+
+
+def markov(folder: Path, **keys: Any) -> Set:
+    """Texts of three chains that take nothing but their favourites."""
+    decoder = {"name": "markov-text", "seed": 7, "letters": 5, "favourites": 2, "share": 1.0}
+    keys = {"classes": 3, "shape": [40, 1, 1], "mean": [0.0], "std": [1.0], **keys}
+    toy = Set(folder, decoder, **keys)
+    toy.entry["splits"] = {"train": 300, "test": 60}
+    return toy
+
+
+def test_a_text_follows_the_chain_of_its_class(tmp_path: Path) -> None:
+    toy = markov(tmp_path)
+    assert toy.convert().returncode == 0
+    train, test = toy.read("train"), toy.read("test")
+    assert {label for label, _ in train} == {0, 1, 2}
+    assert len({formats.content(text) for _, text in train + test}) == 360
+    followers: dict[int, dict[int, set[int]]] = {}
+    counts = np.zeros(256, int)
+    for label, text in train:
+        letters = [int(byte) for byte in formats.content(text)]
+        counts += np.bincount(letters, minlength=256)
+        for before, after in zip(letters, letters[1:], strict=False):
+            followers.setdefault(label, {}).setdefault(before, set()).add(after)
+    assert set(np.flatnonzero(counts)) == set(b"abcde")
+    # A permutation has each letter once, so that all are equally frequent: 4 standard deviations.
+    assert np.abs(counts[97:102] - 2400).max() < 400
+    assert all(len(after) <= 2 for known in followers.values() for after in known.values())
+    assert len({str(sorted(known.items())) for known in followers.values()}) == 3
+
+
+def test_a_text_is_not_scaled_and_has_one_column(tmp_path: Path) -> None:
+    for keys in ({"mean": [0.5]}, {"std": [0.25]}, {"shape": [40, 2, 1]}):
+        (line,) = markov(tmp_path, **keys).refused()
+        assert "a text wants a shape of steps, 1, 1, a mean of [0.0], a std of [1.0]" in line
+
+
 # Image folders
 
 

@@ -335,3 +335,64 @@ def test_frozen_layers_and_penalties_are_told_of_their_arrays():
     frozen = pytest.raises(GraphError, match=r"layer b \(batch_norm\) cannot be frozen")
     with frozen, graph.frozen():
         graph.batch_norm("b", "c")
+
+
+def test_counts_of_the_text_networks_follow_from_their_layers():
+    made = networks.build("lstm-text", (64, 1, 1), 4)
+    lstm = 4 * 128 * (64 + 128) + 4 * 128
+    assert made.parameter_count == 256 * 64 + lstm + 128 * 4 + 4
+    assert made.macs == 64 * 4 * 128 * (64 + 128) + 128 * 4
+    made = networks.build("transformer-text", (64, 1, 1), 4)
+    dense = (64 * 192 + 192) + (64 * 64 + 64) + (64 * 256 + 256) + (256 * 64 + 64)
+    layer = 2 * 2 * 64 + dense
+    assert made.parameter_count == 256 * 64 + 64 * 64 + 2 * layer + 2 * 64 + 64 * 4 + 4
+    # The products of attention: every step with every step, twice, over all features.
+    layer = 64 * (64 * 192 + 64 * 64 + 2 * 64 * 256) + 2 * 64 * 64 * 64
+    assert made.macs == 2 * layer + 64 * 4
+
+
+def test_layers_of_sequences():
+    made = Graph("test", (7, 1, 1))
+    x = made.position("p", made.embedding("e", "input", width=6))
+    x = made.layer_norm("n", x, epsilon=1e-3)
+    assert made.shape(x) == (7, 6)
+    assert made.shape(made.attention("a", made.dense("q", x, 18), heads=3)) == (7, 6)
+    assert made.shape(made.lstm("s", x, units=5, sequence=True)) == (7, 5)
+    assert made.shape(made.lstm("l", x, units=5)) == (5,)
+    assert made.shape(made.mean_over_steps("m", x)) == (6,)
+    told = {p.name: p for p in made.parameters}
+    assert told["e.weight"].shape == (256, 6) and told["p.weight"].shape == (7, 6)
+    assert [(told[f"l.{kind}"].shape) for kind in ("weight", "recurrent", "bias")] == [
+        (20, 6), (20, 5), (20,),
+    ]  # fmt: skip
+    assert [told[f"n.{kind}"].init for kind in ("scale", "offset")] == ["ones", "zeros"]
+    assert made.as_dict()["vocabulary"] == 256
+    assert "vocabulary" not in networks.build("lenet5", (28, 28, 1), 10).as_dict()
+    with made.frozen():
+        made.lstm("still", x, units=5)
+    assert [p.trainable for p in made.parameters if p.name.startswith("still.")] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "shape, calls, message",
+    [
+        ((8, 8, 3), [("embedding", ("e", "input", 4))], r"layer e \(embedding\) wants tokens"),
+        (
+            (8, 1, 1),
+            [("embedding", ("e", "input", 4)), ("embedding", ("f", "e", 4))],
+            r"layer f \(embedding\) wants tokens, \(steps, 1, 1\), e gives \(8, 4\)",
+        ),
+        ((8, 8, 3), [("lstm", ("l", "input", 4))], r"layer l \(lstm\) wants a sequence"),
+        ((8, 8, 3), [("position", ("p", "input"))], r"layer p \(position\) wants a sequence"),
+        (
+            (8, 1, 1),
+            [("embedding", ("e", "input", 12)), ("attention", ("a", "e", 3))],
+            r"layer a \(attention\) has 12 features, which are no queries, keys and values for 3",
+        ),
+    ],
+)
+def test_sequences_that_do_not_fit_are_refused(shape, calls, message):
+    made = Graph("test", shape)
+    with pytest.raises(GraphError, match=message):
+        for name, arguments in calls:
+            getattr(made, name)(*arguments)

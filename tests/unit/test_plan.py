@@ -213,6 +213,14 @@ BAD_SETTINGS = {
     "a number that is none": ({"momentum": float("nan")}, "sweeps[0].momentum: "),
     "no number at all": ({"time_limit": float("inf")}, "time_limit: input should be a finite"),
     "a truth for a number": ({"epochs": True}, "sweeps[0].epochs: input should be a valid int"),
+    "a text for a network of images": (
+        {"dataset": "synthetic-text", "network": "vo2021-conv"},
+        "network: vo2021-conv takes images, synthetic-text has text",
+    ),
+    "a text that is augmented": (
+        {"dataset": "synthetic-text", "network": "lstm-text", "flip": True},
+        "flip: a text is not augmented",
+    ),
     "the same cell twice": ({"batch_size": [64, 64]}, "sweeps[0]: repeats the cell pytorch-len"),
 }
 

@@ -24,6 +24,7 @@ from datasets.decoders.cifar_binary import CifarBinary
 from datasets.decoders.idx import Idx
 from datasets.decoders.ilsvrc2012 import Ilsvrc2012
 from datasets.decoders.image_folder import ImageFolder
+from datasets.decoders.markov_text import MarkovText
 from datasets.decoders.mlxtend_csv import MlxtendCsv
 from datasets.decoders.noise import Noise
 from datasets.errors import CatalogueError as CatalogueError
@@ -35,7 +36,8 @@ FileName = Annotated[str, StringConstraints(pattern=r"^\w[\w.+-]*$")]
 Requirement = Annotated[str, StringConstraints(pattern=r"^[\w.-]+==[\w.+!-]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Decoder = Annotated[
-    CifarBinary | Idx | Ilsvrc2012 | ImageFolder | MlxtendCsv | Noise, Field(discriminator="name")
+    CifarBinary | Idx | Ilsvrc2012 | ImageFolder | MarkovText | MlxtendCsv | Noise,
+    Field(discriminator="name"),
 ]
 
 
@@ -118,8 +120,9 @@ class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
 
     `shape` is height, width and channels of a network's input: of photos, the cut that is taken
     of each. `classes` are names in the order of the labels; a number stands for "0", "1", ....
-    `mean` and `std` are per channel, of pixel / 255 over the train split. `fingerprints`, where
-    given, are those of the whole, right data set.
+    `mean` and `std` are per channel, of pixel / 255 over the train split; the bytes of a text are
+    tokens, which are not scaled: its shape is steps, 1, 1, its mean 0 and its std 1.
+    `fingerprints`, where given, are those of the whole, right data set.
     """
 
     name: FileName
@@ -136,6 +139,11 @@ class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
     photos: Photos | None = None
     shards: Shards = Shards()
     fingerprints: Fingerprints | None = None
+
+    @property
+    def tokens(self) -> bool:
+        """Whether its examples are texts, whose bytes are tokens."""
+        return self.decoder.TOKENS
 
     @field_validator("shape")
     @classmethod
@@ -176,6 +184,15 @@ class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
             known = {source.name for source in info.data["sources"]}
             if unknown := sorted(set(decoder.sources()) - known):
                 raise ValueError(f"no source is named {', '.join(unknown)}")
+        return decoder
+
+    @field_validator("decoder")
+    @classmethod
+    def _unscaled_tokens(cls, decoder: Decoder, info: ValidationInfo) -> Decoder:
+        told = [info.data[key] for key in ("shape", "mean", "std") if key in info.data]
+        good = len(told) < 3 or told == [[told[0][0], 1, 1], [0.0], [1.0]]
+        if decoder.TOKENS and not good:  # what is missing is told as a fault of its own
+            raise ValueError("a text wants a shape of steps, 1, 1, a mean of [0.0], a std of [1.0]")
         return decoder
 
     @field_validator("photos")

@@ -120,7 +120,7 @@ class Adapter:
             datums = [caffe_pb2.Datum.FromString(bytes(self.records[i])) for i in batch.tolist()]
             label[:] = [datum.label for datum in datums]
             image[:] = np.stack([self._planes(datum) for datum in datums])[:, ::-1]
-            image /= np.float32(255)
+            image /= np.float32(self.spec["data"].get("white", 255))
             image -= self.mean
             image /= self.std
         return images, labels

@@ -73,7 +73,8 @@ class Adapter:
         shape = self.spec["data"]["shape"]
         files = [self.files[i] for i in indices.ravel().tolist()]
         pixels = np.stack([_decoded(path, shape) for path, _ in files]).transpose(0, 3, 1, 2)
-        images = (pixels / np.float32(255) - self.mean) / self.std
+        white = np.float32(self.spec["data"].get("white", 255))
+        images = (pixels / white - self.mean) / self.std
         labels = np.array([label for _, label in files])
         return images.reshape(indices.shape + images.shape[1:]), labels.reshape(indices.shape)
 
@@ -112,7 +113,7 @@ class Adapter:
         """A canonical array as CNTK's layer takes it; CNTK is given vectors from the left."""
         layer, kind = name.split(".")
         op = self.layers[layer]["op"]
-        if op == "dense" and kind == "weight":
+        if op in ("dense", "lstm") and array.ndim == 2:
             array = array.T
         elif op == "conv" and kind == "bias":
             array = array.reshape(-1, 1, 1)
@@ -120,7 +121,7 @@ class Adapter:
 
     def _canonical(self, name, array):
         layer, kind = name.split(".")
-        if self.layers[layer]["op"] == "dense" and kind == "weight":
+        if self.layers[layer]["op"] in ("dense", "lstm") and array.ndim == 2:
             return array.T
         return array.ravel() if kind == "bias" else array
 
@@ -179,7 +180,47 @@ class Adapter:
             return x
         if op == "concat":
             return C.splice(*inputs, axis=0)
+        if op == "embedding":
+            return C.gather(own["weight"], C.reshape(x, (shape[0],)))
+        if op == "position":
+            return x + own["weight"]
+        if op == "layer_norm":
+            x = x - C.reduce_mean(x, 1)
+            root = C.sqrt(C.reduce_mean(x * x, 1) + self._constant([layer["epsilon"]]))
+            return x / root * own["scale"] + own["offset"]
+        if op == "attention":
+            return self._attention(x, shape, layer["heads"])
+        if op == "lstm":
+            return self._lstm(x, shape[0], layer, own)
+        if op == "mean_over_steps":
+            return C.reshape(C.reduce_mean(x, 0), (shape[1],))
         raise NotImplementedError("CNTK's adapter has no layer {} like {}".format(op, layer))
+
+    def _attention(self, x, shape, heads):
+        """Self-attention of queries, keys and values that lie side by side, head by head."""
+        width = shape[1] // 3
+        size = width // heads
+        found = []
+        for head in range(heads):
+            begins = [part * width + head * size for part in range(3)]
+            q, k, v = (C.slice(x, 1, begin, begin + size) for begin in begins)
+            shares = C.times(q * self._constant([size**-0.5]), C.transpose(k, (1, 0)))
+            found.append(C.times(C.softmax(shares, 1), v))
+        return C.splice(*found, axis=1)
+
+    def _lstm(self, x, steps, layer, own):
+        """An LSTM, step by step; the inputs of all steps are multiplied at once."""
+        units = layer["units"]
+        inputs = C.times(x, own["weight"]) + own["bias"]
+        h = c = self._constant(np.zeros((1, units)))
+        states = []
+        for step in range(steps):
+            gates = C.slice(inputs, 0, step, step + 1) + C.times(h, own["recurrent"])
+            i, f, g, o = (C.slice(gates, 1, k * units, (k + 1) * units) for k in range(4))
+            c = C.sigmoid(f) * c + C.sigmoid(i) * C.tanh(g)
+            h = C.sigmoid(o) * C.tanh(c)
+            states.append(h)
+        return C.splice(*states, axis=0) if layer["sequence"] else C.reshape(h, (units,))
 
     def _pooled(self, x, layer, shape):
         size, average = layer["size"], layer["op"] == "avg_pool"

@@ -103,9 +103,8 @@ class Adapter:
             self.records += records
         # Arguments of the step: XLA turns division by a constant into multiplication by its
         # rounded inverse.
-        self.data = self._everywhere(
-            [np.float32(each) for each in (255, data["mean"], data["std"])]
-        )
+        scale = data.get("white", 255), data["mean"], data["std"]
+        self.data = self._everywhere([np.float32(each) for each in scale])
         return len(self.records)
 
     def fetch(self, indices):
@@ -162,19 +161,20 @@ class Adapter:
 
     def _native(self, name, array):
         """A canonical array in JAX's layout."""
+        layer = self.by_name[name.split(".")[0]]
         if array.ndim == 4:
             return array.transpose(2, 3, 1, 0)
-        if array.ndim == 2:
-            return _rows_last(array, self.by_name[name.split(".")[0]]["image"]).T
+        if array.ndim == 2 and layer["op"] in ("dense", "lstm"):
+            return _rows_last(array, layer.get("image")).T
         return array
 
     def _canonical(self, name, array):
         """What `_native` was made from, as NumPy's array."""
-        array = np.array(array)
+        array, layer = np.array(array), self.by_name[name.split(".")[0]]
         if array.ndim == 4:
             return array.transpose(3, 2, 0, 1)
-        if array.ndim == 2:
-            array, image = array.T, self.by_name[name.split(".")[0]]["image"]
+        if array.ndim == 2 and layer["op"] in ("dense", "lstm"):
+            array, image = array.T, layer.get("image")
             if image:
                 height, width, channels = image
                 array = array.reshape(-1, height, width, channels).transpose(0, 3, 1, 2)
@@ -202,10 +202,14 @@ class Adapter:
             inputs = [values[source] for source in layer["inputs"]]
             own = {
                 kind: arrays[name + "." + kind]
-                for kind in ("weight", "bias", "scale", "offset", "mean", "variance")
+                for kind in ("weight", "recurrent", "bias", "scale", "offset", "mean", "variance")
                 if name + "." + kind in arrays
             }
-            for kind in own.keys() & {"weight", "bias"}:  # what normalises stays as it is kept
+            for kind in own.keys() & {
+                "weight",
+                "recurrent",
+                "bias",
+            }:  # what normalises stays as it is kept
                 own[kind] = own[kind].astype(self.computed)
             if op == "dropout":
                 value = drop(layer, inputs[0]) if drop else inputs[0]
@@ -222,7 +226,7 @@ class Adapter:
                 value = _library_conv(layer, inputs[0], own["weight"])
             else:
                 value = _layer(layer, inputs, own)
-            if "bias" in own:
+            if "bias" in own and op != "lstm":
                 value = value + own["bias"]
             value = value.astype(self.computed)
             if self.device.platform == "cpu" and op in ("conv", "add"):
@@ -547,7 +551,47 @@ def _layer(layer, inputs, own):
         return jnp.concatenate(inputs, -1)
     if op == "flatten":
         return x.reshape(len(x), -1)
+    if op == "embedding":
+        tokens = x[:, :, 0, 0].astype(np.int32)
+        return own["weight"].at[tokens].get(mode="promise_in_bounds")
+    if op == "position":
+        return x + own["weight"]
+    if op == "layer_norm":
+        mean = jnp.mean(x, 2, keepdims=True)
+        variance = jnp.mean((x - mean) ** 2, 2, keepdims=True)
+        return (x - mean) * lax.rsqrt(variance + layer["epsilon"]) * own["scale"] + own["offset"]
+    if op == "attention":
+        return _attention(layer["heads"], x)
+    if op == "lstm":
+        return _lstm(layer, x, own)
+    if op == "mean_over_steps":
+        return jnp.mean(x, 1)
     raise NotImplementedError("JAX's adapter has no layer " + op)
+
+
+def _attention(heads, x):
+    """Self-attention of queries, keys and values that lie side by side."""
+    batch, steps, features = x.shape
+    q, k, v = jnp.moveaxis(x.reshape(batch, steps, 3, heads, -1), 2, 0)
+    products = jnp.einsum("bqhd,bkhd->bhqk", q * q.shape[3] ** -0.5, k)
+    found = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(products), v)
+    return found.reshape(batch, steps, features // 3)
+
+
+def _lstm(layer, x, own):
+    """The states of an LSTM; the inputs of all steps are multiplied at once."""
+    inputs = jnp.moveaxis(x @ own["weight"] + own["bias"], 1, 0)
+    start = jnp.zeros((len(x), layer["units"]), x.dtype)
+
+    def step(state, inputs):
+        h, c = state
+        i, f, g, o = jnp.split(inputs + h @ own["recurrent"], 4, 1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        return (h, c), h if layer["sequence"] else None
+
+    (last, _), states = lax.scan(step, (start, start), inputs)
+    return jnp.moveaxis(states, 0, 1) if layer["sequence"] else last
 
 
 def _kept(x):

@@ -22,8 +22,12 @@ RELEASED = "2022-05"
 REPLICAS = "devices"
 
 
+DTYPES = {"fp32": "float32", "fp64": "float64", "bf16": "float32"}
+"""What arrays are kept in."""
+
 NATIVE = {
     "weight": "weight",
+    "recurrent": "recurrent",
     "bias": "bias",
     "scale": "gamma",
     "offset": "beta",
@@ -60,6 +64,75 @@ LACKING = {
 """Why MXNet cannot compute in a precision."""
 
 
+class Embedding(nn.HybridBlock):
+    """The rows of the tokens, which come as images (batch, 1, steps, 1)."""
+
+    def __init__(self, layer, shape, precision):
+        super().__init__()
+        shape = layer["vocabulary"], layer["width"]
+        self.settings = dict(zip(("input_dim", "output_dim"), shape), dtype=DTYPES[precision])
+        self.weight = self.params.get("weight", shape=shape)
+
+    def hybrid_forward(self, F, x, weight):
+        return F.Embedding(F.reshape(x, shape=(0, -1)), weight, **self.settings)
+
+
+class Position(nn.HybridBlock):
+    """A sequence plus an array of its shape."""
+
+    def __init__(self, layer, shape, precision):
+        super().__init__()
+        self.weight = self.params.get("weight", shape=shape)
+
+    def hybrid_forward(self, F, x, weight):
+        return F.broadcast_add(x, F.expand_dims(weight, axis=0))
+
+
+class Lstm(nn.HybridBlock):
+    """MXNet's fused LSTM, of whose two biases the second stays 0: the graph has one."""
+
+    def __init__(self, layer, shape, precision):
+        super().__init__()
+        units = layer["units"]
+        self.units, self.sequence = units, layer["sequence"]
+        self.weight = self.params.get("weight", shape=(4 * units, shape[-1]))
+        self.recurrent = self.params.get("recurrent", shape=(4 * units, units))
+        self.bias = self.params.get("bias", shape=(4 * units,))
+
+    def hybrid_forward(self, F, x, weight, recurrent, bias):
+        arrays = [weight, recurrent, bias, F.zeros_like(bias)]
+        arrays = F.concat(*[F.reshape(array, shape=(-1,)) for array in arrays], dim=0)
+        x = F.swapaxes(x, 0, 1)
+        start = F.zeros_like(F.slice(x, begin=(0, None, 0), end=(1, None, 1)))
+        start = F.broadcast_axis(start, axis=2, size=self.units)
+        states = F.RNN(x, arrays, start, start, mode="lstm", state_size=self.units, num_layers=1)
+        if self.sequence:
+            return F.swapaxes(states, 0, 1)
+        return F.reshape(F.slice_axis(states, axis=0, begin=-1, end=None), shape=(-3, 0))
+
+
+def _layer_norm(layer, shape, precision):
+    return nn.LayerNorm(epsilon=layer["epsilon"], in_channels=shape[-1])
+
+
+TEXT = {"embedding": Embedding, "position": Position, "layer_norm": _layer_norm, "lstm": Lstm}
+"""What makes the blocks of a sequence, of a layer of the graph, the shape that it is given and
+the precision."""
+
+
+def _attention(F, x, layer):
+    """Self-attention of queries, keys and values that lie side by side."""
+    (steps, width), heads = layer["shape"], layer["heads"]
+    size = width // heads
+    parts = F.transpose(F.reshape(x, shape=(0, 0, 3, heads, size)), axes=(2, 0, 3, 1, 4))
+    parts = F.reshape(parts, shape=(3, -1, steps, size))
+    q, k, v = F.split(parts, num_outputs=3, axis=0, squeeze_axis=True)
+    products = F.batch_dot(q * size**-0.5, k, transpose_b=True)
+    found = F.batch_dot(F.softmax(products), v)
+    found = F.reshape(found, shape=(-1, heads, steps, size))
+    return F.reshape(F.transpose(found, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
+
+
 class Network(nn.HybridBlock):
     """The layers of the graph; images are (batch, channels, height, width)."""
 
@@ -81,7 +154,11 @@ class Network(nn.HybridBlock):
                 )
                 setattr(self, layer["name"], mask)
                 continue
-            block = _block(layer, shapes[layer["inputs"][0]][-1])
+            shape = shapes[layer["inputs"][0]]
+            if layer["op"] in TEXT:
+                block = TEXT[layer["op"]](layer, shape, precision)
+            else:
+                block = _block(layer, shape[-1])
             if block is not None:
                 self.blocks[layer["name"]] = block
                 self.register_child(block)
@@ -101,6 +178,10 @@ class Network(nn.HybridBlock):
                 value = F.mean(value, axis=(2, 3))
             elif op == "lrn":
                 value = self._lrn(F, value, layer)
+            elif op == "attention":
+                value = _attention(F, value, layer)
+            elif op == "mean_over_steps":
+                value = F.mean(value, axis=1)
             elif name in masks:
                 value = value * masks[name]
             elif op == "avg_pool" and not _even(layer):
@@ -154,7 +235,7 @@ class Adapter:
         precision = spec["execution"]["precision"]
         if precision in LACKING:
             raise NotImplementedError(LACKING[precision])
-        self.dtype = "float64" if precision == "fp64" else "float32"
+        self.dtype = DTYPES[precision]
         self.mixed = precision == "bf16"
         if self.mixed:  # before there is a network, since it replaces the operators
             amp.init("bfloat16")
@@ -167,7 +248,8 @@ class Adapter:
         os.environ["MXNET_CUDNN_AUTOTUNE_DEFAULT"] = "0"
 
     def asked(self):
-        return {"inter_op_threads": 1, "layout": "NCHW"}
+        convolves = any(layer["op"] == "conv" for layer in self.spec["network"]["layers"])
+        return {"inter_op_threads": 1, "layout": "NCHW" if convolves else ""}
 
     def read(self, stems, shape):
         cut = self.spec["data"]["encoding"] == "jpeg"
@@ -283,7 +365,7 @@ class Adapter:
         for batch, image, label in zip(indices, images, labels):
             pixels, label[:] = self.pixels(batch)
             image[:] = pixels.transpose(0, 3, 1, 2)
-            image /= np.float32(255)
+            image /= np.float32(self.spec["data"].get("white", 255))
             image -= self.mean
             image /= self.std
         return images, labels
@@ -700,7 +782,8 @@ def _block(layer, features):
             use_bias=layer["bias"], in_channels=features,
         )  # fmt: skip
     if op == "dense":
-        return nn.Dense(layer["units"], use_bias=layer["bias"], in_units=features)
+        flat = len(layer["shape"]) == 1
+        return nn.Dense(layer["units"], use_bias=layer["bias"], in_units=features, flatten=flat)
     if op == "batch_norm":
         return nn.BatchNorm(
             momentum=layer["momentum"], epsilon=layer["epsilon"], in_channels=features
@@ -716,6 +799,6 @@ def _block(layer, features):
         return nn.Dropout(layer["rate"])
     if op == "flatten":
         return nn.Flatten()
-    if op in ("add", "concat", "global_avg_pool", "lrn"):
+    if op in ("add", "concat", "global_avg_pool", "lrn", "attention", "mean_over_steps"):
         return None
     raise NotImplementedError("MXNet's adapter has no layer " + op)

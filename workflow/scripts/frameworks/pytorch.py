@@ -33,6 +33,7 @@ PRECISIONS = {
 """By the types of the weights and of the network's output in training."""
 NATIVE = {
     "weight": "weight",
+    "recurrent": "recurrent",
     "bias": "bias",
     "scale": "weight",
     "offset": "bias",
@@ -172,7 +173,7 @@ class Adapter:
         size = int(np.prod(data["shape"]))
         rows = [np.tile(np.float32(data[key]), size // len(data[key])) for key in ("mean", "std")]
         self.mean, self.std = (torch.from_numpy(row).to(self.device) for row in rows)
-        self.white = torch.tensor(255.0, device=self.device)
+        self.white = torch.tensor(float(data.get("white", 255)), device=self.device)
         return len(self.records)
 
     def fetch(self, indices):
@@ -475,13 +476,14 @@ class Adapter:
         return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text
 
     def why_unsupported(self, error):
-        text = str(error)
         missing = (
             "does not have a deterministic implementation",
             "not implemented for 'Half'",
             "not implemented for 'BFloat16'",
+            "Dynamo does not support RNN",
         )
-        return text.splitlines()[0] if any(words in text for words in missing) else None
+        lines = (line.strip() for line in str(error).splitlines())
+        return next((line for line in lines if any(words in line for words in missing)), None)
 
 
 def _layouts(tensors):
@@ -572,6 +574,72 @@ class Masked(nn.Module):
         return x * self.mask if self.training else x
 
 
+class Embedding(nn.Embedding):
+    """The rows of the tokens, which come as images (batch, 1, steps, 1)."""
+
+    def __init__(self, layer, shape):
+        super().__init__(layer["vocabulary"], layer["width"])
+
+    def forward(self, x):
+        return super().forward(x.flatten(1).long())
+
+
+class Position(nn.Module):
+    """A sequence plus an array of its shape."""
+
+    def __init__(self, layer, shape):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(*shape))
+
+    def forward(self, x):
+        return x + self.weight
+
+
+class Attention(nn.Module):
+    """Self-attention of queries, keys and values that lie side by side."""
+
+    def __init__(self, layer, shape):
+        super().__init__()
+        self.heads = layer["heads"]
+
+    def forward(self, x):
+        parts = x.view(x.shape[0], x.shape[1], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        found = nn.functional.scaled_dot_product_attention(*parts.unbind(0))
+        return found.transpose(1, 2).flatten(2)
+
+
+class Lstm(nn.Module):
+    """PyTorch's own LSTM, of whose two biases the second stays 0: the graph has one."""
+
+    def __init__(self, layer, shape):
+        super().__init__()
+        self.sequence = layer["sequence"]
+        self.lstm = nn.LSTM(shape[-1], layer["units"], batch_first=True)
+        nn.init.zeros_(self.lstm.bias_hh_l0).requires_grad_(False)
+
+    weight = property(lambda self: self.lstm.weight_ih_l0)
+    recurrent = property(lambda self: self.lstm.weight_hh_l0)
+    bias = property(lambda self: self.lstm.bias_ih_l0)
+
+    def forward(self, x):
+        states, (last, _) = self.lstm(x)
+        return states if self.sequence else last[0]
+
+
+def _layer_norm(layer, shape):
+    return nn.LayerNorm(shape[-1], layer["epsilon"])
+
+
+TEXT = {
+    "embedding": Embedding,
+    "position": Position,
+    "layer_norm": _layer_norm,
+    "attention": Attention,
+    "lstm": Lstm,
+}
+"""What makes the layers of a sequence, of a layer of the graph and the shape it is given."""
+
+
 def _module(network, dropout):
     """The graph as a torch.fx GraphModule: its generated forward costs what a written one does."""
     modules, graph = {}, torch.fx.Graph()
@@ -594,6 +662,8 @@ def _module(network, dropout):
             value = graph.call_function(torch.cat, (inputs, 1))
         elif op == "global_avg_pool":
             value = graph.call_method("mean", (inputs[0], (2, 3)))
+        elif op == "mean_over_steps":
+            value = graph.call_method("mean", (inputs[0], 1))
         else:
             # Nobody else reads what these give, nor do their own gradients.
             inplace = _free(ops.get(source)) and sources.count(source) == 1
@@ -628,7 +698,7 @@ def _layer(layer, shape, dropout, inplace):
     if op in ("max_pool", "avg_pool"):
         return _pool(layer, shape)
     if op == "dense":
-        return None, nn.Linear(shape[0], layer["units"], layer["bias"])
+        return None, nn.Linear(shape[-1], layer["units"], layer["bias"])
     if op == "batch_norm":
         return None, nn.BatchNorm2d(shape[-1], layer["epsilon"], 1 - layer["momentum"])
     if op == "lrn":
@@ -640,6 +710,8 @@ def _layer(layer, shape, dropout, inplace):
         return None, dropout(layer["rate"])
     if op == "flatten":
         return None, nn.Flatten()
+    if op in TEXT:
+        return None, TEXT[op](layer, shape)
     raise NotImplementedError("PyTorch's adapter has no layer " + op)
 
 

@@ -98,6 +98,8 @@ SAMPLE = 2**13
 """Numbers of an array that a trace keeps: all of VGG16's gradients would be gigabytes."""
 ARITHMETIC = {"fp16-amp": "fp16"}
 """What products show in a precision, where it is not called like the precision."""
+NORMAL = {"he_normal": 2.0, "lecun_normal": 1.0}
+"""Starts that are drawn: their variance times the fan-in."""
 SETTING_TOLERANCE = 1e-6
 """Relative; a setting kept in float32 is read back with an error up to 6e-8."""
 
@@ -255,12 +257,16 @@ def initial_weights(parameters, seed):
     weights = {}
     for parameter in parameters:
         shape = tuple(parameter["shape"])
-        if parameter["init"] == "he_normal":
+        if parameter["init"] in NORMAL:
             random = np.random.RandomState([seed, zlib.crc32(parameter["name"].encode())])
-            scale = math.sqrt(2.0 / parameter["fan_in"])
+            scale = math.sqrt(NORMAL[parameter["init"]] / parameter["fan_in"])
             array = random.standard_normal(shape) * scale
         else:
-            array = {"zeros": np.zeros, "ones": np.ones}[parameter["init"]](shape)
+            array = {"zeros": np.zeros, "ones": np.ones, "forget_ones": np.zeros}[
+                parameter["init"]
+            ](shape)
+            if parameter["init"] == "forget_ones":
+                array[len(array) // 4 : len(array) // 2] = 1
         weights[parameter["name"]] = array.astype(np.float32)
     return weights
 
@@ -268,14 +274,18 @@ def initial_weights(parameters, seed):
 def examples(adapter, spec, split):
     """Images as the network takes them, float32, and labels, int64, of a split.
 
+    Of a text these are its tokens, whole numbers: the bytes, for `white` is 1 and the mean 0.
     Raises ValueError if the records are not what the spec says.
     """
     data = spec["data"]
     count, shape = data[split + "_examples"], tuple(data["shape"])
     if spec["factors"]["input"] == "synthetic":
         random = np.random.RandomState([spec["seed"], zlib.crc32(split.encode())])
-        images = random.standard_normal((count,) + shape).astype(np.float32)
-        return images, random.randint(0, data["classes"], count)
+        if "vocabulary" in spec["network"]:
+            images = random.randint(0, spec["network"]["vocabulary"], (count,) + shape)
+        else:
+            images = random.standard_normal((count,) + shape)
+        return images.astype(np.float32), random.randint(0, data["classes"], count)
     stem = os.path.join(data["folder"], split)
     pixels, labels = adapter.read(stems(data, split), shape)
     if pixels.shape != (count,) + shape or pixels.dtype != np.uint8 or len(labels) != count:
@@ -287,7 +297,7 @@ def examples(adapter, spec, split):
         message = "{}: a record has the label {}, the spec says {} classes"
         raise ValueError(message.format(stem, wrong[0], data["classes"]))
     mean, std = np.float32(data["mean"]), np.float32(data["std"])
-    return (pixels / np.float32(255) - mean) / std, labels
+    return (pixels / np.float32(data.get("white", 255)) - mean) / std, labels
 
 
 def stems(data, split):
@@ -691,7 +701,7 @@ def unsettled(weights, parameters, seed):
     for parameter in parameters:
         random = np.random.RandomState([seed, 1, zlib.crc32(parameter["name"].encode())])
         array = weights[parameter["name"]]
-        if parameter["init"] != "he_normal":
+        if parameter["init"] not in NORMAL:
             array = array + np.float32(0.1) * random.random_sample(array.shape).astype(np.float32)
         moved[parameter["name"]] = array
     return moved

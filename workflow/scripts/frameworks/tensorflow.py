@@ -143,7 +143,7 @@ class Adapter:
         self.scales = []
         for place in self.places:
             with tf.device(place):
-                white = tf.Variable(255.0, trainable=False)
+                white = tf.Variable(float(data.get("white", 255)), trainable=False)
                 mean, std = (
                     tf.constant(np.tile(np.float32(data[key]), tiles)) for key in ("mean", "std")
                 )
@@ -267,6 +267,10 @@ class Adapter:
     def _native(self, name, array):
         """A canonical array in TensorFlow's layout."""
         layer = self.by_name[name.split(".")[0]]
+        if layer["op"] in ("embedding", "position"):
+            return array
+        if layer["op"] == "lstm":
+            return array.T
         if array.ndim == 4:
             if layer["groups"] > 1 and array.shape[1] == 1:
                 filters, _, height, width = array.shape
@@ -280,6 +284,10 @@ class Adapter:
     def _canonical(self, name, array):
         """What `_native` was made from."""
         layer = self.by_name[name.split(".")[0]]
+        if layer["op"] in ("embedding", "position"):
+            return array
+        if layer["op"] == "lstm":
+            return array.T
         if array.ndim == 4:
             if layer["groups"] > 1 and array.shape[2] == layer["groups"]:
                 height, width = array.shape[:2]
@@ -324,8 +332,11 @@ class Adapter:
             x = self._conv(layer, x)
             return tf.nn.bias_add(x, self._read(name + ".bias")) if layer["bias"] else x
         if op == "dense":
-            x = tf.matmul(x, self._read(name + ".weight"))
-            return tf.nn.bias_add(x, self._read(name + ".bias")) if layer["bias"] else x
+            rows = tf.reshape(x, [-1, x.shape[-1]]) if len(x.shape) == 3 else x
+            rows = tf.matmul(rows, self._read(name + ".weight"))
+            if layer["bias"]:
+                rows = tf.nn.bias_add(rows, self._read(name + ".bias"))
+            return tf.reshape(rows, [-1, *layer["shape"]]) if len(x.shape) == 3 else rows
         if op == "batch_norm":
             return self._batch_norm(layer, x, training)
         if op == "lrn":
@@ -351,6 +362,22 @@ class Adapter:
             return tf.concat(inputs, 3)
         if op == "flatten":
             return tf.reshape(x, [tf.shape(x)[0], np.prod(x.shape[1:])])
+        if op == "embedding":
+            rows = tf.gather(self.variables[name + ".weight"], tf.cast(x[:, :, 0, 0], tf.int32))
+            return tf.cast(rows, self.computed)
+        if op == "position":
+            return x + self._read(name + ".weight")
+        if op == "layer_norm":
+            scale, offset = (self._read(name + kind) for kind in (".scale", ".offset"))
+            mean, variance = tf.nn.moments(x, [2], keepdims=True)
+            return tf.nn.batch_normalization(x, mean, variance, offset, scale, layer["epsilon"])
+        if op == "attention":
+            return _attention(x, layer["heads"])
+        if op == "mean_over_steps":
+            return tf.reduce_mean(x, 1)
+        if op == "lstm":
+            own = (self._read(name + kind) for kind in (".weight", ".recurrent", ".bias"))
+            return _lstm(layer, x, *own)
         raise NotImplementedError("TensorFlow's adapter has no layer " + op)
 
     def _conv(self, layer, x):
@@ -465,7 +492,7 @@ class Adapter:
 
     def _update_all(self, gradients, scalars):
         for name, gradient in zip(self.trained, gradients):
-            self._update(name, gradient, scalars)
+            self._update(name, tf.convert_to_tensor(gradient), scalars)
 
     def _update(self, name, gradient, scalars):
         """The update equation with TensorFlow's own kernels; `scalars` as in `_scalars`."""
@@ -748,6 +775,35 @@ def _rows_last(array, image):
     height, width, channels = image
     array = array.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
     return array.reshape(len(array), -1)
+
+
+def _lstm(layer, x, w, u, b):
+    """An LSTM, step by step; the inputs of all steps are multiplied at once.
+
+    TensorFlow's own kernel, BlockLSTM, took 1.6 times the CPU time of a loop on a CPU, and knows
+    neither double precision nor XLA (docs/performance.md).
+    """
+    steps, features = x.shape[1:]
+    rows = tf.reshape(tf.transpose(x, [1, 0, 2]), [-1, features])
+    inputs = tf.reshape(tf.nn.bias_add(tf.matmul(rows, w), b), [steps, -1, 4 * layer["units"]])
+    h = c = tf.zeros([tf.shape(x)[0], layer["units"]], x.dtype)
+    states = []
+    for own in tf.unstack(inputs):
+        i, f, g, o = tf.split(own + tf.matmul(h, u), 4, 1)
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        h = tf.sigmoid(o) * tf.tanh(c)
+        states.append(h)
+    return tf.stack(states, 1) if layer["sequence"] else h
+
+
+def _attention(x, heads):
+    """Self-attention of queries, keys and values that lie side by side."""
+    steps, width = x.shape[1], x.shape[2] // 3
+    parts = tf.reshape(x, [-1, steps, 3, heads, width // heads])
+    q, k, v = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
+    shares = tf.nn.softmax(tf.matmul(q * (width // heads) ** -0.5, k, transpose_b=True))
+    found = tf.transpose(tf.matmul(shares, v), [0, 2, 1, 3])
+    return tf.reshape(found, [-1, steps, width])
 
 
 def _padded(x, layer, size, value):

@@ -1,10 +1,11 @@
 """A network as a graph of standard layers; framework-free.
 
 Shapes are those of one example: (height, width, channels) for images, (features,) once
-flattened. `flatten` puts the channels first (channel, row, column), whatever order a
-framework keeps its images in; adapters reorder the weights behind it, once, at build.
-Weights have one canonical layout: convolution (filters, channels / groups, height, width),
-dense (units, features).
+flattened; (steps, 1, 1) for tokens, (steps, features) for the sequence made of them.
+`flatten` puts the channels first (channel, row, column), whatever order a framework keeps its
+images in; adapters reorder the weights behind it, once, at build. Weights have one canonical
+layout: convolution (filters, channels / groups, height, width), dense (units, features), LSTM
+(4 units, features), its gates in the order input, forget, cell, output.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from typing import Any
 Padding = int | str | tuple[int, int, int, int]
 """Pixels on every side, or (top, bottom, left, right), or "same": the output has the size
 of the input / stride, rounded up, the odd pixel at the bottom and right (as TensorFlow)."""
+
+
+BYTES = 256
+"""The vocabulary: tokens are bytes, which every record format holds."""
 
 
 class GraphError(ValueError):
@@ -40,9 +45,11 @@ class Parameter:
     """An array that belongs to a layer: its name (`layer.weight`), canonical shape, start.
 
     `init` is `he_normal` (normal with variance 2 / fan_in; He et al. 2015,
-    arXiv:1502.01852, equation 10), `zeros` or `ones`. Running statistics are not trainable,
-    nor is what belongs to a frozen layer. `l1` and `l2` are penalties: l1 sign(w) + 2 l2 w
-    joins the gradient, as from l1 sum |w| + l2 sum w^2 in the loss.
+    arXiv:1502.01852, equation 10), `lecun_normal` (variance 1 / fan_in; LeCun et al. 1998,
+    Efficient BackProp, section 4.6), `zeros`, `ones` or `forget_ones` (1 in the second of four
+    parts, the forget gate of an LSTM; Jozefowicz et al. 2015, section 2.2). Running statistics
+    are not trainable, nor is what belongs to a frozen layer. `l1` and `l2` are penalties: l1
+    sign(w) + 2 l2 w joins the gradient, as from l1 sum |w| + l2 sum w^2 in the loss.
     """
 
     name: str
@@ -58,7 +65,8 @@ class Parameter:
 class Graph:
     """Layers in the order they are computed; every method that adds one returns its name.
 
-    `macs` counts the multiply-accumulates of convolutions and dense layers for one example.
+    `macs` counts the multiply-accumulates of convolutions, matrix products and recurrences for one
+    example. `vocabulary` is set where the input is tokens.
     """
 
     name: str
@@ -66,6 +74,7 @@ class Graph:
     layers: list[Layer] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
     macs: int = 0
+    vocabulary: int | None = None
 
     def __post_init__(self) -> None:
         self._shapes: dict[str, tuple[int, ...]] = {"input": self.input_shape}
@@ -132,13 +141,17 @@ class Graph:
         l1: float = 0.0,
         l2: float = 0.0,
     ) -> str:
-        """Fully connected layer; `l1` and `l2` are penalties on its weights, not on its bias."""
+        """Fully connected layer, of every step of a sequence alike.
+
+        `l1` and `l2` are penalties on its weights, not on its bias.
+        """
         if min(l1, l2) < 0:
             raise GraphError(f"layer {name} (dense) has a penalty below 0")
-        (features,) = self._vector(source, name, "dense")
-        self.macs += units * features
+        shape = self._features(source, name, "dense")
+        features = shape[-1]
+        self.macs += math.prod(shape[:-1]) * units * features
         self._add(
-            "dense", name, (source,), (units,), units=units, bias=bias,
+            "dense", name, (source,), (*shape[:-1], units), units=units, bias=bias,
             image=self._image_behind(source),
         )  # fmt: skip
         self._weights(name, (units, features), features, bias, l1, l2)
@@ -266,6 +279,76 @@ class Graph:
         shape = self._image(source, name, "flatten")
         return self._add("flatten", name, (source,), (math.prod(shape),))
 
+    def embedding(self, name: str, source: str, width: int) -> str:
+        """The row of a table that belongs to each token of the input: a sequence."""
+        shape = self.shape(source)
+        if source != "input" or len(shape) != 3 or shape[1:] != (1, 1):
+            raise GraphError(
+                f"layer {name} (embedding) wants tokens, (steps, 1, 1), {source} gives {shape}"
+            )
+        self.vocabulary = BYTES
+        self._add("embedding", name, (source,), (shape[0], width), vocabulary=BYTES, width=width)
+        # Of its inputs, one for each token, a single one is 1: so it is for the variance.
+        self._array(f"{name}.weight", (BYTES, width), "lecun_normal", 1)
+        return name
+
+    def position(self, name: str, source: str) -> str:
+        """The sequence plus an array of its shape (Gehring et al. 2017, arXiv:1705.03122)."""
+        shape = self._sequence(source, name, "position")
+        self._add("position", name, (source,), shape)
+        self._array(f"{name}.weight", shape, "lecun_normal", 1)
+        return name
+
+    def layer_norm(self, name: str, source: str, epsilon: float = 1e-5) -> str:
+        """Layer normalisation of each step over its features, with scale and offset.
+
+        It divides by the root of the biased variance plus epsilon (Ba et al. 2016,
+        arXiv:1607.06450).
+        """
+        shape = self._sequence(source, name, "layer_norm")
+        self._add("layer_norm", name, (source,), shape, epsilon=epsilon)
+        self._array(f"{name}.scale", shape[-1:], "ones", 0)
+        self._array(f"{name}.offset", shape[-1:], "zeros", 0)
+        return name
+
+    def attention(self, name: str, source: str, heads: int) -> str:
+        """Multi-head scaled dot-product self-attention (Vaswani et al. 2017, arXiv:1706.03762).
+
+        The features of the source are queries, keys and values, each a third, each third divided
+        into heads: softmax(q k' / sqrt(width of a head)) v of every head, side by side. Every
+        step sees all steps. What projects into and out of it are dense layers.
+        """
+        steps, features = self._sequence(source, name, "attention")
+        if heads < 1 or features % (3 * heads):
+            raise GraphError(
+                f"layer {name} (attention) has {features} features, which are no queries, keys "
+                f"and values for {heads} heads"
+            )
+        self.macs += 2 * steps * steps * (features // 3)
+        return self._add("attention", name, (source,), (steps, features // 3), heads=heads)
+
+    def lstm(self, name: str, source: str, units: int, sequence: bool = False) -> str:
+        """Long short-term memory: the state after the last step, or with `sequence` after each.
+
+        From c = h = 0, with the gates i, f, g, o in this order of the rows of weight w,
+        recurrent weight u and bias b (Hochreiter and Schmidhuber 1997, with the forget gate of
+        Gers et al. 2000): c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c) of
+        (i, f, g, o) = w x + u h + b.
+        """
+        steps, features = self._sequence(source, name, "lstm")
+        self.macs += steps * 4 * units * (features + units)
+        shape = (steps, units) if sequence else (units,)
+        self._add("lstm", name, (source,), shape, units=units, sequence=sequence)
+        self._array(f"{name}.weight", (4 * units, features), "lecun_normal", features)
+        self._array(f"{name}.recurrent", (4 * units, units), "lecun_normal", units)
+        self._array(f"{name}.bias", (4 * units,), "forget_ones", features)
+        return name
+
+    def mean_over_steps(self, name: str, source: str) -> str:
+        """The mean of every feature over the steps, as a vector."""
+        shape = self._sequence(source, name, "mean_over_steps")
+        return self._add("mean_over_steps", name, (source,), shape[1:])
+
     def check(self) -> None:
         """Raise GraphError if a layer's output is used by none, or the last is no vector."""
         if not self.layers:
@@ -292,6 +375,7 @@ class Graph:
         return {
             "name": self.name,
             "input": list(self.input_shape),
+            **({"vocabulary": self.vocabulary} if self.vocabulary else {}),
             "output": self.layers[-1].name,
             "parameter_count": self.parameter_count,
             "macs": self.macs,
@@ -346,11 +430,22 @@ class Graph:
             raise GraphError(f"layer {name} ({op}) wants an image, {source} gives {shape}")
         return shape[0], shape[1], shape[2]
 
-    def _vector(self, source: str, name: str, op: str) -> tuple[int]:
+    def _features(self, source: str, name: str, op: str) -> tuple[int, ...]:
         shape = self.shape(source)
-        if len(shape) != 1:
-            raise GraphError(f"layer {name} ({op}) wants a flat input, {source} gives {shape}")
-        return (shape[0],)
+        if len(shape) not in (1, 2):
+            raise GraphError(
+                f"layer {name} ({op}) wants a flat input or a sequence, {source} gives {shape}"
+            )
+        return shape
+
+    def _sequence(self, source: str, name: str, op: str) -> tuple[int, int]:
+        shape = self.shape(source)
+        if len(shape) != 2:
+            raise GraphError(f"layer {name} ({op}) wants a sequence, {source} gives {shape}")
+        return shape[0], shape[1]
+
+    def _array(self, name: str, shape: tuple[int, ...], init: str, fan_in: int) -> None:
+        self.parameters.append(Parameter(name, shape, init, fan_in, not self._frozen))
 
     @staticmethod
     def _sides(

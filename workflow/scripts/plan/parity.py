@@ -14,7 +14,10 @@ REFERENCE = "pytorch"
 BATCH_SIZE = 8
 CLASSES = 10
 SIDES = (32, 64, 96, 128, 224)
-"""The network is built for the smallest of these image sizes that it accepts."""
+"""The network is built for the smallest of these image sizes that it accepts; one that takes no
+images, for a text."""
+STEPS = 32
+"""Tokens of such a text."""
 USUAL: dict[str, Any] = {
     "learning_rate": 2.0**-20,
     "momentum": 0.875,
@@ -49,12 +52,14 @@ EXACT_TRACES: dict[str, dict[str, Any]] = {
 def reduced(network: str) -> dict[str, Any]:
     """The network's graph at reduced resolution; raises ConfigError if it fits none."""
     cause = ""
-    for side in SIDES:
+    for shape in [*((side, side, 3) for side in SIDES), (STEPS, 1, 1)]:
         try:
-            return networks.build(network, (side, side, 3), CLASSES).as_dict()
+            return networks.build(network, shape, CLASSES).as_dict()
         except GraphError as fault:
-            cause = str(fault)
-    raise ConfigError(f"network {network} builds at none of the image sizes {SIDES}: {cause}")
+            cause = cause or str(fault)
+    raise ConfigError(
+        f"network {network} builds neither at the image sizes {SIDES} nor for a text: {cause}"
+    )
 
 
 def trace_spec(

@@ -73,6 +73,7 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
             "test_examples": dataset.splits.test,
             "mean": list(dataset.mean),
             "std": list(dataset.std),
+            **({"white": 1} if dataset.tokens else {}),
         },
         "optimizer": optimizer_of(cell),
         "schedule": schedule_of(cell),

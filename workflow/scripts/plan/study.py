@@ -377,10 +377,18 @@ class _Known:
         pair = (cell.network, cell.dataset)
         if pair not in self.graphs:
             try:
-                networks.build(cell.network, tuple(dataset.shape), len(dataset.classes))
+                graph = networks.build(cell.network, tuple(dataset.shape), len(dataset.classes))
                 self.graphs[pair] = None
+                if (graph.vocabulary is not None) != dataset.tokens:
+                    kinds = ("images", "text") if dataset.tokens else ("text", "images")
+                    self.graphs[pair] = (
+                        f"network: {cell.network} takes {kinds[0]}, {cell.dataset} has {kinds[1]}; "
+                        "choose another network or data set"
+                    )
             except GraphError as fault:
                 self.graphs[pair] = f"network: {fault}; choose another network or data set"
+        if dataset.tokens and (cell.crop_padding or cell.flip):
+            found.append("crop_padding, flip: a text is not augmented; set them to 0 and false")
         if message := self.graphs[pair]:
             found.append(message)
         return found

@@ -29,6 +29,9 @@ class Decoder(BaseModel, extra="forbid", frozen=True, strict=True):
     PHOTOS: ClassVar[bool] = False
     """Whether it can give photos as JPEG files."""
 
+    TOKENS: ClassVar[bool] = False
+    """Whether its examples are texts: bytes in the shape steps, 1, 1."""
+
     def sources(self) -> list[str]:
         """Names of the sources that it reads; those of a user's own files are none."""
         return []

@@ -1,0 +1,269 @@
+"""Networks on texts: their layers are the same function everywhere, and tokens arrive whole."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+import yaml
+
+from analyse.parity import TOLERANCES, compare
+from measure.supervisor import thread_variables
+from networks.graph import Graph
+from plan import frameworks
+from plan.model import Cell
+from plan.parity import REFERENCE, parity_spec, trace_spec
+from plan.spec import make_spec
+
+WITHOUT = {"caffe": "no layer embedding"}
+"""Frameworks whose adapters have no such layers, and what they say."""
+COMPILED = {("pytorch", "compile"): "Dynamo does not support RNN"}
+"""Modes that have no LSTM, and what they say."""
+FRAMEWORKS = [name for name in frameworks.names() if name not in WITHOUT]
+MODES = [(name, mode) for name in FRAMEWORKS for mode in frameworks.modes(name)]
+SMOOTH = 1e-4
+"""Of gradients in single precision, of a network that has no ReLU: sums over 32 steps."""
+
+
+def every_text_layer(recurrent: bool = True) -> Graph:
+    """A network with every layer that sequences have, and those that they share with images."""
+    graph = Graph("every_text_layer", (7, 1, 1))
+    x = graph.position("p1", graph.embedding("e1", "input", width=12))
+    y = graph.attention("a1", graph.dense("d1", graph.layer_norm("n1", x), 36), heads=3)
+    x = graph.add("s1", x, graph.dense("d2", graph.dropout("o1", y, 0.25), 12, bias=False))
+    y = graph.relu("r1", graph.dense("d3", x, 24, l1=2.0**-6, l2=2.0**-6))
+    x = graph.add("s2", graph.dense("d4", y, 12), x)
+    mean = graph.mean_over_steps("m1", x)
+    if recurrent:
+        states = graph.lstm("l1", x, units=5, sequence=True)
+        mean = graph.add("s3", graph.lstm("l2", states, units=12), mean)
+    graph.dense("logits", graph.dropout("o2", graph.relu("r2", mean), 0.5), 10)
+    graph.check()
+    return graph
+
+
+@pytest.fixture
+def runtime(root):
+    path = root / "workflow/scripts/frameworks/runtime.py"
+    found = importlib.util.spec_from_file_location("runtime_of_texts", path)
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def tracer(tmp_path_factory, root, python_of):
+    """Traces a graph in a framework; `adapters` may be a folder of changed adapters."""
+    folder = tmp_path_factory.mktemp("text")
+    ours = root / "workflow/scripts/frameworks"
+
+    def run(framework, spec, adapters=ours):
+        stem = folder / f"{len(list(folder.iterdir()))}"
+        path, output = stem.with_suffix(".json"), stem.with_suffix(".npz")
+        path.write_text(json.dumps(spec))
+        command = [python_of(framework), str(adapters / "runtime.py"), str(path), str(output)]
+        threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
+        ended = subprocess.run(command, env={**os.environ, **threads}, capture_output=True)
+        assert ended.returncode == 0, ended.stderr.decode()[-3000:]
+        return output
+
+    @cache
+    def traced(framework, mode, recurrent=True):
+        graph = every_text_layer(recurrent).as_dict()
+        return run(framework, trace_spec(graph, framework, mode))
+
+    run.traced = traced
+    return run
+
+
+def certificate(tracer, framework, path, recurrent=True):
+    reference = tracer.traced(REFERENCE, frameworks.modes(REFERENCE)[0], recurrent)
+    return compare("every_text_layer", {"reference": reference, framework: path})["frameworks"][
+        framework
+    ]
+
+
+@pytest.mark.parametrize("framework, mode", MODES)
+def test_every_text_layer_is_the_same_everywhere(framework, mode, tracer):
+    recurrent = (framework, mode) not in COMPILED
+    found = certificate(tracer, framework, tracer.traced(framework, mode, recurrent), recurrent)
+    print(framework, mode, found["deviations"])
+    assert found["beyond"] == [] and "unsupported" not in found
+
+
+@pytest.mark.parametrize("framework", WITHOUT)
+def test_a_framework_without_these_layers_says_so(framework, tracer):
+    path = tracer.traced(framework, frameworks.modes(framework)[0])
+    assert WITHOUT[framework] in str(np.load(path)["unsupported"])
+
+
+@pytest.mark.parametrize("framework, mode", COMPILED)
+def test_a_mode_without_lstms_says_so(framework, mode, tracer):
+    found = str(np.load(tracer.traced(framework, mode))["unsupported"])
+    assert COMPILED[framework, mode] in found
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm(layer, x, weight, recurrent, bias):
+    """As Graph.lstm has it, example by example."""
+    states = np.zeros((*x.shape[:2], layer["units"]))
+    for example, sequence in enumerate(x):
+        h = c = np.zeros(layer["units"])
+        for step, features in enumerate(sequence):
+            gates = weight @ features + recurrent @ h + bias
+            i, f, g, o = gates.reshape(4, -1)
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+            states[example, step] = h
+    return states if layer["sequence"] else states[:, -1]
+
+
+def attention(layer, x):
+    """As Graph.attention has it, example by example and head by head."""
+    q, k, v = np.split(x, 3, 2)
+    size = q.shape[2] // layer["heads"]
+    found = np.zeros_like(q)
+    for example in range(len(x)):
+        for begin in range(0, q.shape[2], size):
+            own = np.s_[example, :, begin : begin + size]
+            shares = np.exp(q[own] @ k[own].T / np.sqrt(size))
+            found[own] = shares / shares.sum(axis=1, keepdims=True) @ v[own]
+    return found
+
+
+def outputs(graph, weights, tokens):
+    """What the graph makes of tokens in evaluation mode, by the equations, in float64."""
+    values = {"input": tokens}
+    for layer in graph["layers"]:
+        op, x = layer["op"], values[layer["inputs"][0]]
+        own = {
+            name.split(".")[1]: array.astype(np.float64)
+            for name, array in weights.items()
+            if name.split(".")[0] == layer["name"]
+        }
+        if op == "embedding":
+            x = own["weight"][x[:, :, 0, 0].astype(int)]
+        elif op == "position":
+            x = x + own["weight"]
+        elif op == "dense":
+            x = x @ own["weight"].T + own.get("bias", 0)
+        elif op == "layer_norm":
+            x = x - x.mean(axis=2, keepdims=True)
+            x = x / np.sqrt((x**2).mean(axis=2, keepdims=True) + layer["epsilon"])
+            x = x * own["scale"] + own["offset"]
+        elif op == "attention":
+            x = attention(layer, x)
+        elif op == "lstm":
+            x = lstm(layer, x, own["weight"], own["recurrent"], own["bias"])
+        elif op == "mean_over_steps":
+            x = x.mean(axis=1)
+        elif op == "relu":
+            x = np.maximum(x, 0)
+        elif op == "add":
+            x = sum(values[source] for source in layer["inputs"])
+        else:
+            assert op == "dropout"
+        values[layer["name"]] = x
+    return values[graph["output"]]
+
+
+def test_the_reference_computes_what_the_graph_says(tracer, runtime):
+    mode = frameworks.modes(REFERENCE)[0]
+    graph = every_text_layer().as_dict()
+    spec = trace_spec(graph, REFERENCE, mode)
+    found = np.load(tracer.traced(REFERENCE, mode))
+    start = runtime.initial_weights(graph["parameters"], spec["seed"])
+    start = runtime.unsettled(start, graph["parameters"], spec["seed"])
+    tokens, _ = runtime.examples(None, spec, "train")
+    assert set(np.unique(tokens)) <= set(range(256)) and len(np.unique(tokens)) > 200
+    expected = outputs(graph, start, tokens[found["fp64/batches"][0]])
+    assert np.abs(found["fp64/before"] - expected).max() <= 1e-12 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_gradients_of_an_lstm_are_right_in_single_precision_too(framework, tracer):
+    """Where its kernel is another one than in double precision: no ReLU parts the two."""
+    reference = np.load(tracer(REFERENCE, parity_spec("lstm-text", REFERENCE)))
+    found = np.load(tracer(framework, parity_spec("lstm-text", framework)))
+    names = [name for name in reference if name.startswith("fp64/gradient:")]
+    assert len(names) == 6
+    for name in names:
+        single = found[name.replace("fp64", "fp32")]
+        assert np.abs(single - reference[name]).max() <= SMOOTH * np.abs(reference[name]).max()
+
+
+BREAKS = {
+    "gates in another order": (
+        "jax", "i, f, g, o = jnp.split", "f, i, g, o = jnp.split", "fp64 forward",
+    ),
+    "gates in the order of another kernel": (
+        "tensorflow", "i, f, g, o = tf.split", "i, g, f, o = tf.split", "fp64 forward",
+    ),
+    "products of attention that are not scaled": (
+        "mxnet", "q * size**-0.5", "q", "fp64 forward",
+    ),
+    "heads that are not taken apart": (
+        "tensorflow", "[-1, steps, 3, heads, width // heads]",
+        "[-1, steps, 3, width // heads, heads]", "fp64 forward",
+    ),
+    "positions that are not trained": (
+        "pytorch", "return x + self.weight", "return x + self.weight.detach()", "fp64 gradients",
+    ),
+    "epsilon of layer normalisation": (
+        "jax", 'variance + layer["epsilon"]) * own', 'variance) * own', "fp64 forward",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BREAKS)
+def test_a_broken_text_layer_fails_its_certificate(case, tracer, root, tmp_path):
+    framework, old, new, beyond = BREAKS[case]
+    adapters = tmp_path / "frameworks"
+    shutil.copytree(root / "workflow/scripts/frameworks", adapters)
+    text = (adapters / f"{framework}.py").read_text()
+    assert old in text
+    (adapters / f"{framework}.py").write_text(text.replace(old, new))
+    spec = trace_spec(every_text_layer().as_dict(), framework, frameworks.modes(framework)[0])
+    found = certificate(tracer, framework, tracer(framework, spec, adapters))
+    assert beyond in found["beyond"], found
+    trace, what = beyond.split()
+    assert found["deviations"][trace][what] > 10 * TOLERANCES[trace][what]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_texts_from_records_are_those_from_memory(framework, tracer, root, tmp_path):
+    """Whole tokens, unscaled, by either way; ten steps on them lead to the same weights."""
+    entry = yaml.safe_load((root / "config/datasets/synthetic-text.yaml").read_text())
+    entry["splits"] = {"train": 96, "test": 16}
+    entry.pop("fingerprints", None)
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(entry))
+    kind = frameworks.record_format(framework)
+    convert = [root / "workflow/scripts/convert_dataset.py", "toy", "--source", tmp_path]
+    convert += ["--config-folder", tmp_path, "--format", kind, "--output", tmp_path / "data"]
+    subprocess.run([sys.executable, *map(str, convert)], check=True)
+    traces = []
+    for source in ("memory", "records"):
+        cell = Cell(
+            framework=framework, network="lstm-text", dataset="synthetic-text", batch_size=8,
+            mode=frameworks.modes(framework)[0], input=source,
+        )  # fmt: skip
+        spec = make_spec(cell, 1, root)
+        assert spec["data"]["white"] == 1
+        told = {"folder": str(tmp_path / "data"), "train_examples": 96, "test_examples": 16}
+        spec["data"].update(told)
+        one = {"precision": "fp32", "optimizer": spec["optimizer"], "steps": 10}
+        traces.append(np.load(tracer(framework, {**spec, "traces": {"one": one}})))
+    memory, records = traces
+    assert np.array_equal(memory["one/batches"], records["one/batches"])
+    assert np.abs(memory["one/losses"] - records["one/losses"]).max() <= 1e-6
+    for name in memory.files:
+        if "/weight:" in name:
+            assert np.abs(memory[name] - records[name]).max() <= 1e-6
