@@ -167,18 +167,23 @@ def _text(value: float | None) -> str:
     return "" if value is None else repr(float(value))
 
 
-def _label(row: Scaled) -> str:
-    """What sets the line of a row apart from others of its panel."""
+def _label(row: Scaled, sized: bool) -> str:
+    """What sets the line of a row apart from others of its panel; `sized`, by batch size too."""
     series = row.cell.series
     own = [
         f"{name.replace('_', ' ')} {value}"
         for name, value in zip(series.factors, series.values, strict=True)
         if name not in FREE
     ]
-    words = [f"batch size {row.cell.batch_size}", *own]
+    words = [f"batch size {row.cell.batch_size}"] * sized + own
     if row.cell.facet[2] == "cpu":
         words.append("own cores" if row.resources > 1 else "the same cores")
-    return f"{series.framework} ({', '.join(words)})"
+    return f"{series.framework} ({', '.join(words)})" if words else series.framework
+
+
+def _sized(rows: Iterable[Scaled]) -> bool:
+    """Whether lines are to be told apart by batch size."""
+    return len({row.cell.batch_size for row in rows}) > 1
 
 
 def draw(study: Study, colours: dict[str, str]) -> Figure:
@@ -208,7 +213,7 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
     handles: dict[str, Any] = {}
     for ax, (place, members) in zip(axes, shown, strict=False):
         ax.set_title("\n".join(place))
-        _draw_panel(ax, members, handles, colours)
+        _draw_panel(ax, members, _sized(rows), handles, colours)
     longest = max(map(len, handles)) + 6
     figure.legend(
         handles=list(handles.values()), labels=list(handles), loc="outside upper left",
@@ -218,15 +223,23 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
 
 
 def _draw_panel(
-    ax: Axes, rows: Sequence[Scaled], handles: dict[str, Any], colours: dict[str, str]
+    ax: Axes,
+    rows: Sequence[Scaled],
+    sized: bool,
+    handles: dict[str, Any],
+    colours: dict[str, str],
 ) -> None:
     """One line for each framework and setting, from a cell alone on; fills `handles`."""
     by_line: dict[str, list[Scaled]] = {}
     for row in rows:
-        by_line.setdefault(_label(row), []).append(row)
-    for place, (label, members) in enumerate(by_line.items()):
+        by_line.setdefault(_label(row, sized), []).append(row)
+    drawn: list[str] = []
+    for label, members in by_line.items():
         members.sort(key=lambda row: row.replicas)
-        colour, marker = style_of(members[0].cell.series.framework)
+        framework = members[0].cell.series.framework
+        colour, marker = style_of(framework)
+        fill = FILLS[drawn.count(framework) % len(FILLS)]
+        drawn.append(framework)
         ax.plot(
             [1, *(row.replicas for row in members)], [1, *(row.resources for row in members)],
             linestyle="--", linewidth=0.8, color=colours["ink"], zorder=1,
@@ -242,7 +255,7 @@ def _draw_panel(
         ]
         handles[label] = ax.errorbar(
             [1, *(row.replicas for row in members)], values, spread, color=colour, marker=marker,
-            markersize=5, capsize=3, linewidth=1.2, fillstyle=FILLS[place % len(FILLS)],
+            markersize=5, capsize=3, linewidth=1.2, fillstyle=fill,
         )  # fmt: skip
     # Wide intervals of few runs would leave nothing to be seen of the values.
     most = max(max(row.speedup.value, row.resources) for row in rows if row.speedup)
@@ -260,7 +273,7 @@ def texts(study: Study) -> dict[str, str]:
     told = ""
     if best and best.speedup:
         told = (
-            f"The highest efficiency is {best.efficiency:.2f}: {_label(best)} with"
+            f"The highest efficiency is {best.efficiency:.2f}: {_label(best, _sized(rows))} with"
             f" {best.replicas} replicas ({best.kind} scaling). "
         )
     where = "; ".join(describe_machine(machine) for machine in machines(study))
