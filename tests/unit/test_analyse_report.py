@@ -518,8 +518,11 @@ def test_the_page_of_a_large_study_is_bounded(many):
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on PATH")
-def test_sorting_takes_the_rows_that_are_not_shown_into_account(many, tmp_path):
-    """By batch size, descending: 205 first, and the smallest that is shown is 6."""
+def test_sorting_and_filtering_take_the_rows_that_are_not_shown_into_account(many, tmp_path):
+    """By batch size, descending: 205 first, and the smallest that is shown is 6.
+
+    The filter finds every row of MXNet, those that were not shown too.
+    """
     page = page_of(many)
     clicks = """<script>
     const table = document.querySelector("#numbers ~ .scroll table");
@@ -529,6 +532,10 @@ def test_sorting_takes_the_rows_that_are_not_shown_into_account(many, tmp_path):
       table.tHead.rows[0].cells[1].querySelector("button").click();
       told.push(sizes());
     }
+    const field = document.querySelector("#numbers ~ label.filter input");
+    field.value = " MXNet ";
+    field.dispatchEvent(new Event("input"));
+    told.push([table.tBodies[0].rows.length]);
     document.body.replaceChildren("told:" + told.map((one) => one.join()).join(";") + ".");
     </script></body>"""
     (tmp_path / "clicked.html").write_text(page.replace("</body>", clicks))
@@ -538,9 +545,10 @@ def test_sorting_takes_the_rows_that_are_not_shown_into_account(many, tmp_path):
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     told = re.search(r"told:([\d,;]+)\.", done.stdout)[1].split(";")
-    first, up, down = ([int(size) for size in one.split(",")] for one in told)
+    first, up, down, kept = ([int(size) for size in one.split(",")] for one in told)
     assert first == up == [size for size in range(1, 201) for _ in range(2)]
     assert down == [size for size in range(205, 5, -1) for _ in range(2)]
+    assert kept == [ROWS // 2 + 5]
 
 
 def test_many_networks_are_neither_all_drawn_nor_all_told(tmp_path):

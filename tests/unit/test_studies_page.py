@@ -425,3 +425,15 @@ def test_the_page_sorts_and_filters_in_a_browser_without_a_fault(yin, tmp_path):
         (r["device"], r["unit"]) for r in rows_of(yin, "table-6") if r["metric"] == "cpu_memory"
     }
     assert (int(kept), faults) == (len(rows), "0")
+
+
+def test_a_figure_repeated_for_factors_has_our_own_cells_of_these_alone(root):
+    """JAX is not in the source; its bars stand in the figures of their network and data set."""
+    names = ("mnist-execution-time", "fashion-mnist-execution-time")
+    found = made(root, "vo2021").files
+    assert {name for name in found if name.endswith(".svg")} == {f"figures/{n}.svg" for n in names}
+    page = made(root, "piccione2018").page
+    text = re.search(r"Training speed: cifar10, vgg16</strong>(.*?)<a", page, re.S)[1]
+    assert "n = 3 a cell" in text
+    counts = re.search(r"(\d+) of (\d+) figures were not measured", text)
+    assert int(counts[2]) - int(counts[1]) == 6  # all of our frameworks, on the CPU

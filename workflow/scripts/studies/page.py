@@ -49,6 +49,7 @@ from studies.tables import (
     as_markdown,
     changes,
     entries,
+    label,
     pivot,
     sort_key,
     source_names,
@@ -143,6 +144,7 @@ def make(
                 one
                 for one in entries(published, shown, where, spec.also, dossier)
                 if one.metric == spec.metric
+                and all(label(one, name) == where[name] for name in dossier.each)
             ]
             if not found:
                 continue
