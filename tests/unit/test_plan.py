@@ -44,6 +44,28 @@ def test_sweeps_are_crosses_in_their_order(study, root):
     assert len(plan.order) == 15
 
 
+def test_a_precision_is_in_the_name_and_of_products_in_the_traffic(study, root):
+    study["sweeps"] = [
+        {"framework": "pytorch", "precision": ["fp32", "bf16"]},
+        {"framework": "pytorch", "network": "gemm", "dataset": "3x4x5",
+         "precision": ["fp64", "tf32", "bf16"]},
+    ]  # fmt: skip
+    cells = make_plan(study, root).cells
+    assert [name.split("-")[-3] for name in list(cells)[:2]] == ["fp32", "bf16"]
+    specs = [make_spec(cell, 1, root) for cell in cells.values()]
+    assert specs[1]["execution"]["precision"] == specs[1]["factors"]["precision"] == "bf16"
+    assert [spec["operation"]["traffic"] for spec in specs[2:]] == [8 * 47, 4 * 47, 2 * 47]
+
+
+def test_an_operation_in_a_precision_that_it_is_not_written_for_is_refused(study, root):
+    study["sweeps"] = [
+        {"framework": "pytorch", "network": "memory_copy", "dataset": "1", "precision": "bf16"}
+    ]
+    assert (
+        "sweeps[0].precision: memory_copy is written for fp32, not 'bf16'; choose one of them"
+    ) in faults(study, root)
+
+
 def test_a_sweep_overrides_the_defaults(study, root):
     study["defaults"]["epochs"] = 3
     study["sweeps"][1]["epochs"] = [4, 5]

@@ -495,10 +495,12 @@ def test_a_label_outside_the_classes_is_refused(runtime, tmp_path, monkeypatch):
 def test_arithmetic_of_another_precision_fails_the_run(runtime, tmp_path, monkeypatch):
     adapter = Arithmetic()
     adapter.arithmetic = np.float16
-    with pytest.raises(ValueError, match="arithmetic: asked 'fp32', found 'tf32 or fp16'"):
+    with pytest.raises(ValueError, match="arithmetic: asked 'fp32', found 'fp16'"):
         run(runtime, tmp_path, monkeypatch, adapter)
     adapter.arithmetic = np.float64
     assert runtime.arithmetic(adapter) == "fp64"
+    adapter.products = lambda a, b: [np.round(a @ b * 2**10) / 2**10, np.round(a @ b * 2**7) / 2**7]
+    assert runtime.arithmetic(adapter) == "tf32 in products, bf16 in convolutions"
 
 
 def test_a_chunk_of_no_length_is_a_step_that_is_waited_for(runtime, tmp_path, monkeypatch):

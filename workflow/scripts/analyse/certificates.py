@@ -10,6 +10,8 @@ Certificates = dict[str, dict[str, Any]]
 """By network, what its `results/parity/NETWORK.json` holds (docs/parity.md)."""
 SINGLE = "in single precision alone, which proves less (docs/parity.md)"
 """What is to be said of a proof that is not in double precision."""
+COVERED = ("fp32", "fp64")
+"""The precisions that certificates are made in; those of fewer bits are no question of parity."""
 REMEDY = "Make it again with `snakemake parity`"
 
 
@@ -64,8 +66,13 @@ def read_certificates(paths: Iterable[Path]) -> Certificates:
     return certificates
 
 
-def proof(certificates: Certificates, network: str, framework: str) -> Proof:
+def proof(
+    certificates: Certificates, network: str, framework: str, precision: str = COVERED[0]
+) -> Proof:
     """The proof, or why there is none, for one network in one framework."""
+    if precision not in COVERED:
+        why = f"certificates are made in {' and '.join(COVERED)}"
+        return Proof(network, framework, "not shown", why, "", [])
     certificate = certificates.get(network)
     if certificate is None:
         return Proof(network, framework, "not shown", "no certificate was asked for", "", [])

@@ -52,7 +52,7 @@ PARITY_NOT_SHOWN = "parity_not_shown"
 DIFFERENT_ERA = "different_era"
 STUDY_FLAGS = {
     PARITY_NOT_SHOWN: "No certificate says that this framework computes this network as the"
-    " reference does.",
+    " reference does; there is none in a precision of products with fewer bits than fp32.",
     "different_machine": "The two cells of a comparison did not run on the same machines: their"
     " ratio is also one of machines.",
     DIFFERENT_ERA: "The framework was released more than five years before another one of the"
@@ -245,7 +245,8 @@ def gather(
     seen: dict[str, Any] = {}
     for cell, records in read_records(plan, records_folder):
         factors = [cell.factors[name] for name in FACTORS]
-        parity = proof(certificates, cell.factors["network"], cell.factors["framework"]).shown
+        told = (cell.factors[name] for name in ("network", "framework", "precision"))
+        parity = proof(certificates, *told).shown
         for record in records:
             # An operation is compared with double precision in its own run.
             shown = parity or record["metrics"]["deviation"]["value"] is not None

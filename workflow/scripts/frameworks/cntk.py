@@ -29,6 +29,7 @@ DEVIATIONS = {
 
 AVX2 = 5
 """What MKL's own variable calls AVX2, and its library tells of itself."""
+PRECISIONS = {"fp32": np.float32, "fp64": np.float64}
 
 
 class Adapter:
@@ -47,7 +48,10 @@ class Adapter:
         self.mkl = ctypes.CDLL("libmklml_intel.so")  # as CNTK has loaded it
         C.device.try_set_default_device(C.device.cpu())
         C.cntk_py.set_max_num_cputhreads(threads)
-        self.dtype = {"fp32": np.float32, "fp64": np.float64}[spec["execution"]["precision"]]
+        precision = spec["execution"]["precision"]
+        if precision not in PRECISIONS:
+            raise NotImplementedError("CNTK has fp32 and fp64 alone on CPUs, not " + precision)
+        self.dtype = PRECISIONS[precision]
 
     def read(self, stems, shape):
         found = [each for stem in stems for each in _listed(stem)]

@@ -23,7 +23,12 @@ RECORD_FORMAT = "lmdb"
 RELEASED = "2026-06"
 REPLICAS = "devices"
 
-DTYPES = {"fp32": np.float32, "fp64": np.float64}
+PRECISIONS = {
+    ("float32", "float32"): "fp32",
+    ("float64", "float64"): "fp64",
+    ("float32", "bfloat16"): "bf16",
+}
+"""By the types of the arrays and of the network's output in training."""
 ORDER = ("NHWC", "HWIO", "NHWC")
 AXIS = "replica"
 """The axis of the devices along which a batch is split."""
@@ -40,9 +45,14 @@ class Adapter:
         os.environ["NPROC"] = str(threads * self.replicas)
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         precision = spec["execution"]["precision"]
+        if precision == "fp16-amp":
+            raise NotImplementedError("JAX has no loss scaling of its own, which fp16 needs")
+        if precision == "tf32" and device == "cpu":
+            raise NotImplementedError("TF32 is arithmetic of NVIDIA's GPUs, which no CPU has")
         jax.config.update("jax_enable_x64", precision == "fp64")
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
-        jax.config.update("jax_default_matmul_precision", "highest")
+        products = "tensorfloat32" if precision == "tf32" else "highest"
+        jax.config.update("jax_default_matmul_precision", products)
         jax.config.update("jax_platforms", "cpu" if device == "cpu" else "cuda,cpu")
         if device == "cpu":
             # XLA would remove the barriers of `_kept` before it joins operations into loops.
@@ -59,7 +69,8 @@ class Adapter:
             raise NotImplementedError(message.format(len(devices), self.replicas))
         self.device = devices[0]
         self.mesh = Mesh(np.array(devices[: self.replicas]), [AXIS])
-        self.dtype = DTYPES[precision]
+        self.dtype = np.float64 if precision == "fp64" else np.float32
+        self.computed = jnp.bfloat16 if precision == "bf16" else self.dtype
         self.supplied = spec["execution"].get("dropout") == "supplied"
         self.optimizer = spec["optimizer"]
 
@@ -185,7 +196,7 @@ class Adapter:
 
         `drop(layer, x)` is dropout in a training step; None stands for evaluation.
         """
-        values, statistics = {"input": images}, {}
+        values, statistics = {"input": images.astype(self.computed)}, {}
         for layer in self.layers:
             name, op = layer["name"], layer["op"]
             inputs = [values[source] for source in layer["inputs"]]
@@ -194,11 +205,13 @@ class Adapter:
                 for kind in ("weight", "bias", "scale", "offset", "mean", "variance")
                 if name + "." + kind in arrays
             }
+            for kind in own.keys() & {"weight", "bias"}:  # what normalises stays as it is kept
+                own[kind] = own[kind].astype(self.computed)
             if op == "dropout":
                 value = drop(layer, inputs[0]) if drop else inputs[0]
             elif op == "batch_norm" and drop:
                 value, mean, variance = _normalised(
-                    layer["epsilon"], inputs[0], own["scale"], own["offset"]
+                    layer["epsilon"], inputs[0].astype(self.dtype), own["scale"], own["offset"]
                 )
                 count = value.size // value.shape[3]
                 batch = {"mean": mean, "variance": variance * (count / (count - 1))}
@@ -211,10 +224,13 @@ class Adapter:
                 value = _layer(layer, inputs, own)
             if "bias" in own:
                 value = value + own["bias"]
+            value = value.astype(self.computed)
             if self.device.platform == "cpu" and op in ("conv", "add"):
                 value = _kept(value)
             values[name] = value
-        return values[self.spec["network"]["output"]], statistics
+        output = values[self.spec["network"]["output"]]
+        self.output = output.dtype.name
+        return output.astype(self.dtype), statistics
 
     def _batch(self, data, batch):
         """Images and labels of a step."""
@@ -348,13 +364,11 @@ class Adapter:
 
     def predicting(self):
         arrays = self.state["arrays"]
-        names = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
-        types = {np.dtype(array.dtype) for array in arrays.values()}
         platforms = {device.platform for device in self.predicted.devices()}
         return {
             "batch_size": len(self.predicted),
             "threads": _pool(),
-            "precision": names.get(types.pop()) if len(types) == 1 else str(types),
+            "precision": self._precision(),
             "device": platforms.pop(),
             "mode": "jit" if self.forward._cache_size() else "not compiled",
             "parameters": sum(arrays[name].size for name in self.trained),
@@ -367,16 +381,18 @@ class Adapter:
         return {name: self._canonical(name, own[0]) for name, own in self.state["moments"].items()}
 
     def products(self, a, b):
-        a, b = jnp.asarray(a, self.dtype), jnp.asarray(b, self.dtype)
-        convolved = lax.conv_general_dilated(
-            a[:, None, None], b[None, None], (1, 1), "VALID", dimension_numbers=ORDER
-        )
-        return np.array(a @ b), np.array(convolved[:, 0, 0])
+        @jax.jit
+        def both(a, b):
+            a, b = a.astype(self.computed), b.astype(self.computed)
+            convolved = lax.conv_general_dilated(
+                a[:, None, None], b[None, None], (1, 1), "VALID", dimension_numbers=ORDER
+            )
+            return (a @ b).astype(self.dtype), convolved[:, 0, 0].astype(self.dtype)
+
+        return tuple(map(np.array, both(a.astype(self.dtype), b.astype(self.dtype))))
 
     def settings(self):
         arrays = list(self.state["arrays"].values())
-        types = {np.dtype(array.dtype) for array in arrays}
-        names = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
         devices = {device for array in arrays for device in array.devices()}
         platforms = {device.platform for device in devices}
         own = self._probed()
@@ -386,11 +402,18 @@ class Adapter:
             **own,
             "batch_size": self.batch_size * self.replicas,
             "threads": _pool() // self.replicas,
-            "precision": names.get(types.pop()) if len(types) == 1 else str(types),
+            "precision": self._precision(),
             "device": platforms.pop() if len(platforms) == 1 else str(platforms),
             "mode": "jit" if self.step._cache_size() else "not compiled",
             "parameters": sum(self.state["arrays"][name].size for name in self.trained),
         }
+
+    def _precision(self):
+        """That of the arrays and of the network's output, and whether TF32 is allowed."""
+        types = {array.dtype.name for array in self.state["arrays"].values()}
+        found = PRECISIONS.get((*types, self.output), str([*types, self.output]))
+        allowed = jax.config.jax_default_matmul_precision == "tensorfloat32"
+        return "tf32" if found == "fp32" and allowed else found
 
     def _probed(self):
         """The settings of the update equation, from what it makes of single numbers.
@@ -581,8 +604,10 @@ def _single_conv(layer, x, weight):
     channels = x.shape[3]
     places = weight.reshape(-1, channels, weight.shape[3] // channels)
     images = _window(x, weight.shape[:2], [layer["stride"]] * 2, layer["dilation"])
-    total = sum(image[..., None] * place for image, place in zip(images, places))
-    return _kept(total.reshape(*total.shape[:3], -1))
+    # A sum of bfloat16 is one of single precision, as in a matrix product.
+    wide = jnp.promote_types(x.dtype, np.float32)
+    total = sum(i[..., None].astype(wide) * p.astype(wide) for i, p in zip(images, places))
+    return _kept(total.reshape(*total.shape[:3], -1).astype(x.dtype))
 
 
 def _conv(layer, x, weight):

@@ -13,6 +13,7 @@ warnings.filterwarnings("ignore", category=DeprecationWarning)
 
 import mxnet as mx  # noqa: E402
 from mxnet import autograd, gluon, nd  # noqa: E402
+from mxnet.contrib import amp  # noqa: E402
 from mxnet.gluon import nn  # noqa: E402
 
 MODES = ("static", "hybrid", "imperative")
@@ -50,6 +51,13 @@ HEAD = np.dtype(
     ]
 )  # fmt: skip
 """A record, its image header (python/mxnet/recordio.py), and the head of a BMP file."""
+
+
+LACKING = {
+    "tf32": "TF32 is arithmetic of NVIDIA's GPUs, which no CPU has",
+    "fp16-amp": "MXNet has mixed precision in fp16 on GPUs alone, for which it has no build here",
+}
+"""Why MXNet cannot compute in a precision."""
 
 
 class Network(nn.HybridBlock):
@@ -143,7 +151,13 @@ class Adapter:
         # One context for each replica: those of the CPU have a thread of MXNet's engine each.
         self.contexts = [(mx.gpu if gpu else mx.cpu)(i) for i in range(self.replicas)]
         self.context = self.contexts[0]
-        self.dtype = {"fp32": "float32", "fp64": "float64"}[spec["execution"]["precision"]]
+        precision = spec["execution"]["precision"]
+        if precision in LACKING:
+            raise NotImplementedError(LACKING[precision])
+        self.dtype = "float64" if precision == "fp64" else "float32"
+        self.mixed = precision == "bf16"
+        if self.mixed:  # before there is a network, since it replaces the operators
+            amp.init("bfloat16")
 
     def make_deterministic(self):
         if self.context.device_type == "cpu":
@@ -438,7 +452,7 @@ class Adapter:
             mask.set_data(nd.ones(mask.shape, ctx=self.context, dtype=self.dtype))
         with self._unbiased_variances():
             images = nd.array(images, ctx=self.context, dtype=self.dtype)
-            return self.network(images).asnumpy()
+            return self._host(self.network(images))
 
     @contextlib.contextmanager
     def _unbiased_variances(self):
@@ -476,10 +490,9 @@ class Adapter:
         return self.network(self.last)
 
     def fetched(self, handle):
-        return handle.asnumpy()
+        return self._host(handle)
 
     def predicting(self):
-        types = {np.dtype(p.dtype) for p in self.parameters.values()}
         blocks = self.network.blocks.values()
         mode = "imperative"
         if self.network._cached_op is not None:
@@ -489,7 +502,7 @@ class Adapter:
             "threads": ctypes.CDLL("libgomp.so.1").omp_get_max_threads(),
             "inter_op_threads": int(mx.util.getenv("MXNET_CPU_WORKER_NTHREADS") or 1),
             "deterministic": mx.util.getenv("MXNET_ENFORCE_DETERMINISM") in ("1", "true"),
-            "precision": types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
+            "precision": self._precision(self.last),
             "layout": ", ".join(
                 sorted({b._kwargs["layout"] for b in blocks if isinstance(b, nn.Conv2D)})
             ),
@@ -515,11 +528,16 @@ class Adapter:
         convolved = nd.Convolution(
             images, filters, kernel=(1, 1), num_filter=b.shape[1], no_bias=True
         )
-        return nd.dot(a, b).asnumpy(), convolved.asnumpy()[:, :, 0, 0]
+        # The product of dense layers: mixed precision leaves the bare one alone.
+        product = nd.FullyConnected(a, b.T, num_hidden=b.shape[1], no_bias=True)
+        return self._host(product), self._host(convolved)[:, :, 0, 0]
+
+    def _host(self, array):
+        """A network's result as NumPy's array, in the type of the weights."""
+        return (nd.amp_cast(array, dtype=self.dtype) if self.mixed else array).asnumpy()
 
     def settings(self):
         optimizer = self.trainer.optimizer
-        types = {np.dtype(p.dtype) for p in self.parameters.values()}
         decays = {optimizer._get_wd(i) for i in range(len(self.trained))} - {0.0}
         if self.shrunk:
             decays = {self.spec["optimizer"]["weight_decay"]}
@@ -540,7 +558,7 @@ class Adapter:
             "batch_size": sum(images.shape[0] for images in self.last),
             # The OpenMP library that MXNet's operators run on, asked itself.
             "threads": ctypes.CDLL("libgomp.so.1").omp_get_max_threads(),
-            "precision": types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
+            "precision": self._precision(self.last[0]),
             # As its engine asked the C library when it started; 1 where nobody sets it.
             "inter_op_threads": int(mx.util.getenv("MXNET_CPU_WORKER_NTHREADS") or 1),
             "deterministic": mx.util.getenv("MXNET_ENFORCE_DETERMINISM") in ("1", "true")
@@ -558,6 +576,16 @@ class Adapter:
             "mode": self._mode(),
             "parameters": sum(int(np.prod(p.shape)) for p in self.trained.values()),
         }
+
+    def _precision(self, images):
+        """That of the weights, and where it is mixed that of the network's output for `images`."""
+        types = {np.dtype(p.dtype) for p in self.parameters.values()}
+        kept = types.pop().name.replace("float", "fp") if len(types) == 1 else str(types)
+        if not self.mixed:
+            return kept
+        output = self.network(images).dtype  # NumPy has no name for MXNet's bfloat16
+        both = kept == "fp32" and np.dtype(output).names == ("bfloat16",)
+        return "bf16" if both else "{} with {}".format(kept, output)
 
     def _mode(self):
         """How the block that was trained is run: as its cached graph was made."""

@@ -1,5 +1,6 @@
 """PyTorch: the graph as a `torch.fx` module, run as it is or compiled, and a fused optimiser."""
 
+import contextlib
 import importlib.util
 import operator
 import os
@@ -21,7 +22,15 @@ REPLICAS = "processes"
 
 LAYOUTS = {"NHWC": torch.channels_last, "NCHW": torch.contiguous_format}
 """How the numbers of images and filters follow one another in memory."""
-PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64"}
+AUTOCAST = {"bf16": torch.bfloat16, "fp16-amp": torch.float16}
+"""What autocast has products compute in; weights, their updates and the loss stay in fp32."""
+PRECISIONS = {
+    (torch.float32, torch.float32): "fp32",
+    (torch.float64, torch.float64): "fp64",
+    (torch.float32, torch.bfloat16): "bf16",
+    (torch.float32, torch.float16): "fp16-amp",
+}
+"""By the types of the weights and of the network's output in training."""
 NATIVE = {
     "weight": "weight",
     "bias": "bias",
@@ -48,11 +57,16 @@ class Adapter:
         torch.set_num_threads(threads)
         if torch.get_num_interop_threads() != 1:  # it may be set once only
             torch.set_num_interop_threads(1)
+        precision = spec["execution"]["precision"]
+        self._require_precision(precision)
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.benchmark = True
-        self.dtype = _dtype(spec["execution"]["precision"])
+        self.dtype = torch.float64 if precision == "fp64" else torch.float32
+        self.computed = AUTOCAST.get(precision, self.dtype)
+        # Where it is not enabled it passes on what it is given.
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16-amp")
         self.layout = "NCHW" if spec["execution"]["mode"] == "eager" else "NHWC"
         self.channels_last = self.layout == "NHWC"
         if spec["execution"]["mode"] == "compile":
@@ -76,6 +90,28 @@ class Adapter:
                 raise NotImplementedError(message.format(found, self.group["size"]))
             torch.cuda.set_device(self.group["rank"])
 
+    def _require_precision(self, precision):
+        """Raise NotImplementedError where device or optimiser cannot do with that precision."""
+        if precision == "tf32" and self.device.type == "cpu":
+            raise NotImplementedError("TF32 is arithmetic of NVIDIA's GPUs, which no CPU has")
+        if precision in ("tf32", "bf16") and self.device.type == "cuda":
+            capability = torch.cuda.get_device_capability()
+            if capability < (8, 0):
+                message = "{} takes a GPU of compute capability 8.0, this one has {}.{}"
+                raise NotImplementedError(message.format(precision, *capability))
+        asked = self.spec["optimizer"]
+        if precision == "fp16-amp" and asked.get("decoupled") and asked["name"] == "sgd":
+            # Such a decay is no part of PyTorch's SGD, whose steps the loss scaling leaves out.
+            raise NotImplementedError(
+                "fp16-amp with decoupled weight decay is there for adam alone"
+            )
+
+    def _autocast(self):
+        """The context in which the network is computed."""
+        if self.computed == self.dtype:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, self.computed)
+
     def _require_compiler(self):
         """Raise NotImplementedError where torch.compile's Inductor cannot make machine code."""
         if self.device.type == "cuda":
@@ -98,10 +134,12 @@ class Adapter:
         torch.use_deterministic_algorithms(True)
 
     def asked(self):
+        scaling = {"loss_scaling": "dynamic"}
         return {
             "inter_op_threads": 1,
             "layout": self.layout,
             "cudnn_benchmark": not self.spec["execution"]["deterministic"],
+            **(scaling if self.spec["execution"]["precision"] == "fp16-amp" else {}),
         }
 
     def read(self, stems, shape):
@@ -183,7 +221,10 @@ class Adapter:
         )
 
     def _loss(self, images, labels):
-        return nn.functional.cross_entropy(self.trained(images), labels)
+        """The mean loss, and the logits, which no gradient goes through."""
+        with self._autocast():
+            logits = self.trained(images)
+            return nn.functional.cross_entropy(logits, labels), logits.detach()
 
     def _optimize(self, trained):
         asked = self.spec["optimizer"]
@@ -209,6 +250,11 @@ class Adapter:
                 group["weight_decay"] = 0.0
         momentum, nesterov = asked["momentum"], asked["nesterov"]
         self.optimizer = torch.optim.SGD(groups, rate, momentum, nesterov=nesterov, fused=True)
+        if self.scaler.is_enabled() and momentum:
+            # PyTorch's first step makes them, of whatever is in memory if that step is left out.
+            for name in trained:
+                array = self.arrays[name]
+                self.optimizer.state[array]["momentum_buffer"] = torch.zeros_like(array)
 
     def load(self, images, labels):
         if not self.channels_last:
@@ -240,13 +286,13 @@ class Adapter:
             images = self._images(rows)
             if draws is not None:
                 images = self._augmented(images, draws[i])
-            loss = self.loss(images, labels)
+            loss, logits = self.loss(images, labels)
             self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            self.scaler.scale(loss).backward()
             self._update(float(rates[i]))
             losses.append(loss.detach())
         self.batch_size = len(labels)
-        self.backward = type(loss.grad_fn).__name__
+        self.backward, self.output = type(loss.grad_fn).__name__, logits.dtype
         self.images_fit = _layouts([images])
         if self.group:
             means = torch.stack(losses)
@@ -255,6 +301,7 @@ class Adapter:
         return losses
 
     def _update(self, rate):
+        self.scaler.unscale_(self.optimizer)
         with torch.no_grad():
             for array, l1, l2 in self.penalised:
                 array.grad.add_(array.sign(), alpha=l1).add_(array, alpha=2 * l2)
@@ -262,7 +309,8 @@ class Adapter:
                 torch._foreach_mul_(arrays, 1 - rate * self.spec["optimizer"]["weight_decay"])
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
 
     def _augmented(self, images, draws):
         """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
@@ -296,9 +344,10 @@ class Adapter:
     def logits(self, images):
         images = torch.from_numpy(images).permute(0, 3, 1, 2).to(self.device, self.dtype)
         self.model.eval()
-        logits = self.model(images).cpu().numpy()
+        with self._autocast():
+            logits = self.model(images)
         self.model.train()
-        return logits
+        return logits.to(self.dtype).cpu().numpy()
 
     def prepare(self, images):
         images = torch.from_numpy(images).permute(0, 3, 1, 2).to(self.dtype)
@@ -308,15 +357,16 @@ class Adapter:
     def predict(self, batch):
         if self.model.training:
             self.model.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), self._autocast():
             self.predicted = batch.to(self.device, non_blocking=True)
-            return self.predictor(self.predicted)
+            logits = self.predictor(self.predicted)
+        self.output = logits.dtype
+        return logits
 
     def fetched(self, handle):
-        return handle.cpu().numpy()
+        return handle.to(self.dtype).cpu().numpy()
 
     def predicting(self):
-        types = {p.dtype for p in self.model.parameters()}
         self.images_fit = _layouts([self.predicted])
         layout = self._layout()
         # What the compiler tells of itself; it is not imported where nothing asks for it.
@@ -329,7 +379,7 @@ class Adapter:
             "inter_op_threads": torch.get_num_interop_threads(),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
+            "precision": self._precision(),
             "device": "gpu" if self.predicted.is_cuda else "cpu",
             "layout": layout,
             "mode": "compile" if compiled else eager,
@@ -355,16 +405,19 @@ class Adapter:
     @torch.no_grad()
     def products(self, a, b):
         a, b = (torch.from_numpy(array).to(self.device, self.dtype) for array in (a, b))
-        convolved = nn.functional.conv2d(a[:, :, None, None], b.T[:, :, None, None])[:, :, 0, 0]
-        return (a @ b).cpu().numpy(), convolved.cpu().numpy()
+        with self._autocast():
+            convolved = nn.functional.conv2d(a[:, :, None, None], b.T[:, :, None, None])
+            found = a @ b, convolved[:, :, 0, 0]
+        return tuple(product.to(self.dtype).cpu().numpy() for product in found)
 
     def settings(self):
         group = self.optimizer.param_groups[0]
-        types = {p.dtype for p in self.model.parameters()}
         settings = {"momentum": group.get("momentum"), "nesterov": group.get("nesterov")}
         if "betas" in group:
             settings = {"epsilon": group["eps"]}
             settings["beta1"], settings["beta2"] = group["betas"]
+        if self.scaler.is_enabled():
+            settings["loss_scaling"] = "dynamic"
         decay = self.spec["optimizer"]["weight_decay"] if self.shrunk else group["weight_decay"]
         replicas = 1
         if self.group:
@@ -379,12 +432,18 @@ class Adapter:
             "inter_op_threads": torch.get_num_interop_threads(),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
+            "precision": self._precision(),
             "device": "gpu" if next(self.model.parameters()).is_cuda else "cpu",
             "layout": self._layout(),
             "mode": self._mode(),
             "parameters": sum(p.numel() for p in self.model.parameters() if p.requires_grad),
         }
+
+    def _precision(self):
+        """That of the weights and of the last step's output, and whether TF32 is allowed."""
+        types = {p.dtype for p in self.model.parameters()}
+        found = PRECISIONS.get((*types, self.output), str([*types, self.output]))
+        return "tf32" if found == "fp32" and torch.backends.cuda.matmul.allow_tf32 else found
 
     def _mode(self):
         """How the last step was run: a compiled graph has one backward function of its own."""
@@ -418,8 +477,12 @@ class Adapter:
 
     def why_unsupported(self, error):
         text = str(error)
-        missing = "does not have a deterministic implementation" in text
-        return text.splitlines()[0] if missing else None
+        missing = (
+            "does not have a deterministic implementation",
+            "not implemented for 'Half'",
+            "not implemented for 'BFloat16'",
+        )
+        return text.splitlines()[0] if any(words in text for words in missing) else None
 
 
 def _layouts(tensors):
@@ -481,10 +544,6 @@ def _photo(encoded, shape):
     if min(top, left) < 0:
         raise ValueError("a photo of {} is smaller than {}".format(image.shape, shape))
     return image[top : top + shape[0], left : left + shape[1]]
-
-
-def _dtype(precision):
-    return {name: dtype for dtype, name in PRECISIONS.items()}[precision]
 
 
 class Average(nn.Module):

@@ -41,8 +41,9 @@ process) or `NO_REPLICAS`, why there is none (docs/parallel.md); and a class `Ad
                                 dropout layers multiply by in the steps to come, float32 arrays
                                 (batch size,) + shape of the layer
     settings()                  the effective settings, read back from the live framework
-    products(a, b)              the product of float64 matrices in the network's precision: by
-                                the framework's matrix product, and by its 1 x 1 convolution
+    products(a, b)              the product of float64 matrices in the network's precision, as
+                                training computes it: by the framework's matrix product, and by
+                                its 1 x 1 convolution; arrays of the type of the weights
     software()                  versions of what computes
     device_memory_peak()        MiB that the framework's allocator had at most, or None
     is_out_of_memory(error)     whether that exception means that memory ran out
@@ -95,6 +96,8 @@ FOLLOWS = "TOUCHSTONE_REPLICA" in os.environ
 """Whether this process trains beside another, which tells it what to do (`_replicas.py`)."""
 SAMPLE = 2**13
 """Numbers of an array that a trace keeps: all of VGG16's gradients would be gigabytes."""
+ARITHMETIC = {"fp16-amp": "fp16"}
+"""What products show in a precision, where it is not called like the precision."""
 SETTING_TOLERANCE = 1e-6
 """Relative; a setting kept in float32 is read back with an error up to 6e-8."""
 
@@ -550,7 +553,7 @@ def requested_settings(spec, threads, rate, adapter):
             spec["execution"]["reader_threads"] if spec["factors"]["input"] == "records" else 0
         ),
         parameters=spec["network"]["parameter_count"],
-        arithmetic=spec["execution"]["precision"],
+        arithmetic=shown_by_products(spec),
     )
     if "replicas" in spec["execution"]:
         settings["replicas"] = spec["execution"]["replicas"]
@@ -561,17 +564,28 @@ def requested_settings(spec, threads, rate, adapter):
     return settings
 
 
+def shown_by_products(spec):
+    """The arithmetic that products must show in the precision of a spec."""
+    return ARITHMETIC.get(spec["execution"]["precision"], spec["execution"]["precision"])
+
+
 def arithmetic(adapter):
     """The precision that products show: of 1 + 2^-k, which is one bit too long for the next.
 
     Mantissas have 52, 23, 10 and 7 bits (IEEE 754; NVIDIA A100 whitepaper for tf32; bfloat16).
+    Those of tf32 and fp16 are alike, but fp16 ends at 65504.
     """
     found = ["less than bf16"] * 2
-    for name, bits in (("bf16", 7), ("tf32 or fp16", 10), ("fp32", 23), ("fp64", 52)):
+    for name, bits in (("bf16", 7), ("tf32", 10), ("fp32", 23), ("fp64", 52)):
         one = np.full((64, 64), 1 + 2.0**-bits)
         for i, product in enumerate(adapter.products(one, np.eye(64))):
             if (np.asarray(product) == one).all():
                 found[i] = name
+    if "tf32" in found:
+        large = np.full((64, 64), 2.0**20)
+        for i, product in enumerate(adapter.products(large, np.eye(64))):
+            if found[i] == "tf32" and not (np.asarray(product) == large).all():
+                found[i] = "fp16"
     return found[0] if found[0] == found[1] else " in products, ".join(found) + " in convolutions"
 
 

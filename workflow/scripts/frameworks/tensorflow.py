@@ -17,7 +17,19 @@ RECORD_FORMAT = "tfrecord"
 RELEASED = "2026-03"
 REPLICAS = "devices"
 
-PRECISIONS = {tf.float32: "fp32", tf.float64: "fp64"}
+PRECISIONS = {
+    (tf.float32, tf.float32): "fp32",
+    (tf.float64, tf.float64): "fp64",
+    (tf.float32, tf.bfloat16): "bf16",
+    (tf.float32, tf.float16): "fp16-amp",
+}
+"""By the types of the variables and of the products."""
+PRODUCTS = ("MatMul", "Conv2D", "DepthwiseConv2dNative")
+COMPUTED = {"fp64": tf.float64, "bf16": tf.bfloat16, "fp16-amp": tf.float16}
+"""What the layers compute in, where it is not single precision."""
+FIRST_SCALE, GROWTH = 2.0**15, 2000
+"""Of the dynamic loss scaling, as in Keras's LossScaleOptimizer: where it begins, and after how
+many finite steps it doubles; it halves after every other one."""
 
 
 def _constant(op, place):
@@ -54,8 +66,11 @@ class Adapter:
         self.threads = threads
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(threads)
+        precision = spec["execution"]["precision"]
+        if precision == "tf32" and spec["execution"]["device"] == "cpu":
+            raise NotImplementedError("TF32 is arithmetic of NVIDIA's GPUs, which no CPU has")
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
-        tf.config.experimental.enable_tensor_float_32_execution(False)
+        tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
         devices = tf.config.list_physical_devices("GPU")
         if spec["execution"]["device"] == "cpu":
             tf.config.set_visible_devices([], "GPU")
@@ -65,10 +80,14 @@ class Adapter:
             tf.config.experimental.set_memory_growth(device, True)
         self.strategy, self.places = None, [None]
         if self.replicas > 1:
+            if precision == "fp16-amp":
+                raise NotImplementedError("fp16-amp has one loss scale here, for one replica")
             self.places = self._places(len(devices))
         self.supplied = spec["execution"].get("dropout") == "supplied"
         self.optimizer = spec["optimizer"]
-        self.dtype = _dtype(spec["execution"]["precision"])
+        self.dtype = tf.float64 if precision == "fp64" else tf.float32
+        self.computed = COMPUTED.get(precision, tf.float32)
+        self.scaled = precision == "fp16-amp"
 
     def _places(self, gpus):
         """The devices of the replicas: GPUs, or as many logical devices of the CPU."""
@@ -92,7 +111,8 @@ class Adapter:
         tf.config.experimental.enable_op_determinism()
 
     def asked(self):
-        return {"inter_op_threads": self.threads, "layout": "NHWC"}
+        scaling = {"loss_scaling": "dynamic"} if self.scaled else {}
+        return {"inter_op_threads": self.threads, "layout": "NHWC", **scaling}
 
     def read(self, stems, shape):
         parts = []
@@ -185,6 +205,8 @@ class Adapter:
             with tf.device(place):
                 self.copies.append(self._copy(weights))
         self.steps = 0
+        self.loss_scale = tf.Variable(FIRST_SCALE, trainable=False)
+        self.finite_steps = tf.Variable(0, trainable=False)
         self.last_scalars = tf.Variable(tf.zeros(3, self.dtype), trainable=False)
         self.masks = {}
         self.forward = tf.function(lambda images: self._forward(images, False), autograph=False)
@@ -286,20 +308,24 @@ class Adapter:
                 self.sets.append((tf.constant(images, self.dtype), tf.constant(labels)))
 
     def _forward(self, images, training):
-        values = {"input": images}
+        values = {"input": tf.cast(images, self.computed)}
         for layer in self.layers:
             inputs = [values[source] for source in layer["inputs"]]
             values[layer["name"]] = self._layer(layer, inputs, training)
-        return values[self.spec["network"]["output"]]
+        return tf.cast(values[self.spec["network"]["output"]], self.dtype)
+
+    def _read(self, name):
+        """An array of a layer in the type that the network is computed in."""
+        return tf.cast(self.variables[name], self.computed)
 
     def _layer(self, layer, inputs, training):
         name, op, x = layer["name"], layer["op"], inputs[0]
         if op == "conv":
             x = self._conv(layer, x)
-            return tf.nn.bias_add(x, self.variables[name + ".bias"]) if layer["bias"] else x
+            return tf.nn.bias_add(x, self._read(name + ".bias")) if layer["bias"] else x
         if op == "dense":
-            x = tf.matmul(x, self.variables[name + ".weight"])
-            return tf.nn.bias_add(x, self.variables[name + ".bias"]) if layer["bias"] else x
+            x = tf.matmul(x, self._read(name + ".weight"))
+            return tf.nn.bias_add(x, self._read(name + ".bias")) if layer["bias"] else x
         if op == "batch_norm":
             return self._batch_norm(layer, x, training)
         if op == "lrn":
@@ -316,7 +342,9 @@ class Adapter:
         if op == "dropout":
             if not training:
                 return x
-            return x * self.masks[name] if self.supplied else tf.nn.dropout(x, layer["rate"])
+            if self.supplied:
+                return x * tf.cast(self.masks[name], x.dtype)
+            return tf.nn.dropout(x, layer["rate"])
         if op == "add":
             return tf.add_n(inputs)
         if op == "concat":
@@ -327,7 +355,7 @@ class Adapter:
 
     def _conv(self, layer, x):
         weight, stride, dilation = (
-            self.variables[layer["name"] + ".weight"],
+            self._read(layer["name"] + ".weight"),
             layer["stride"],
             layer["dilation"],
         )
@@ -407,12 +435,37 @@ class Adapter:
                 labels, self._forward(images, True)
             )
             loss = tf.reduce_mean(each)
-        gradients = tape.gradient(loss, [self.variables[name] for name in self.trained])
+            target = loss * self.loss_scale if self.scaled else loss
+        gradients = tape.gradient(target, [self.variables[name] for name in self.trained])
         if self.strategy:
             gradients = tf.distribute.get_replica_context().all_reduce("MEAN", gradients)
+        if self.scaled:
+            self._update_if_finite([g / self.loss_scale for g in gradients], scalars)
+        else:
+            self._update_all(gradients, scalars)
+        return loss
+
+    def _update_if_finite(self, gradients, scalars):
+        """Leave the step out where a gradient is not finite; change the loss scale after it."""
+
+        def taken():
+            self._update_all(gradients, scalars)
+            steps = self.finite_steps + 1
+            grows = steps >= GROWTH
+            factor = tf.where(grows, 2.0, 1.0)
+            return self.loss_scale * factor, tf.where(grows, 0, steps)
+
+        def left_out():
+            return self.loss_scale / 2, tf.constant(0)
+
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(each)) for each in gradients])
+        scale, steps = tf.cond(finite, taken, left_out)
+        self.loss_scale.assign(scale)
+        self.finite_steps.assign(steps)
+
+    def _update_all(self, gradients, scalars):
         for name, gradient in zip(self.trained, gradients):
             self._update(name, gradient, scalars)
-        return loss
 
     def _update(self, name, gradient, scalars):
         """The update equation with TensorFlow's own kernels; `scalars` as in `_scalars`."""
@@ -541,14 +594,13 @@ class Adapter:
             if "data_format" in op.node_def.attr
         }
         variables = list(self.variables.values())
-        types = {variable.dtype for variable in variables}
         return {
             "batch_size": int(graph.inputs[0].shape[0]),
             "threads": tf.config.threading.get_intra_op_parallelism_threads(),
             "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
             "deterministic": internal_config.is_op_determinism_enabled(),
             "layout": ", ".join(sorted(layouts)),
-            "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
+            "precision": self._precision((compiled or graph).get_operations()),
             "device": "gpu" if "GPU" in variables[0].device else "cpu",
             "mode": "xla" if compiled else "function",
             "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.trained),
@@ -561,18 +613,23 @@ class Adapter:
         return {name: self._canonical(name, own[0].numpy()) for name, own in self.states.items()}
 
     def products(self, a, b):
-        a, b = tf.constant(a, self.dtype), tf.constant(b, self.dtype)
-        convolved = tf.nn.conv2d(a[:, None, None], b[None, None], 1, "VALID")[:, 0, 0]
-        return tf.matmul(a, b).numpy(), convolved.numpy()
+        xla = self.spec["execution"]["mode"] == "xla"
+
+        @tf.function(jit_compile=xla, autograph=False)
+        def both(a, b):
+            a, b = tf.cast(a, self.computed), tf.cast(b, self.computed)
+            convolved = tf.nn.conv2d(a[:, None, None], b[None, None], 1, "VALID")[:, 0, 0]
+            return tf.cast(tf.matmul(a, b), self.dtype), tf.cast(convolved, self.dtype)
+
+        return tuple(p.numpy() for p in both(*(tf.constant(x, self.dtype) for x in (a, b))))
 
     def settings(self):
         variables = list(self.variables.values())
-        types = {variable.dtype for variable in variables}
         step = self.chunk.get_concrete_function()
         loops = [op for op in step.graph.get_operations() if op.type in ("While", "StatelessWhile")]
         body = step.graph._get_function(loops[0].get_attr("body").name).graph
         compiled = _compiled(body)
-        operations = (compiled or body).get_operations()
+        operations = _with_branches(compiled or body)
         updates = [op for op in operations if op.type in UPDATES]
         layouts = {
             op.get_attr("data_format").decode()
@@ -595,11 +652,20 @@ class Adapter:
             # TensorFlow's public interface only sets it.
             "deterministic": internal_config.is_op_determinism_enabled(),
             "layout": ", ".join(sorted(layouts)),
-            "precision": PRECISIONS.get(types.pop()) if len(types) == 1 else str(types),
+            **({"loss_scaling": "dynamic"} if _conditional(operations) else {}),
+            "precision": self._precision(operations),
             "device": "gpu" if "GPU" in variables[0].device else "cpu",
             "mode": "xla" if compiled else "function",
             "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.trained),
         }
+
+    def _precision(self, operations):
+        """That of the variables and of a step's products, and whether TF32 is allowed."""
+        types = {variable.dtype for variable in self.variables.values()}
+        products = {op.get_attr("T") for op in operations if op.type in PRODUCTS}
+        found = PRECISIONS.get((*types, *products), str([*types, *products]))
+        allowed = tf.config.experimental.tensor_float_32_execution_enabled()
+        return "tf32" if found == "fp32" and allowed else found
 
     def software(self):
         build = tf.sysconfig.get_build_info()
@@ -642,6 +708,19 @@ def _compiled(graph):
     return None
 
 
+def _conditional(operations):
+    """Those of the operations that run one of two branches."""
+    return [op for op in operations if op.type in ("If", "StatelessIf")]
+
+
+def _with_branches(graph):
+    """The operations of a graph, and those that it runs where a condition holds."""
+    found = graph.get_operations()
+    for op in _conditional(found):
+        found = found + graph._get_function(op.get_attr("then_branch").name).graph.get_operations()
+    return found
+
+
 def _told(updates):
     """What all updates have alike; a list of what they have, where they differ."""
     told = {}
@@ -649,10 +728,6 @@ def _told(updates):
         values = {update[key] for update in updates}
         told[key] = values.pop() if len(values) == 1 else sorted(values)
     return told
-
-
-def _dtype(precision):
-    return {name: dtype for dtype, name in PRECISIONS.items()}[precision]
 
 
 def _spread(weight, dilation):

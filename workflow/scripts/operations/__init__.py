@@ -3,7 +3,7 @@
 import importlib
 import os
 from functools import lru_cache
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 
 @lru_cache(maxsize=None)
@@ -16,6 +16,12 @@ def names() -> List[str]:
 def load(name: str) -> Any:
     """The operation of that name."""
     return importlib.import_module("operations." + name).Operation()
+
+
+def precisions(name: str) -> Tuple[str, ...]:
+    """The precisions that an operation is written for."""
+    found: Tuple[str, ...] = getattr(load(name), "precisions", ("fp32",))
+    return found
 
 
 def dimensions(name: str, shape: str) -> Dict[str, int]:

@@ -7,6 +7,7 @@ Python 3.6. It has a class `Operation` with
     dimensions                  what the numbers of a shape mean
     flops(**dimensions)         floating-point operations of one call
     traffic(**dimensions)       bytes that one call reads and writes at least, in single precision
+    precisions                  those that it is written for, if they are more than fp32
     arrays(random, **dimensions)  the operands, float32, from a RandomState
     <framework>(adapter, **arrays)  a function that makes one call and returns its results in a
                                 tuple; they may be asynchronous. What it need not do in every
@@ -25,6 +26,7 @@ SAMPLE = 64
 
 class Operation:
     dimensions = ("rows", "inner", "columns")
+    precisions = ("fp32", "fp64", "tf32", "bf16", "fp16-amp")
 
     def flops(self, rows, inner, columns):
         """A multiplication and an addition for every inner element of every result."""
@@ -42,28 +44,30 @@ class Operation:
     def pytorch(self, adapter, a, b):
         import torch
 
-        a, b = (torch.from_numpy(array).to(adapter.device) for array in (a, b))
-        c = torch.empty(len(a), b.shape[1], device=adapter.device)
+        a, b = (torch.from_numpy(x).to(adapter.device, adapter.computed) for x in (a, b))
+        c = torch.empty(len(a), b.shape[1], dtype=adapter.computed, device=adapter.device)
         return lambda: (torch.mm(a, b, out=c),)
 
     def tensorflow(self, adapter, a, b):
         import tensorflow as tf
 
-        a, b = tf.constant(a), tf.constant(b)
+        a, b = (tf.cast(tf.constant(array), adapter.computed) for array in (a, b))
         return lambda: (tf.linalg.matmul(a, b),)
 
     def mxnet(self, adapter, a, b):
         from mxnet import nd
 
-        a, b = (nd.array(array, ctx=adapter.context) for array in (a, b))
-        c = nd.empty((len(a), b.shape[1]), ctx=adapter.context)
+        if adapter.mixed:
+            raise NotImplementedError("MXNet's mixed precision leaves bare products alone")
+        a, b = (nd.array(x, ctx=adapter.context, dtype=adapter.dtype) for x in (a, b))
+        c = nd.empty((len(a), b.shape[1]), ctx=adapter.context, dtype=adapter.dtype)
         return lambda: (nd.dot(a, b, out=c),)
 
     def jax(self, adapter, a, b):
         import jax
 
-        a, b = jax.device_put(a), jax.device_put(b)
-        product = jax.jit(lambda a, b: jax.numpy.matmul(a, b, precision="highest"))
+        a, b = (jax.numpy.asarray(array, adapter.computed) for array in (a, b))
+        product = jax.jit(jax.numpy.matmul)  # as precise as the adapter has JAX multiply
         return lambda: (product(a, b),)
 
     def scipy(self, adapter, a, b):

@@ -45,7 +45,12 @@ class Cell(BaseModel):
         ),
     ] = "cpu"
     precision: Annotated[
-        Literal["fp32"], Field(description="the type of weights and arithmetic")
+        Literal["fp32", "fp64", "tf32", "bf16", "fp16-amp"],
+        Field(
+            description="of weights and arithmetic (`docs/precision.md`): `fp32` and `fp64` of "
+            "both; `tf32`, `bf16` and `fp16-amp` (with dynamic loss scaling) of products, with "
+            "weights in fp32; `unsupported` where a framework or device lacks it"
+        ),
     ] = "fp32"
     mode: Annotated[
         str | None,

@@ -18,6 +18,8 @@ FACTORS = (
 )  # fmt: skip
 """The settings that tables and records name."""
 
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16-amp": 2}
+"""Of a number that a product reads or writes; operations count those of single precision."""
 WARMUP = ("warmup_steps", "warmup_seconds", "chunk_seconds")
 PLAIN = {
     "optimizer": "sgd", "momentum": 0.0, "nesterov": False, "weight_decay": 0.0,
@@ -120,7 +122,7 @@ def _operation_spec(cell: Cell, repeat: int) -> dict[str, Any]:
             "name": cell.network,
             "dimensions": dimensions,
             "flops": operation.flops(**dimensions),
-            "traffic": operation.traffic(**dimensions),
+            "traffic": operation.traffic(**dimensions) * BYTES[cell.precision] // 4,
         },
         "deviations": [],
         "optimizer": {},

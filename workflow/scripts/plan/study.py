@@ -393,6 +393,12 @@ class _Known:
         except ValueError as fault:
             listed = ", ".join(sorted(self.shapes))
             return [f"dataset: {fault}; write one, or a file of config/operations: {listed}"]
+        written = operations.precisions(cell.network)
+        if cell.precision not in written:
+            return [
+                f"precision: {cell.network} is written for {', '.join(written)}, not "
+                f"{cell.precision!r}; choose one of them"
+            ]
         return []
 
 

@@ -1,0 +1,157 @@
+"""Every precision in every framework: it trains, shows its arithmetic, or says why it cannot."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+
+import numpy as np
+import pytest
+
+from contract.test_parity import every_layer
+from measure.supervisor import thread_variables
+from plan import frameworks
+from plan.parity import trace_spec
+
+GPUS_ALONE = "TF32 is arithmetic of NVIDIA's GPUs, which no CPU has"
+SINGLE = "Caffe's Python interface has single precision alone"
+WHY = {
+    ("pytorch", "tf32"): GPUS_ALONE,
+    ("tensorflow", "tf32"): GPUS_ALONE,
+    ("jax", "tf32"): GPUS_ALONE,
+    ("jax", "fp16-amp"): "JAX has no loss scaling of its own, which fp16 needs",
+    ("mxnet", "tf32"): GPUS_ALONE,
+    ("mxnet", "fp16-amp"): "MXNet has mixed precision in fp16 on GPUs alone, for which it has no"
+    " build here",
+    **{("cntk", p): f"CNTK has fp32 and fp64 alone on CPUs, not {p}"
+       for p in ("tf32", "bf16", "fp16-amp")},
+    **{("caffe", p): SINGLE for p in ("fp64", "tf32", "bf16", "fp16-amp")},
+}  # fmt: skip
+"""Why a framework cannot compute in a precision on a CPU."""
+PRECISIONS = ("fp64", "tf32", "bf16", "fp16-amp")
+CASES = [(name, precision) for name in frameworks.names() for precision in PRECISIONS]
+MIXED = [
+    (name, mode, precision)
+    for name, precision in CASES
+    if precision in ("bf16", "fp16-amp") and (name, precision) not in WHY
+    for mode in frameworks.modes(name)
+]
+LOSSES = {"fp64": 1e-5, "bf16": 0.02, "fp16-amp": 0.02}
+"""How far the losses of the first 20 steps may be from those in fp32, relative to the first. With
+loss scaling it is the first alone: steps are left out until the scale is found."""
+LAST = 0.02
+"""How far the mean of the last 20 losses of two epochs may be, likewise."""
+FORWARD = 0.1
+"""Of logits with bf16's 8 bits through some ten layers, relative to the largest."""
+
+
+def events_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def losses_of(events):
+    return np.array([x for e in events if e["event"] == "chunk" for x in e["losses"]])
+
+
+@pytest.fixture(scope="module")
+def trained(study):
+    """The events of two epochs in a precision; each is trained once."""
+
+    @cache
+    def train(framework, precision):
+        settings = {"epochs": 2, "warmup_seconds": 0.0, "precision": precision}
+        return events_of(study(framework, ".jsonl", **settings))
+
+    return train
+
+
+@pytest.mark.parametrize(("framework", "precision"), CASES)
+def test_a_precision_trains_or_says_why_it_cannot(framework, precision, trained):
+    events = trained(framework, precision)
+    reason = WHY.get((framework, precision))
+    assert events[-1] == {
+        "event": "result", "status": "unsupported" if reason else "ok", "reason": reason
+    }  # fmt: skip
+    if reason:
+        return
+    told = next(e for e in events if e["event"] == "settings")["effective"]
+    assert told["precision"] == precision
+    assert told["arithmetic"] == precision.replace("-amp", "")
+    single = losses_of(trained(framework, "fp32"))
+    apart = np.abs(losses_of(events) - single) / single[0]
+    compared = slice(1 if precision == "fp16-amp" else 20)
+    assert apart[compared].max() <= LOSSES[precision]
+    assert apart[compared].max() > 0 or precision == "fp64"
+    last = [losses[-20:].mean() for losses in (losses_of(events), single)]
+    assert abs(last[0] - last[1]) <= LAST * single[0]
+    evaluation = next(e for e in events if e["event"] == "evaluation")
+    assert evaluation["correct"] / evaluation["examples"] > 0.8
+
+
+@pytest.mark.parametrize(("framework", "mode", "precision"), MIXED)
+def test_every_layer_is_there_in_mixed_precision(
+    framework, mode, precision, tmp_path, root, python_of
+):
+    found = {}
+    for name in ("fp32", precision):
+        spec = trace_spec(every_layer().as_dict(), framework, mode)
+        spec["traces"] = {"one": {**spec["traces"]["fp32"], "precision": name, "steps": 2}}
+        (tmp_path / "spec.json").write_text(json.dumps(spec))
+        runtime = root / "workflow/scripts/frameworks/runtime.py"
+        output = tmp_path / f"{name}.npz"
+        command = [python_of(framework), str(runtime), str(tmp_path / "spec.json"), str(output)]
+        variables = {**os.environ, **thread_variables(1, "passive")}
+        ended = subprocess.run(command, env=variables, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        found[name] = dict(np.load(output))
+    single, mixed = found["fp32"], found[precision]
+    assert "unsupported" not in mixed
+    before = np.abs(mixed["one/before"] - single["one/before"]).max()
+    assert 0 < before <= FORWARD * np.abs(single["one/before"]).max()
+    losses = np.abs(mixed["one/losses"] / single["one/losses"] - 1).max()
+    print(framework, mode, precision, before, losses)
+    assert losses <= FORWARD
+    weights = [name for name in single if name.startswith("one/weight:")]
+    assert weights and all(mixed[name].dtype == np.float32 for name in weights)
+    # The masters take steps that bf16 could not tell from none.
+    assert all(mixed[f"one/moved:{w.split(':')[1]}"] > 0 for w in weights if w.endswith(".scale"))
+
+
+PLANTED = {
+    "PyTorch without autocast": (
+        "pytorch", "return torch.autocast(self.device.type, self.computed)",
+        "return contextlib.nullcontext()", "precision: asked 'bf16', found 'fp32'",
+    ),
+    "PyTorch's products alone": (
+        "pytorch",
+        "with self._autocast():\n            logits = self.model(images)\n            return",
+        "if True:\n            logits = self.model(images)\n            return",
+        "precision: asked 'bf16', found 'fp32'",
+    ),
+    "TensorFlow in single precision": (
+        "tensorflow", 'tf.bfloat16 if precision == "bf16" else self.dtype', "self.dtype",
+        "arithmetic: asked 'bf16', found 'fp32'",
+    ),
+    "JAX in single precision": (
+        "jax", 'jnp.bfloat16 if precision == "bf16" else self.dtype', "self.dtype",
+        "arithmetic: asked 'bf16', found 'fp32'",
+    ),
+}  # fmt: skip
+"""By name: framework, a text of its adapter, what replaces it, what the run must say."""
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_a_framework_that_computes_in_fp32_unasked_fails_the_run(case, study, root, tmp_path):
+    framework, old, new, message = PLANTED[case]
+    adapters = tmp_path / "frameworks"
+    shutil.copytree(root / "workflow/scripts/frameworks", adapters)
+    text = (adapters / f"{framework}.py").read_text()
+    assert text.count(old) == 1
+    (adapters / f"{framework}.py").write_text(text.replace(old, new))
+    ended, _ = study.launch(
+        framework, ".jsonl", adapters=adapters, epochs=1, warmup_seconds=0.0, precision="bf16"
+    )
+    assert ended.returncode
+    assert re.search(message, ended.stderr.splitlines()[-1])
