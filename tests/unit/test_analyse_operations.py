@@ -6,7 +6,7 @@ import pytest
 
 from analyse.figures import drawing, make_figures, render
 from analyse.files import InputError
-from analyse.operations import peaks, share_of_peak
+from analyse.peaks import peaks, share_of_peak
 from analyse.record import OF_TRAINING, build_record
 from analyse.report import make_report
 from analyse.study import read_study
@@ -92,7 +92,7 @@ def make_operations_study(root):
 def test_the_share_is_of_the_best_product_or_copy_of_the_study(tmp_path):
     study = make_operations_study(tmp_path)
     assert not study.trained.cells
-    peak = peaks(study.operations)["cpu"]
+    peak = peaks(study.operations)["cpu", "fp32", ""]
     assert peak == (4 * 2**30 / 1e9, 4 * 2**20 / 1e9)
     shares = {cell.plan.name: share_of_peak(cell, peak) for cell in study.operations.cells}
     assert shares == {"pytorch-gemm": 100, "mxnet-gemm": 50, "mxnet-memory_copy": 100}

@@ -42,6 +42,11 @@ rule gather:
         measurements="results/tables/measurements.csv",
         summary="results/tables/summary.csv",
         comparisons="results/tables/comparisons.csv",
+        findings=expand(
+            "results/tables/{name}.{kind}",
+            name=("precision", "bottleneck"),
+            kind=("csv", "md"),
+        ),
     log:
         "results/logs/gather.log",
     localrule: True

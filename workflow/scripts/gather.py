@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from analyse import scaling
+from analyse import findings, scaling
 from analyse.certificates import read_certificates
 from analyse.files import exit_with, write_atomic
 from analyse.max_batch import read_max_batches
@@ -31,9 +31,11 @@ def main() -> None:
     max_batches = read_max_batches(arguments.max_batches)
     released = {name: frameworks.released(name) for name in frameworks.adapters()}
     gather(arguments.plan, arguments.records, arguments.output, certificates, max_batches, released)
+    study = read_study(arguments.plan, arguments.output, arguments.records)
     if arguments.scaling:
-        study = read_study(arguments.plan, arguments.output, arguments.records).trained
-        write_atomic(arguments.output / "scaling.csv", scaling.table(scaling.scaled(study)))
+        table = scaling.table(scaling.scaled(study.trained))
+        write_atomic(arguments.output / "scaling.csv", table)
+    findings.write(study, arguments.output)
 
 
 if __name__ == "__main__":

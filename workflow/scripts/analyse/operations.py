@@ -1,53 +1,19 @@
 """The basic operations of a study: their rates, what they reach of the measured peak, a figure."""
 
-from collections import defaultdict
 from collections.abc import Iterable
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
+from analyse.peaks import peaks, place_of
 from analyse.study import Cell, Study, describe_machine, machines
 from analyse.style import style_of
 
-GEMM, COPY = "gemm", "memory_copy"
-"""The operations that saturate arithmetic and memory, if their shapes are large."""
 NEAR = 1.3
 """Places whose ratio is smaller share a name."""
-
-
-class Peak(NamedTuple):
-    """The highest median rates of a device in this study, by any framework, or None."""
-
-    flops: float | None
-    memory: float | None
-
-
-def peaks(study: Study) -> dict[str, Peak]:
-    """By device, the best GFLOP/s of a matrix product and GB/s of a copy."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for cell in study.cells:
-        name, _, device = cell.facet
-        metric = {GEMM: "flop_rate", COPY: "memory_rate"}.get(name)
-        if metric and (values := cell.values(metric)):
-            found[name, device].append(median(values))
-    devices = dict.fromkeys(cell.facet[2] for cell in study.cells)
-    return {
-        device: Peak(max(found[GEMM, device], default=None), max(found[COPY, device], default=None))
-        for device in devices
-    }
-
-
-def share_of_peak(cell: Cell, peak: Peak) -> float | None:
-    """Median rate / the device's peak x 100, of arithmetic, or where there is none of memory."""
-    metric, most = (
-        ("memory_rate", peak.memory) if cell.facet[0] == COPY else ("flop_rate", peak.flops)
-    )
-    values = cell.values(metric)
-    return median(values) / most * 100 if values and most else None
 
 
 def _intensity(cell: Cell) -> float | None:
@@ -62,14 +28,14 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
     Williams, Waterman and Patterson 2009, doi 10.1145/1498765.1498785. `colours` are of the ink
     and of lines.
     """
-    devices = peaks(study)
+    places = peaks(study)
     figure = Figure(
-        figsize=(8.0, 3.4 * len(devices) + 0.4),
+        figsize=(8.0, 3.4 * len(places) + 0.4),
         layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06),
     )
-    axes = figure.subplots(len(devices), 1, squeeze=False)[:, 0]
-    for ax, (device, peak) in zip(axes, devices.items(), strict=True):
-        cells = [cell for cell in study.cells if cell.facet[2] == device]
+    axes = figure.subplots(len(places), 1, squeeze=False)[:, 0]
+    for ax, (at, peak) in zip(axes, places.items(), strict=True):
+        cells = [cell for cell in study.cells if place_of(cell) == at]
         placed = [(x, cell) for cell in cells if (x := _intensity(cell))]
         for x, cell in placed:
             colour, marker = style_of(cell.series.framework)
@@ -94,7 +60,7 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
             axis.set_minor_locator(NullLocator())
-        ax.set_title(f"on the {device}")
+        ax.set_title(f"on the {at.label}")
         ax.set_xlabel("floating-point operations per byte, log scale")
         ax.set_ylabel("GFLOP/s, log scale")
         ax.grid(True, color=colours["grid"])
@@ -128,8 +94,8 @@ def texts(study: Study) -> dict[str, str]:
     """Title, caption and alternative text of the figure."""
     where = "; ".join(describe_machine(machine) for machine in machines(study))
     roof = [
-        f"{peak.flops:,.0f} GFLOP/s and {peak.memory:,.1f} GB/s on the {device}"
-        for device, peak in peaks(study).items()
+        f"{peak.flops:,.0f} GFLOP/s and {peak.memory:,.1f} GB/s on the {at.label}"
+        for at, peak in peaks(study).items()
         if peak.flops and peak.memory
     ]
     limits = f" The line is the best that was measured: {'; '.join(roof)}." if roof else ""

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from analyse import bottleneck, precision
 from analyse.certificates import Certificates, Proof, proof
 from analyse.files import InputError, parse_json, read_text
 from analyse.max_batch import MaxBatch, of_cell
 from analyse.metrics import CENSORED, FLAGS, METRICS, PHASES, STATUS_MEANING, STATUSES
-from analyse.operations import peaks, share_of_peak
+from analyse.peaks import Peak, peaks, place_of, share_of_peak, why_no_share
 from analyse.record import differing_settings
 from analyse.scaling import middle, scaled
 from analyse.statistics import (
@@ -373,7 +374,7 @@ def _operation_rows(study: Study) -> list[dict[str, Any]]:
     most = peaks(study)
     rows = _summary_rows(study.cells, list(OPERATION_COLUMNS))
     for row in rows:
-        share = share_of_peak(row["cell"], most[row["cell"].facet[2]])
+        share = share_of_peak(row["cell"], most[place_of(row["cell"])])
         row["share"] = None if share is None else number(share, 3)
     return rows
 
@@ -392,6 +393,17 @@ def _scaling_rows(study: Study) -> list[dict[str, Any]]:
         }
         for row in scaled(study)
     ]
+
+
+def _trained_rows(study: Study, measured: dict[Any, Peak], columns: list[Column]) -> list[Any]:
+    """The rows of the networks, with what they reach of the measured peak, or why nobody knows."""
+    rows = _summary_rows(study.cells, columns)
+    for row in rows:
+        peak = measured.get(place_of(row["cell"]), Peak(None, None))
+        share = share_of_peak(row["cell"], peak)
+        row["share"] = None if share is None else number(share, 3)
+        row["no_share"] = why_no_share(row["cell"], peak) if share is None else ""
+    return rows
 
 
 def _further_columns(study: Study) -> list[Column]:
@@ -715,6 +727,8 @@ def make_report(
     compared = [(c, row) for c in comparisons for row in c.rows()]
     has_gpu = any(cell.values(column.metric) for cell in study.cells for column in GPU_COLUMNS)
     columns = [*COLUMNS, *(GPU_COLUMNS if has_gpu else ())]
+    rows = _trained_rows(study, peaks(everything.operations), columns)
+    found = bottleneck.verdicts(everything)
     further = _further_columns(study)
     proofs = _proofs(networks, certificates)
     started = sorted(run.provenance["started"] for run in everything.runs)
@@ -735,7 +749,9 @@ def make_report(
         settings_shown=any(c.setting for c in comparisons),
         scaling=_part(_scaling_rows(study)),
         proofs=_part(proofs),
-        proof_of={(one.network, one.framework): one for one in proofs},
+        proof_of=lambda cell: proof(
+            certificates, cell.facet[0], cell.series.framework, cell.plan.factors["precision"]
+        ),
         proof_columns=_proof_columns(proofs),
         deviations=_part(_deviations(networks)),
         outcomes={s: [r.status for r in everything.runs].count(s) for s in STATUSES},
@@ -744,7 +760,13 @@ def make_report(
         figures=_figures(figures),
         columns=columns,
         further=further,
-        rows=_sortable(_summary_rows(study.cells, columns)),
+        rows=_sortable(rows),
+        shares=any(row["share"] for row in rows),
+        no_shares=dict.fromkeys(row["no_share"] for row in rows),
+        gains=_sortable(precision.gains(everything)),
+        verdicts=_sortable(found),
+        verdict_sentences=bottleneck.sentences(found),
+        cannot_tell=bottleneck.CANNOT_TELL,
         further_rows=_part(study.cells, lambda cells: _summary_rows(cells, further)),
         max_batches=_part(_max_batch_rows(study, max_batches)),
         gpu_reason=None if has_gpu else study.why_empty("gpu_power"),

@@ -233,6 +233,30 @@ def shared_noise(sides: Iterable[Sequence[float]]) -> Noise | None:
     return Noise(middle, min(2 * half, total), total)
 
 
+class Difference(NamedTuple):
+    """A mean difference within blocks, with its 95 % t interval if there are two blocks or more."""
+
+    n: int
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
+    """The mean of ours - theirs over the blocks that have both, for what has no scale of ratios.
+
+    The interval is Student's, as that of `paired_ratio`. None where no block has both.
+    """
+    apart = [ours[block] - theirs[block] for block in sorted(ours.keys() & theirs.keys())]
+    if not apart:
+        return None
+    mean = fmean(apart)
+    if len(apart) < 2:
+        return Difference(1, mean)
+    half = _quantile(len(apart) - 1, (1 + LEVEL) / 2) * deviation(apart) / sqrt(len(apart))
+    return Difference(len(apart), mean, mean - half, mean + half)
+
+
 def unpaired_ratio(
     new: Sequence[float],
     old: Sequence[float],

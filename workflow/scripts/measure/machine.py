@@ -60,8 +60,12 @@ def machine(unknown: Unknown) -> dict[str, Any]:
     return {**values, "gpus": gpus(unknown)}
 
 
+PCIE_LANE = {1: 250, 2: 500, 3: 985, 4: 1969, 5: 3938, 6: 7563}
+"""MB/s that a lane of a PCIe generation carries each way, after its encoding (PCI-SIG)."""
+
+
 def gpus(unknown: Unknown) -> list[dict[str, Any]]:
-    """Name, memory (MiB) and driver of every GPU that NVML lists."""
+    """Name, memory (MiB), driver and link to the host of every GPU that NVML lists."""
     try:
         import pynvml
     except ImportError:
@@ -76,12 +80,25 @@ def gpus(unknown: Unknown) -> list[dict[str, Any]]:
                 "name": pynvml.nvmlDeviceGetName(handle),
                 "memory_mib": pynvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20,
                 "driver": driver,
+                **pcie_link(pynvml, handle),
             }
             for handle in handles
         ]
     except pynvml.NVMLError as error:
         unknown["machine.gpus"] = f"NVML: {error}"
         return []
+
+
+def pcie_link(nvml: Any, handle: Any) -> dict[str, int]:
+    """`pcie_mb_per_s`: what the GPU's link carries each way at best; nothing where NVML does not
+    tell it or knows a newer generation than we do."""
+    try:
+        generation = nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)
+        lanes = nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)
+    except nvml.NVMLError:
+        return {}
+    rate = PCIE_LANE.get(generation)
+    return {"pcie_mb_per_s": rate * lanes} if rate else {}
 
 
 PACKAGES = """
