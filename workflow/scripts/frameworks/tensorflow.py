@@ -360,7 +360,7 @@ class Adapter:
             layer["dilation"],
         )
         x, padding = _padded(x, layer, layer["kernel"], 0)
-        if dilation > 1 and self.dtype == tf.float64:
+        if dilation > 1 and self.computed != tf.float32:
             weight, dilation = _spread(weight, dilation), 1
         groups = layer["groups"]
         if groups > 1 and weight.shape[2] == groups:
@@ -731,7 +731,7 @@ def _told(updates):
 
 
 def _spread(weight, dilation):
-    """A filter with the zeros of its dilation, which no double-precision kernel knows."""
+    """A filter with the zeros of its dilation, which on CPUs single precision alone knows."""
     height, width, channels, filters = weight.shape
     wide = tf.reshape(weight, [height, 1, width, 1, channels, filters])
     more = [0, dilation - 1]
@@ -771,10 +771,12 @@ def _padded(x, layer, size, value):
 
 
 def _lrn(x, layer):
-    """Local response normalisation; TensorFlow's kernel has no double precision."""
+    """Local response normalisation; TensorFlow's kernel has single precision alone."""
     size, k, beta = layer["size"], layer["k"], layer["beta"]
     if x.dtype != tf.float64:
-        return tf.nn.local_response_normalization(x, size // 2, k, layer["alpha"] / size, beta)
+        single = tf.cast(x, tf.float32)
+        made = tf.nn.local_response_normalization(single, size // 2, k, layer["alpha"] / size, beta)
+        return tf.cast(made, x.dtype)
     squares = tf.pad(x * x, [[0, 0], [0, 0], [0, 0], [size // 2, size // 2]])
     total = tf.add_n([squares[..., i : i + x.shape[3]] for i in range(size)])
     return x / (k + layer["alpha"] / size * total) ** beta
