@@ -32,9 +32,10 @@ def main() -> None:
     released = {name: frameworks.released(name) for name in frameworks.adapters()}
     gather(arguments.plan, arguments.records, arguments.output, certificates, max_batches, released)
     study = read_study(arguments.plan, arguments.output, arguments.records)
-    findings.write(study, arguments.output)
     if arguments.scaling:
-        write_atomic(arguments.output / "scaling.csv", scaling.table(scaling.scaled(study.trained)))
+        table = scaling.table(scaling.scaled(study.trained))
+        write_atomic(arguments.output / "scaling.csv", table)
+    findings.write(study, arguments.output)
 
 
 if __name__ == "__main__":

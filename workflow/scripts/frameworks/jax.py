@@ -205,11 +205,8 @@ class Adapter:
                 for kind in ("weight", "recurrent", "bias", "scale", "offset", "mean", "variance")
                 if name + "." + kind in arrays
             }
-            for kind in own.keys() & {
-                "weight",
-                "recurrent",
-                "bias",
-            }:  # what normalises stays as it is kept
+            # What normalises stays as it is kept.
+            for kind in own.keys() & {"weight", "recurrent", "bias"}:
                 own[kind] = own[kind].astype(self.computed)
             if op == "dropout":
                 value = drop(layer, inputs[0]) if drop else inputs[0]
@@ -368,12 +365,11 @@ class Adapter:
 
     def predicting(self):
         arrays = self.state["arrays"]
-        types = {array.dtype.name for array in arrays.values()}
         platforms = {device.platform for device in self.predicted.devices()}
         return {
             "batch_size": len(self.predicted),
             "threads": _pool(),
-            "precision": PRECISIONS.get((*types, *types), str(types)),
+            "precision": self._precision(),
             "device": platforms.pop(),
             "mode": "jit" if self.forward._cache_size() else "not compiled",
             "parameters": sum(arrays[name].size for name in self.trained),

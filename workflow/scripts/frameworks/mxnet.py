@@ -572,10 +572,9 @@ class Adapter:
         return self.network(self.last)
 
     def fetched(self, handle):
-        return handle.asnumpy()
+        return self._host(handle)
 
     def predicting(self):
-        types = {np.dtype(p.dtype) for p in self.parameters.values()}
         blocks = self.network.blocks.values()
         mode = "imperative"
         if self.network._cached_op is not None:
@@ -585,7 +584,7 @@ class Adapter:
             "threads": ctypes.CDLL("libgomp.so.1").omp_get_max_threads(),
             "inter_op_threads": int(mx.util.getenv("MXNET_CPU_WORKER_NTHREADS") or 1),
             "deterministic": mx.util.getenv("MXNET_ENFORCE_DETERMINISM") in ("1", "true"),
-            "precision": types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
+            "precision": self._precision(self.last),
             "layout": ", ".join(
                 sorted({b._kwargs["layout"] for b in blocks if isinstance(b, nn.Conv2D)})
             ),
@@ -641,7 +640,7 @@ class Adapter:
             "batch_size": sum(images.shape[0] for images in self.last),
             # The OpenMP library that MXNet's operators run on, asked itself.
             "threads": ctypes.CDLL("libgomp.so.1").omp_get_max_threads(),
-            "precision": self._precision(),
+            "precision": self._precision(self.last[0]),
             # As its engine asked the C library when it started; 1 where nobody sets it.
             "inter_op_threads": int(mx.util.getenv("MXNET_CPU_WORKER_NTHREADS") or 1),
             "deterministic": mx.util.getenv("MXNET_ENFORCE_DETERMINISM") in ("1", "true")
@@ -660,13 +659,13 @@ class Adapter:
             "parameters": sum(int(np.prod(p.shape)) for p in self.trained.values()),
         }
 
-    def _precision(self):
-        """That of the weights, and where it is mixed that of the network's output."""
+    def _precision(self, images):
+        """That of the weights, and where it is mixed that of the network's output for `images`."""
         types = {np.dtype(p.dtype) for p in self.parameters.values()}
         kept = types.pop().name.replace("float", "fp") if len(types) == 1 else str(types)
         if not self.mixed:
             return kept
-        output = self.network(self.last).dtype  # NumPy has no name for MXNet's bfloat16
+        output = self.network(images).dtype  # NumPy has no name for MXNet's bfloat16
         both = kept == "fp32" and np.dtype(output).names == ("bfloat16",)
         return "bf16" if both else "{} with {}".format(kept, output)
 

@@ -358,15 +358,16 @@ class Adapter:
     def predict(self, batch):
         if self.model.training:
             self.model.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), self._autocast():
             self.predicted = batch.to(self.device, non_blocking=True)
-            return self.predictor(self.predicted)
+            logits = self.predictor(self.predicted)
+        self.output = logits.dtype
+        return logits
 
     def fetched(self, handle):
-        return handle.cpu().numpy()
+        return handle.to(self.dtype).cpu().numpy()
 
     def predicting(self):
-        types = {p.dtype for p in self.model.parameters()}
         self.images_fit = _layouts([self.predicted])
         layout = self._layout()
         # What the compiler tells of itself; it is not imported where nothing asks for it.
@@ -379,7 +380,7 @@ class Adapter:
             "inter_op_threads": torch.get_num_interop_threads(),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
-            "precision": PRECISIONS.get((*types, *types), str(types)),
+            "precision": self._precision(),
             "device": "gpu" if self.predicted.is_cuda else "cpu",
             "layout": layout,
             "mode": "compile" if compiled else eager,

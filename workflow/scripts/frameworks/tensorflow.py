@@ -80,6 +80,8 @@ class Adapter:
             tf.config.experimental.set_memory_growth(device, True)
         self.strategy, self.places = None, [None]
         if self.replicas > 1:
+            if precision == "fp16-amp":
+                raise NotImplementedError("fp16-amp has one loss scale here, for one replica")
             self.places = self._places(len(devices))
         self.supplied = spec["execution"].get("dropout") == "supplied"
         self.optimizer = spec["optimizer"]
@@ -387,7 +389,7 @@ class Adapter:
             layer["dilation"],
         )
         x, padding = _padded(x, layer, layer["kernel"], 0)
-        if dilation > 1 and self.dtype == tf.float64:
+        if dilation > 1 and self.computed != tf.float32:
             weight, dilation = _spread(weight, dilation), 1
         groups = layer["groups"]
         if groups > 1 and weight.shape[2] == groups:
@@ -621,14 +623,13 @@ class Adapter:
             if "data_format" in op.node_def.attr
         }
         variables = list(self.variables.values())
-        types = {variable.dtype for variable in variables}
         return {
             "batch_size": int(graph.inputs[0].shape[0]),
             "threads": tf.config.threading.get_intra_op_parallelism_threads(),
             "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
             "deterministic": internal_config.is_op_determinism_enabled(),
             "layout": ", ".join(sorted(layouts)),
-            "precision": PRECISIONS.get((*types, *types), str(types)),
+            "precision": self._precision((compiled or graph).get_operations()),
             "device": "gpu" if "GPU" in variables[0].device else "cpu",
             "mode": "xla" if compiled else "function",
             "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.trained),
@@ -759,7 +760,7 @@ def _told(updates):
 
 
 def _spread(weight, dilation):
-    """A filter with the zeros of its dilation, which no double-precision kernel knows."""
+    """A filter with the zeros of its dilation, which on CPUs single precision alone knows."""
     height, width, channels, filters = weight.shape
     wide = tf.reshape(weight, [height, 1, width, 1, channels, filters])
     more = [0, dilation - 1]
@@ -828,10 +829,12 @@ def _padded(x, layer, size, value):
 
 
 def _lrn(x, layer):
-    """Local response normalisation; TensorFlow's kernel has no double precision."""
+    """Local response normalisation; TensorFlow's kernel has single precision alone."""
     size, k, beta = layer["size"], layer["k"], layer["beta"]
     if x.dtype != tf.float64:
-        return tf.nn.local_response_normalization(x, size // 2, k, layer["alpha"] / size, beta)
+        single = tf.cast(x, tf.float32)
+        made = tf.nn.local_response_normalization(single, size // 2, k, layer["alpha"] / size, beta)
+        return tf.cast(made, x.dtype)
     squares = tf.pad(x * x, [[0, 0], [0, 0], [0, 0], [size // 2, size // 2]])
     total = tf.add_n([squares[..., i : i + x.shape[3]] for i in range(size)])
     return x / (k + layer["alpha"] / size * total) ** beta

@@ -166,7 +166,7 @@ def read_weights(path, parameters):
 def requested_settings(spec, threads, adapter):
     """What must be read back: as in training, but for what only an update has."""
     requested = RUNTIME.requested_settings(spec, threads, 0.0, adapter)
-    for name in list(spec["optimizer"]) + ["optimizer", "reader_threads"]:
+    for name in list(spec["optimizer"]) + ["optimizer", "reader_threads", "loss_scaling"]:
         requested.pop(name, None)
     return requested
 
