@@ -191,6 +191,28 @@ def test_a_spread_and_a_second_gain():
         assert judged(points, gain, exact=True).verdict == verdict
 
 
+def test_steps_of_a_gain_stay_with_one_kind_of_device():
+    steps = [{"device": "cpu"}, {"replicas": 1}, {"replicas": 2}]
+    gain = {"kind": "gain", "metric": "throughput", "steps": steps, "alike": ["gpu"]}
+    points = [point([1], device="cpu")]
+    for gpu, one, two in (("K20m", 5, 8), ("P100", 20, 30)):
+        points += [point([v], gpu=gpu, replicas=float(n)) for n, v in ((1, one), (2, two))]
+    found = judged(points, gain, exact=True)
+    assert found.verdict == REPRODUCED
+    assert [group.value for group in found.groups] == pytest.approx([8 / 25, 30 / 400])
+
+
+@pytest.mark.parametrize("speeds, verdict", [((150, 160), REPRODUCED), ((80, 70), CONTRADICTED)])
+def test_a_second_device_is_judged_on_measured_cells(dossiers, speeds, verdict):
+    cell = {"framework": "mxnet", "network": "vgg16", "dataset": "cifar10", "device": "gpu"}
+    pairs = [point([100, 101, 99, 100], replicas=1.0, **cell)]
+    pairs.append(point([*speeds, *speeds], replicas=2.0, **cell))
+    claims = {claim.id: claim for claim in dossiers["piccione2018"].claims}
+    judge = Judge(pairs, exact=False)
+    assert judge.judge(claims["second-gpu"]).verdict == verdict
+    assert judge.judge(claims["second-gpu-gains-less"]).verdict == NOT_MEASURED
+
+
 def test_two_rankings_of_machines():
     def figures(task, values):
         return [
@@ -264,6 +286,8 @@ def test_the_published_figures_judge_their_own_claims(dossiers, published):
     assert len(verdicts["piccione2018/gpu-faster"].groups) == 39 * 4
     assert words["piccione2018/second-gpu"] == CONTRADICTED  # 2 P100 slower than 1, in 10 cells
     assert "holds in 68, fails in 10 of 78" in verdicts["piccione2018/second-gpu"].why
+    gains = verdicts["piccione2018/second-gpu-gains-less"]
+    assert gains.verdict == CONTRADICTED and "holds in 77, fails in 1 of 78" in gains.why
     assert words["vo2021/gemm-ranks-models"] == CONTRADICTED
     assert words["lawrence2017/gpu-faster"] == NOT_MEASURED
 

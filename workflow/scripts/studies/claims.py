@@ -355,6 +355,8 @@ class Judge:
     ) -> list[Group]:
         groups = []
         for first, second, third in product(*(_where(points, step) for step in test.steps)):
+            if any(second.factors.get(name) != third.factors.get(name) for name in test.alike):
+                continue
             blocks = first.values.keys() & second.values.keys() & third.values.keys()
             if not blocks or any(p.values[b] <= 0 for p in (first, second, third) for b in blocks):
                 continue

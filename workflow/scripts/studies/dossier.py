@@ -125,9 +125,13 @@ class SpreadTest(_Test):
 
 
 class GainTest(_Test):
-    """The step from the second of `steps` to the third gains less than that from the first."""
+    """The step from the second of `steps` to the third gains less than that from the first.
+
+    The second and the third share every factor of `alike`, which the first may lack.
+    """
 
     kind: Literal["gain"]
+    alike: list[str] = []
     steps: Annotated[list[Where], Field(min_length=3, max_length=3)]
 
 

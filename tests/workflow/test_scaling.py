@@ -1,0 +1,36 @@
+"""A study of replicas, on real runs: its table, its figure and its part of the report."""
+
+import csv
+import json
+
+from workflow.project import ENVIRONMENTS, Project
+
+USUAL = {
+    "network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "warmup_seconds": 0.0,
+    "batch_size": 128, "framework": "mxnet",
+}  # fmt: skip
+
+
+def test_speed_up_and_efficiency_are_told(tmp_path):
+    sweeps = [{**USUAL, "replicas": [1, 2]}, {**USUAL, "replicas": 2, "batch_split": "per_replica"}]
+    study = {"study": "test", "title": "A test", "repeats": 2, "parity": False, "sweeps": sweeps}
+    project = Project(tmp_path / "project", ENVIRONMENTS, study)
+    project.run()
+    results = project.folder / "results"
+    with open(results / "tables/scaling.csv") as file:
+        strong, weak = csv.DictReader(file)
+    for row, kind in ((strong, "strong"), (weak, "weak")):
+        assert (row["scaling"], row["replicas"], row["resources"]) == (kind, "2", "1")
+        assert row["reference_cell"] == strong["reference_cell"] != row["cell"]
+        assert row["n"] == "2" and float(row["low"]) <= float(row["speedup"]) <= float(row["high"])
+        assert float(row["efficiency"]) == float(row["speedup"])
+    # A step of the weak cell takes twice the examples of the one alone.
+    record = json.loads((results / f"records/{weak['cell']}/rep1.json").read_text())
+    settings = record["provenance"]["settings"]["effective"]
+    assert (settings["replicas"], settings["batch_size"]) == (2, 256)
+    images, steps = (record["metrics"][name]["value"] for name in ("throughput", "step_rate"))
+    assert abs(images / steps - 256) < 1e-6
+    assert (results / "figures/scaling.svg").exists()
+    page = (results / "report/index.html").read_text()
+    assert '<h2 id="scaling">' in page and "figure-scaling" in page
+    assert project.jobs() == {}
