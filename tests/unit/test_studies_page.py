@@ -259,6 +259,8 @@ def test_our_cells_have_the_words_of_the_source(root):
     stack = ("conv_stack", "fashion-mnist")
     calls = {("dense_gemm", ""), ("sparse_gemm", ""), ("sparse_gemm, the shares kept", "")}
     assert ours == {(*one, "here (cpu)") for one in {*models, stack, *calls}}
+    times = [r for r in rows if r["read as"] == "training_time" and not r["line"]]
+    assert len(times) == 5 and all(r["n"] == "3" for r in times)  # none of a cell that predicts
 
 
 STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
