@@ -128,8 +128,8 @@ PLANTED = {
     ),
     "PyTorch's products alone": (
         "pytorch",
-        "with self._autocast():\n            logits = self.model(images)\n            return",
-        "if True:\n            logits = self.model(images)\n            return",
+        "with self._autocast():\n            logits = self.trained(images)\n            return",
+        "if True:\n            logits = self.trained(images)\n            return",
         "precision: asked 'bf16', found 'fp32'",
     ),
     "TensorFlow in single precision": (

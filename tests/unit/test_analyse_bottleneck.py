@@ -113,6 +113,13 @@ def test_the_share_of_peak_is_of_the_best_product_in_the_same_precision():
     assert found[1].evidence.share_missing == "the study has no gemm on the cpu, bf16"
 
 
+@pytest.mark.parametrize(("device", "share"), [("gpu", 30), ("cpu", 60)])
+def test_two_gpus_have_two_peaks_and_two_replicas_on_a_cpu_one(device, share):
+    two = cell(256, metrics={"flop_rate": 60.0}, device=device, replicas=2)
+    found = judged(two, gemm(100.0, device=device))
+    assert found.evidence.peak_share == pytest.approx(share)
+
+
 @pytest.mark.parametrize(
     ("utilization", "bound"), [(60.0, "launch-bound"), (95.0, "compute-bound")]
 )

@@ -60,13 +60,16 @@ def share_of_peak(cell: Cell, peak: Peak) -> float | None:
     """Median rate / the place's peak x 100, of arithmetic, or where there is none of memory.
 
     Of training it is the model FLOP utilisation (Chowdhery et al. 2022, arXiv:2204.02311,
-    appendix B), of the peak that was measured instead of the maker's.
+    appendix B), of the peak that was measured instead of the maker's; several GPUs have as many
+    peaks, while replicas on a CPU share its cores.
     """
     metric, most = (
         ("memory_rate", peak.memory) if cell.facet[0] == COPY else ("flop_rate", peak.flops)
     )
     values = cell.values(metric)
-    return median(values) / most * 100 if values and most else None
+    factors = cell.plan.factors
+    devices = int(factors.get("replicas") or 1) if factors["device"] == "gpu" else 1
+    return median(values) / (most * devices) * 100 if values and most else None
 
 
 def why_no_share(cell: Cell, peak: Peak) -> str:
