@@ -9,7 +9,7 @@ import onnxruntime
 import simplejpeg
 from onnx import helper, numpy_helper
 
-INFERENCE_ONLY = True
+ONLY = "inference"
 MODES = ("optimized",)
 RECORD_FORMAT = "lmdb"
 RELEASED = "2026-10"

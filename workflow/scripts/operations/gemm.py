@@ -71,7 +71,8 @@ class Operation:
         return lambda: (product(a, b),)
 
     def scipy(self, adapter, a, b):
-        c = np.empty((len(a), b.shape[1]), np.float32)
+        a, b = a.astype(adapter.dtype), b.astype(adapter.dtype)
+        c = np.empty((len(a), b.shape[1]), adapter.dtype)
         return lambda: (np.matmul(a, b, out=c),)
 
     def deviation(self, results, a, b):

@@ -15,8 +15,14 @@ def adapters() -> list[str]:
 
 
 def names() -> list[str]:
-    """Those of them that train: all but the ones that say `INFERENCE_ONLY`."""
-    return [name for name in adapters() if not _constants(name).get("INFERENCE_ONLY")]
+    """Those of them that train: all but the ones that are for something else alone."""
+    return [name for name in adapters() if only(name) is None]
+
+
+def only(framework: str) -> str | None:
+    """What alone the adapter is for, as its `ONLY` says: `inference`, `operations`, or None."""
+    found: str | None = _constants(framework).get("ONLY")
+    return found
 
 
 @cache
