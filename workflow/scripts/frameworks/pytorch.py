@@ -201,9 +201,11 @@ class Adapter:
         self.penalised = [
             (self.arrays[p["name"]], p["l1"], p["l2"]) for p in parameters if p["l1"] or p["l2"]
         ]
-        self._optimize([parameter["name"] for parameter in parameters])
+        if "inference" not in self.spec:  # whose making takes seconds
+            self._optimize([parameter["name"] for parameter in parameters])
         self.trained = self._replicated() if self.group else self.model
-        self.loss, self.predictor = self._loss, self.model
+        # A module of torch.fx wraps its calls, which a single image feels.
+        self.loss, self.predictor = self._loss, self.model.forward
         if self.spec["execution"]["mode"] == "compile":
             self.loss = torch.compile(self._loss, fullgraph=True, dynamic=False)
             self.predictor = torch.compile(self.model, fullgraph=True, dynamic=False)

@@ -34,10 +34,10 @@ def resolved(cell: Cell) -> Cell:
     """The cell with the usual value for every setting that means nothing to it."""
     if not is_inference(cell):
         return _usual(cell, ONLY)
-    if cell.trained_batch_size == cell.batch_size:
-        cell = cell.model_copy(update={"trained_batch_size": None})
     if cell.weights == INITIAL:
         cell = _usual(cell, (*OF_WEIGHTS, "trained_batch_size"))
+    elif cell.trained_batch_size is None:
+        cell = cell.model_copy(update={"trained_batch_size": cell.batch_size})
     return _usual(cell, OF_TRAINING)
 
 
@@ -83,14 +83,13 @@ def sources(cells: Mapping[str, Cell]) -> tuple[dict[str, str], list[str]]:
     trained: dict[Any, list[str]] = defaultdict(list)
     for name, cell in cells.items():
         if not is_inference(cell):
-            trained[_decided(cell, cell.framework, cell.batch_size)].append(name)
+            trained[_decided(cell, cell.framework, cell.effective_batch)].append(name)
     found, without = {}, []
     for name, cell in cells.items():
         if not is_inference(cell) or cell.weights == INITIAL:
             continue
         framework = cell.framework if cell.weights == TRAINED else cell.weights
-        batch_size = cell.trained_batch_size or cell.batch_size
-        candidates = trained[_decided(cell, framework, batch_size)]
+        candidates = trained[_decided(cell, framework, cell.trained_batch_size)]
         if candidates:
             found[name] = max(candidates, key=lambda one: _agreement(cells[one], cell))
         else:
@@ -98,7 +97,7 @@ def sources(cells: Mapping[str, Cell]) -> tuple[dict[str, str], list[str]]:
     return found, without
 
 
-def _decided(cell: Cell, framework: str, batch_size: int) -> tuple[Any, ...]:
+def _decided(cell: Cell, framework: str, batch_size: int | None) -> tuple[Any, ...]:
     return framework, batch_size, *(str(getattr(cell, name)) for name in DECIDE)
 
 

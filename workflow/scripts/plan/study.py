@@ -102,6 +102,8 @@ def name_of(cell: Cell) -> str:
     usual["mode"] = frameworks.modes(cell.framework)[0]
     rest = {k: v for k, v in values.items() if k not in named and v != usual[k]}
     rest.pop("workload", None)
+    if rest.get("trained_batch_size") == cell.batch_size:
+        del rest["trained_batch_size"]
     return f"{slug}-{digest(rest)[:8]}" if rest else slug
 
 
