@@ -126,6 +126,9 @@ class Adapter:
         return torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
 
     def build(self, weights):
+        compiled = self.spec["execution"]["mode"] == "compile"
+        if compiled and any(layer["op"] == "lstm" for layer in self.spec["network"]["layers"]):
+            raise NotImplementedError("torch.compile does not support LSTMs")
         supplied = self.spec["execution"].get("dropout") == "supplied"
         self.model = _module(self.spec["network"], Masked if supplied else nn.Dropout)
         memory_format = LAYOUTS[self.layout]
@@ -146,7 +149,7 @@ class Adapter:
         ]
         self._optimize([parameter["name"] for parameter in parameters])
         self.loss = self._loss
-        if self.spec["execution"]["mode"] == "compile":
+        if compiled:
             self.loss = torch.compile(self._loss, fullgraph=True, dynamic=False)
 
     def _loss(self, images, labels):
@@ -341,9 +344,9 @@ class Adapter:
         return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text
 
     def why_unsupported(self, error):
-        known = "does not have a deterministic implementation", "Dynamo does not support RNN"
-        lines = (line.strip() for line in str(error).splitlines())
-        return next((line for line in lines if any(words in line for words in known)), None)
+        text = str(error)
+        missing = "does not have a deterministic implementation" in text
+        return text.splitlines()[0] if missing else None
 
 
 def _layouts(tensors):
