@@ -22,7 +22,7 @@ from plan.spec import make_spec
 
 WITHOUT = {"caffe": "no layer embedding"}
 """Frameworks whose adapters have no such layers, and what they say."""
-COMPILED = {("pytorch", "compile"): "Dynamo does not support RNN"}
+COMPILED = {("pytorch", "compile"): "torch.compile does not support LSTMs"}
 """Modes that have no LSTM, and what they say."""
 FRAMEWORKS = [name for name in frameworks.names() if name not in WITHOUT]
 MODES = [(name, mode) for name in FRAMEWORKS for mode in frameworks.modes(name)]
@@ -106,6 +106,16 @@ def test_a_framework_without_these_layers_says_so(framework, tracer):
 def test_a_mode_without_lstms_says_so(framework, mode, tracer):
     found = str(np.load(tracer.traced(framework, mode))["unsupported"])
     assert COMPILED[framework, mode] in found
+
+
+def test_dynamo_still_takes_no_lstm(python_of):
+    code = """
+import torch
+layer = torch.compile(torch.nn.LSTM(2, 3), fullgraph=True)
+layer(torch.zeros(1, 1, 2))
+"""
+    ended = subprocess.run([python_of("pytorch"), "-c", code], capture_output=True, text=True)
+    assert "Dynamo does not support RNN, GRU, or LSTM" in ended.stderr
 
 
 def sigmoid(x):

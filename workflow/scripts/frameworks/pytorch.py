@@ -183,6 +183,9 @@ class Adapter:
         return torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
 
     def build(self, weights):
+        compiled = self.spec["execution"]["mode"] == "compile"
+        if compiled and any(layer["op"] == "lstm" for layer in self.spec["network"]["layers"]):
+            raise NotImplementedError("torch.compile does not support LSTMs")
         supplied = self.spec["execution"].get("dropout") == "supplied"
         self.model = _module(self.spec["network"], Masked if supplied else nn.Dropout)
         memory_format = LAYOUTS[self.layout]
@@ -206,7 +209,7 @@ class Adapter:
         self.trained = self._replicated() if self.group else self.model
         # A module of torch.fx wraps its calls, which a single image feels.
         self.loss, self.predictor = self._loss, self.model.forward
-        if self.spec["execution"]["mode"] == "compile":
+        if compiled:
             self.loss = torch.compile(self._loss, fullgraph=True, dynamic=False)
             self.predictor = torch.compile(self.model, fullgraph=True, dynamic=False)
 
@@ -479,14 +482,13 @@ class Adapter:
         return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text
 
     def why_unsupported(self, error):
+        text = str(error)
         missing = (
             "does not have a deterministic implementation",
             "not implemented for 'Half'",
             "not implemented for 'BFloat16'",
-            "Dynamo does not support RNN",
         )
-        lines = (line.strip() for line in str(error).splitlines())
-        return next((line for line in lines if any(words in line for words in missing)), None)
+        return text.splitlines()[0] if any(words in text for words in missing) else None
 
 
 def _layouts(tensors):
