@@ -510,3 +510,18 @@ def test_a_chunk_of_no_length_is_a_step_that_is_waited_for(runtime, tmp_path, mo
     spec = {**SPEC, "phases": {**SPEC["phases"], "chunk_seconds": 0}}
     run(runtime, tmp_path, monkeypatch, adapter, spec)
     assert waited == list(range(1, 81))
+
+
+def test_a_test_set_far_smaller_than_a_batch_fills_one(runtime):
+    """Some frameworks take batches of one size alone."""
+
+    class OneSize:
+        def logits(self, images):
+            assert images.shape == (8, 1, 1, 3)
+            return images[:, 0, 0]
+
+    labels = np.array([0, 1, 2])
+    images = np.eye(3, dtype=np.float32)[labels][:, None, None]
+    correct, loss = runtime.evaluate(OneSize(), images, labels, 8)
+    assert correct == 3
+    assert loss == pytest.approx(np.log(np.e + 2) - 1)

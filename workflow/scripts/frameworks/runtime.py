@@ -351,7 +351,7 @@ def evaluate(adapter, images, labels, batch_size):
         batch, wanted = images[start : start + batch_size], labels[start : start + batch_size]
         missing = batch_size - len(batch)
         if missing:
-            batch = np.concatenate([batch, images[:missing]])
+            batch = np.concatenate([batch, images[np.arange(missing) % len(images)]])
         logits = np.asarray(adapter.logits(batch))[: len(wanted)]
         correct += int((logits.argmax(axis=1) == wanted).sum())
         loss += cross_entropy(logits, wanted)
