@@ -20,6 +20,8 @@ ABLE = [name for name in frameworks.names() if frameworks.replicas(name)[0]]
 STEPS = 10
 LOSS = 1e-5
 """Of a loss of the first ten steps: single precision, with sums in another order."""
+MIXED = 2e-2
+"""The same where products have 7 bits of mantissa."""
 SHORT = {"epochs": 1, "warmup_seconds": 0.0}
 
 
@@ -83,6 +85,17 @@ def test_so_they_have_with_adam_augmented_and_evaluated_between(framework, study
     assert [e["epoch"] for e in found if e["event"] == "evaluation"] == [1, 2]
 
 
+@pytest.mark.parametrize("framework", ABLE)
+def test_so_they_have_in_mixed_precision(framework, study):
+    found, reference = (
+        events_of(study(framework, ".jsonl", replicas=count, precision="bf16", **SHORT))
+        for count in (2, 1)
+    )
+    worst = np.abs(losses_of(found) - losses_of(reference)).max()
+    print(framework, worst)
+    assert worst <= MIXED
+
+
 BREAKS = {
     "pytorch": ("self._replicated() if self.group else", "self._replicated() and"),
     "tensorflow": ('all_reduce("MEAN", gradients)', 'all_reduce("SUM", gradients)'),
@@ -118,11 +131,18 @@ def test_a_framework_without_replicas_is_unsupported_with_the_reason(framework, 
     assert events[-1]["reason"] == frameworks.replicas(framework)[1]
 
 
-@pytest.mark.parametrize("framework, mode", [("pytorch", "compile"), ("tensorflow", "xla")])
-def test_a_mode_that_compiles_whole_steps_is_unsupported(framework, mode, study):
-    events = events_of(study(framework, ".jsonl", mode=mode, replicas=2, **SHORT))
+@pytest.mark.parametrize(
+    "framework, settings, reason",
+    [
+        ("pytorch", {"mode": "compile"}, "exchange gradients"),
+        ("tensorflow", {"mode": "xla"}, "exchange gradients"),
+        ("tensorflow", {"precision": "fp16-amp"}, "one loss scale"),
+    ],
+)
+def test_what_replicas_cannot_do_is_unsupported(framework, settings, reason, study):
+    events = events_of(study(framework, ".jsonl", replicas=2, **settings, **SHORT))
     assert events[-1]["status"] == "unsupported"
-    assert "exchange gradients" in events[-1]["reason"]
+    assert reason in events[-1]["reason"]
 
 
 TRAINING = "        losses = []\n        if draws is not None:\n"
