@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from contract.test_parity import every_layer
+from contract.test_text import every_text_layer
 from measure.supervisor import thread_variables
 from plan import frameworks
 from plan.parity import trace_spec
@@ -90,35 +91,53 @@ def test_a_precision_trains_or_says_why_it_cannot(framework, precision, trained)
     assert evaluation["correct"] / evaluation["examples"] > 0.8
 
 
+@pytest.fixture
+def traced(tmp_path, root, python_of):
+    """What two steps of a network did in fp32, and in another precision."""
+
+    def traces(graph, framework, mode, precision):
+        found = []
+        for name in ("fp32", precision):
+            spec = trace_spec(graph.as_dict(), framework, mode)
+            spec["traces"] = {"one": {**spec["traces"]["fp32"], "precision": name, "steps": 2}}
+            (tmp_path / "spec.json").write_text(json.dumps(spec))
+            runtime = root / "workflow/scripts/frameworks/runtime.py"
+            output = tmp_path / f"{name}.npz"
+            command = [python_of(framework), str(runtime), str(tmp_path / "spec.json"), str(output)]
+            variables = {**os.environ, **thread_variables(1, "passive")}
+            ended = subprocess.run(command, env=variables, capture_output=True, text=True)
+            assert ended.returncode == 0, ended.stderr[-3000:]
+            found.append({key.split("/")[1]: a for key, a in np.load(output).items()})
+        return found
+
+    return traces
+
+
 @pytest.mark.parametrize(("framework", "mode", "precision"), MIXED)
-def test_every_layer_is_there_in_mixed_precision(
-    framework, mode, precision, tmp_path, root, python_of
-):
-    found = {}
-    for name in ("fp32", precision):
-        spec = trace_spec(every_layer().as_dict(), framework, mode)
-        spec["traces"] = {"one": {**spec["traces"]["fp32"], "precision": name, "steps": 2}}
-        (tmp_path / "spec.json").write_text(json.dumps(spec))
-        runtime = root / "workflow/scripts/frameworks/runtime.py"
-        output = tmp_path / f"{name}.npz"
-        command = [python_of(framework), str(runtime), str(tmp_path / "spec.json"), str(output)]
-        variables = {**os.environ, **thread_variables(1, "passive")}
-        ended = subprocess.run(command, env=variables, capture_output=True, text=True)
-        assert ended.returncode == 0, ended.stderr[-3000:]
-        found[name] = dict(np.load(output))
-    single, mixed = found["fp32"], found[precision]
-    assert "unsupported" not in mixed
-    before = np.abs(mixed["one/before"] - single["one/before"]).max()
-    assert 0 < before <= FORWARD * np.abs(single["one/before"]).max()
-    losses = np.abs(mixed["one/losses"] / single["one/losses"] - 1).max()
-    print(framework, mode, precision, before, losses)
+def test_every_layer_is_there_in_mixed_precision(framework, mode, precision, traced):
+    compare(*traced(every_layer(), framework, mode, precision), precision)
+
+
+@pytest.mark.parametrize(
+    ("framework", "precision"), dict.fromkeys((name, precision) for name, _, precision in MIXED)
+)
+def test_every_text_layer_is_there_in_mixed_precision(framework, precision, traced):
+    mode = frameworks.modes(framework)[0]
+    compare(*traced(every_text_layer(), framework, mode, precision), precision)
+
+
+def compare(single, mixed, precision):
+    """The mixed precision is near single precision, and other than it; its weights are single."""
+    before = np.abs(mixed["before"] - single["before"]).max() / np.abs(single["before"]).max()
+    losses = np.abs(mixed["losses"] / single["losses"] - 1).max()
+    print(precision, before, losses)
+    assert 0 < before <= FORWARD
     assert losses <= FORWARD
-    weights = [name for name in single if name.startswith("one/weight:")]
+    weights = [name for name in single if name.startswith("weight:")]
     assert weights and all(mixed[name].dtype == np.float32 for name in weights)
     # The masters take steps that bf16 could not tell from none; loss scaling begins with none.
-    assert precision == "fp16-amp" or all(
-        mixed[f"one/moved:{w.split(':')[1]}"] > 0 for w in weights if w.endswith(".scale")
-    )
+    moved = [mixed[f"moved:{w.split(':')[1]}"] for w in weights if w.endswith(".scale")]
+    assert precision == "fp16-amp" or all(step > 0 for step in moved)
 
 
 PLANTED = {

@@ -95,6 +95,11 @@ def test_a_step_that_grows_with_its_size_computes():
     assert found.evidence.bottleneck is None
 
 
+def test_a_cell_that_reads_at_no_cost_is_bound_like_the_one_that_does_not_read():
+    found = judged(cell(250, input="records"), cell(256), cell(128 / 0.45, batch_size=128))
+    assert (found.bound, found.evidence.launch_share) == ("compute-bound", pytest.approx(20))
+
+
 def test_a_larger_batch_that_is_slower_per_example_has_nothing_fixed():
     found = judged(cell(256), cell(200, batch_size=128))
     assert found.evidence.launch_share == 0

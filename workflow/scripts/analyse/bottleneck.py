@@ -104,6 +104,9 @@ def _evidence(
         resident = next((c for c in waiting if c.values("throughput")), None)
         if resident:
             ratio = paired_ratio(cell.by_block("throughput"), resident.by_block("throughput"))
+    launch = _launch_share(cell, by_batch.get(cell.plan.name, []))
+    if launch is None and resident:
+        launch = _launch_share(resident, by_batch.get(resident.plan.name, []))
     utilization = cell.values("gpu_utilization")
     share = share_of_peak(cell, peak)
     missing = "" if share is not None else (
@@ -115,7 +118,7 @@ def _evidence(
         resident=resident,
         ratio=ratio,
         copy_share=_copy_share(cell),
-        launch_share=_launch_share(cell, by_batch.get(cell.plan.name, [])),
+        launch_share=launch,
         gpu_idle=100 - median(utilization) if utilization else None,
         peak=peak.flops,
         peak_share=share,

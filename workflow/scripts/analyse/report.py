@@ -374,7 +374,8 @@ def _operation_rows(study: Study) -> list[dict[str, Any]]:
     most = peaks(study)
     rows = _summary_rows(study.cells, list(OPERATION_COLUMNS))
     for row in rows:
-        share = share_of_peak(row["cell"], most[place_of(row["cell"])])
+        row["at"] = place_of(row["cell"])
+        share = share_of_peak(row["cell"], most[row["at"]])
         row["share"] = None if share is None else number(share, 3)
     return rows
 

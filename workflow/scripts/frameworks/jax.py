@@ -196,6 +196,7 @@ class Adapter:
 
         `drop(layer, x)` is dropout in a training step; None stands for evaluation.
         """
+        # The bytes of a text stay exact.
         values, statistics = {"input": images.astype(self.computed)}, {}
         for layer in self.layers:
             name, op = layer["name"], layer["op"]

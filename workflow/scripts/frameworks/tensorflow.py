@@ -318,7 +318,7 @@ class Adapter:
                 self.sets.append((tf.constant(images, self.dtype), tf.constant(labels)))
 
     def _forward(self, images, training):
-        values = {"input": tf.cast(images, self.computed)}
+        values = {"input": tf.cast(images, self.computed)}  # the bytes of a text stay exact
         for layer in self.layers:
             inputs = [values[source] for source in layer["inputs"]]
             values[layer["name"]] = self._layer(layer, inputs, training)
