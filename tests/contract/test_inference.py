@@ -11,6 +11,7 @@ import pytest
 
 import networks
 from contract.test_parity import every_layer
+from contract.test_text import every_text_layer
 from fixtures.adapter import PROGRAM
 from measure.supervisor import thread_variables
 from plan import frameworks
@@ -223,14 +224,19 @@ for index, graph in enumerate(spec["graphs"]):
         print(index, fault)
         continue
     shape = (spec["factors"]["batch_size"],) + tuple(graph["input"])
-    images = np.random.RandomState(2).standard_normal(shape).astype(np.float32)
+    random = np.random.RandomState(2)
+    images = random.standard_normal(shape)
+    if "vocabulary" in graph:
+        images = random.randint(0, graph["vocabulary"], shape)
+    images = images.astype(np.float32)
     logits = adapter.fetched(adapter.predict(adapter.prepare(images)))
     np.save("%s/%s-%d.npy" % (spec["folder"], spec["factors"]["framework"], index), logits)
 """
 
 
 def test_onnxruntime_computes_every_network_as_the_reference_does(root, python_of, tmp_path):
-    graphs = [every_layer().as_dict(), *(reduced(name) for name in networks.names())]
+    graphs = [every_layer().as_dict(), every_text_layer().as_dict()]
+    graphs += [reduced(name) for name in networks.names()]
     for framework in (REFERENCE, "onnxruntime"):
         told = make_spec(a_cell(framework, workload="inference", batch_size=4), 1, root)
         path = tmp_path / f"{framework}.json"

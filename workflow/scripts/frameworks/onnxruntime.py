@@ -19,6 +19,8 @@ OPSET, IR = 17, 8
 SPINNING = "session.intra_op.allow_spinning"
 """Whether an idle thread of its pool waits actively: the key of a session's configuration."""
 PROVIDER = "CPUExecutionProvider"
+GATES = (0, 3, 1, 2)
+"""Where ONNX's order of an LSTM's gates, i, o, f, g, finds ours: i, f, g, o."""
 
 
 class Adapter:
@@ -136,9 +138,13 @@ def exported(network, weights, batch_size):
         if layer["op"] == "dropout":
             values[layer["name"]] = inputs[0]
             continue
-        nodes += _nodes(layer, inputs, weights)
+        if len(layer["shape"]) == 2 or layer["op"] in ("lstm", "mean_over_steps"):
+            nodes += _sequence_nodes(layer, inputs, weights, batch_size)
+        else:
+            nodes += _nodes(layer, inputs, weights)
         values[layer["name"]] = layer["name"]
-    arrays = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    read = {name for node in nodes for name in node.input}
+    arrays = [numpy_helper.from_array(weights[name], name) for name in weights if name in read]
     graph = helper.make_graph(
         nodes, network["name"], [_value("input", (batch_size, channels, height, width))],
         [_value(values[network["output"]], None)], arrays,
@@ -198,6 +204,76 @@ def _nodes(layer, inputs, weights):
         raise NotImplementedError("ONNX Runtime's exporter has no layer " + op)
     kind, settings = simple[op]
     return [node(kind, **settings)]
+
+
+def _sequence_nodes(layer, inputs, weights, batch_size):
+    """The ONNX nodes of a layer of sequences, (batch, steps, features), as `_nodes`."""
+    name, op, x, nodes = layer["name"], layer["op"], inputs[0], []
+
+    def put(kind, given, part="", **settings):
+        nodes.append(helper.make_node(kind, given, [name + part], name=name + part, **settings))
+        return name + part
+
+    def constant(part, array):
+        return put("Constant", [], part, value=numpy_helper.from_array(np.asarray(array)))
+
+    def own(kind):
+        return name + "." + kind
+
+    if op == "embedding":
+        flat = put("Reshape", [x, constant("/shape", [batch_size, -1])], "/flat")
+        tokens = put("Cast", [flat], "/tokens", to=onnx.TensorProto.INT64)
+        put("Gather", [own("weight"), tokens])
+    elif op == "position":
+        put("Add", [x, own("weight")])
+    elif op == "layer_norm":
+        given = [x, own("scale"), own("offset")]
+        put("LayerNormalization", given, epsilon=float(layer["epsilon"]))
+    elif op == "dense":
+        columns = put("Transpose", [own("weight")], "/columns", perm=[1, 0])
+        product = put("MatMul", [x, columns], "/product" if layer["bias"] else "")
+        if layer["bias"]:
+            put("Add", [product, own("bias")])
+    elif op == "attention":
+        steps, features = layer["shape"]
+        width = features // layer["heads"]
+        shape = constant("/shape", [batch_size, steps, 3, layer["heads"], width])
+        heads = put("Reshape", [x, shape], "/heads")
+        heads = put("Transpose", [heads], "/three", perm=[2, 0, 3, 1, 4])
+        query, key, value = (
+            put("Gather", [heads, constant("/%d" % i, np.int64(i))], "/third%d" % i, axis=0)
+            for i in range(3)
+        )
+        query = put("Mul", [query, constant("/scale", np.float32(width**-0.5))], "/scaled")
+        key = put("Transpose", [key], "/key", perm=[0, 1, 3, 2])
+        shares = put("Softmax", [put("MatMul", [query, key], "/products")], "/shares", axis=-1)
+        found = put("MatMul", [shares, value], "/found")
+        found = put("Transpose", [found], "/together", perm=[0, 2, 1, 3])
+        put("Reshape", [found, constant("/out", [batch_size, steps, features])])
+    elif op == "lstm":
+        arrays = [
+            weights[own(kind)].reshape((4, -1) + weights[own(kind)].shape[1:])[list(GATES)]
+            for kind in ("weight", "recurrent", "bias")
+        ]
+        w, u, b = (array.reshape((1, -1) + array.shape[2:]) for array in arrays)
+        b = np.concatenate([b, np.zeros_like(b)], 1)
+        given = [put("Transpose", [x], "/steps", perm=[1, 0, 2])]
+        given += [constant("/" + part, array) for part, array in zip("wub", (w, u, b))]
+        outputs = [name + "/states", name + "/last"]
+        nodes.append(helper.make_node("LSTM", given, outputs, hidden_size=layer["units"]))
+        axis = constant("/axis", [1 if layer["sequence"] else 0])
+        if layer["sequence"]:
+            states = put("Squeeze", [outputs[0], axis], "/squeezed")
+            put("Transpose", [states], perm=[1, 0, 2])
+        else:
+            put("Squeeze", [outputs[1], axis])
+    elif op == "mean_over_steps":
+        put("ReduceMean", [x], axes=[1], keepdims=0)
+    elif op in ("relu", "add"):
+        put({"relu": "Relu", "add": "Sum"}[op], inputs)
+    else:
+        raise NotImplementedError("ONNX Runtime's exporter has no layer " + op)
+    return nodes
 
 
 def _window(layer, size):
