@@ -196,7 +196,7 @@ def identity(wildcards):
     own += ["inference/"] if is_inference(cell) else []
     own += ["frameworks/_replicas.py"] if cell.replicas > 1 else []
     return {
-        "settings": canonical(cell.model_dump()),
+        "settings": canonical(cell.model_dump(exclude_defaults=True)),
         "spec": spec_digest(cell, repeat, ROOT),
         "pins": installed(environment(wildcards)),
         "code": train_code(cell.framework, *own),
