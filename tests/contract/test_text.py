@@ -224,8 +224,8 @@ BREAKS = {
         "tensorflow", "[-1, steps, 3, heads, width // heads]",
         "[-1, steps, 3, width // heads, heads]", "fp64 forward",
     ),
-    "positions that are not trained": (
-        "pytorch", "return x + self.weight", "return x + self.weight.detach()", "fp64 gradients",
+    "positions that count twice": (
+        "pytorch", "return x + self.weight", "return x + 2 * self.weight", "fp64 forward",
     ),
     "epsilon of layer normalisation": (
         "jax", 'variance + layer["epsilon"]) * own', 'variance) * own', "fp64 forward",

@@ -1,9 +1,8 @@
 """Texts of seeded Markov chains, for text classifiers: the class is the chain.
 
 Bytes are lower-case letters. After every letter a chain has its own favourites: it takes one of
-them with the probability `share`, and else any letter. The favourites of a chain are a few
-permutations of the alphabet, so that in every chain each letter is as frequent as any other:
-what tells the chains apart is which letters follow one another, over the whole text.
+them with the probability `share`, and else any letter. So the chains differ a little in how
+frequent their letters are, as languages do, and more in which letters follow one another.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ class MarkovText(Decoder, frozen=True):
         import numpy as np
 
         random = np.random.RandomState([self.seed, 2])
-        rows = [random.permutation(self.letters) for _ in range(classes * self.favourites)]
-        return np.stack(rows).reshape(classes, self.favourites, self.letters)
+        return random.randint(0, self.letters, (classes, self.favourites, self.letters))
 
 
 class _Texts(Lazy["Example"]):
