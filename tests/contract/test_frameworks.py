@@ -167,8 +167,8 @@ PLANTED = {
         "pass", "deterministic: asked True, found False",
     ),
     "no compilation": (
-        "pytorch", {"mode": "compile"}, 'if self.spec["execution"]["mode"] == "compile":\n'
-        "            self.loss", "if False:\n            self.loss",
+        "pytorch", {"mode": "compile"}, "if compiled:\n            self.loss",
+        "if False:\n            self.loss",
         "mode: asked 'compile', found 'eager_channels_last'",
     ),
     "no XLA": (
