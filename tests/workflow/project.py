@@ -41,7 +41,7 @@ class Project:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # Where the tests run in the background of a script, SIGINT is ignored, and so would it be.
+            # In the background of a script SIGINT is ignored, which a child would inherit.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
