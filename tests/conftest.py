@@ -1,8 +1,10 @@
 """What every test can use: our packages, and the frameworks' own environments."""
 
+import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -17,6 +19,17 @@ from workflow.project import ENVIRONMENTS  # noqa: E402
 def root() -> Path:
     """The project's folder."""
     return ROOT
+
+
+@pytest.fixture
+def runtime(root: Path) -> ModuleType:
+    """A new module made from `runtime.py`, which no package holds."""
+    path = root / "workflow/scripts/frameworks/runtime.py"
+    found = importlib.util.spec_from_file_location("runtime_under_test", path)
+    assert found and found.loader
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -16,6 +17,21 @@ from plan.model import Cell
 from plan.spec import make_spec
 
 FRAMEWORKS = frameworks.names()
+
+
+@pytest.fixture
+def planted(root, tmp_path):
+    """Makes a copy of the adapters in which a text of one of them is replaced; it is there once."""
+
+    def plant(framework, old, new):
+        adapters = tmp_path / "frameworks"
+        shutil.copytree(root / "workflow/scripts/frameworks", adapters)
+        text = (adapters / f"{framework}.py").read_text()
+        assert text.count(old) == 1
+        (adapters / f"{framework}.py").write_text(text.replace(old, new))
+        return adapters
+
+    return plant
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 
 import numpy as np
@@ -185,13 +184,9 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("case", PLANTED)
-def test_a_setting_that_is_not_the_asked_one_fails_the_run(case, study, root, tmp_path):
+def test_a_setting_that_is_not_the_asked_one_fails_the_run(case, study, planted):
     framework, settings, old, new, message = PLANTED[case]
-    adapters = tmp_path / "frameworks"
-    shutil.copytree(root / "workflow/scripts/frameworks", adapters)
-    text = (adapters / f"{framework}.py").read_text()
-    assert text.count(old) == 1
-    (adapters / f"{framework}.py").write_text(text.replace(old, new))
+    adapters = planted(framework, old, new)
     ended, _ = study.launch(
         framework, ".jsonl", adapters=adapters, epochs=1, warmup_seconds=0.0, **settings
     )

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from functools import cache
 
@@ -211,13 +210,9 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("case", BREAKS)
-def test_a_broken_adapter_fails_its_certificate(case, tracer, root, tmp_path):
+def test_a_broken_adapter_fails_its_certificate(case, tracer, planted):
     framework, old, new, beyond = BREAKS[case]
-    adapters = tmp_path / "frameworks"
-    shutil.copytree(root / "workflow/scripts/frameworks", adapters)
-    text = (adapters / f"{framework}.py").read_text()
-    assert old in text
-    (adapters / f"{framework}.py").write_text(text.replace(old, new))
+    adapters = planted(framework, old, new)
     variant = "rate rises and falls" if "rate" in case else "usual"
     mode = frameworks.modes(framework)[0]
     found = certificate(tracer, framework, mode, variant, adapters)

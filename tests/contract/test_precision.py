@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 from functools import cache
 
@@ -166,13 +165,9 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("case", PLANTED)
-def test_a_framework_that_computes_in_fp32_unasked_fails_the_run(case, study, root, tmp_path):
+def test_a_framework_that_computes_in_fp32_unasked_fails_the_run(case, study, planted):
     framework, old, new, message = PLANTED[case]
-    adapters = tmp_path / "frameworks"
-    shutil.copytree(root / "workflow/scripts/frameworks", adapters)
-    text = (adapters / f"{framework}.py").read_text()
-    assert text.count(old) == 1
-    (adapters / f"{framework}.py").write_text(text.replace(old, new))
+    adapters = planted(framework, old, new)
     ended, _ = study.launch(
         framework, ".jsonl", adapters=adapters, epochs=1, warmup_seconds=0.0, precision="bf16"
     )

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import shutil
 from collections import Counter
 from functools import cache
 
@@ -107,19 +106,9 @@ BREAKS = {
 """By framework, what exchanges gradients, and what does so wrongly or not at all."""
 
 
-def changed(root, folder, framework, old, new):
-    """A copy of the adapters with a text of one of them replaced."""
-    adapters = folder / "frameworks"
-    shutil.copytree(root / "workflow/scripts/frameworks", adapters)
-    text = (adapters / f"{framework}.py").read_text()
-    assert text.count(old) == 1
-    (adapters / f"{framework}.py").write_text(text.replace(old, new))
-    return adapters
-
-
 @pytest.mark.parametrize("framework", ABLE)
-def test_gradients_that_are_exchanged_wrongly_would_be_noticed(framework, study, root, tmp_path):
-    adapters = changed(root, tmp_path, framework, *BREAKS[framework])
+def test_gradients_that_are_exchanged_wrongly_would_be_noticed(framework, study, planted):
+    adapters = planted(framework, *BREAKS[framework])
     path = study(framework, ".jsonl", adapters=adapters, replicas=2, **SHORT)
     assert np.abs(losses_of(events_of(path)) - alone(study, framework)).max() > 10 * LOSS
 
@@ -157,15 +146,15 @@ ENDS = {
 
 
 @pytest.fixture
-def supervised(study, root, tmp_path, python_of, monkeypatch):
+def supervised(study, planted, root, tmp_path, python_of, monkeypatch):
     """Supervise a run of two replicas of PyTorch, its adapter changed: its events."""
 
-    def run(planted, seconds=120.0):
+    def run(end, seconds=120.0):
         code = (
             f"        if self.group and self.group['rank'] == 1 and self.batch_size:\n"
-            f"            {planted}\n"
+            f"            {end}\n"
         )
-        adapters = changed(root, tmp_path, "pytorch", TRAINING, code + TRAINING)
+        adapters = planted("pytorch", TRAINING, code + TRAINING)
         cell = Cell(
             framework="pytorch", network="lenet5", dataset="mnist-5k", replicas=2, epochs=4,
             mode=frameworks.modes("pytorch")[0], time_limit=seconds, warmup_seconds=0.0,

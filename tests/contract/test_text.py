@@ -1,9 +1,7 @@
 """Networks on texts: their layers are the same function everywhere, and tokens arrive whole."""
 
-import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -45,15 +43,6 @@ def every_text_layer(recurrent: bool = True) -> Graph:
     graph.dense("logits", graph.dropout("o2", graph.relu("r2", mean), 0.5), 10)
     graph.check()
     return graph
-
-
-@pytest.fixture
-def runtime(root):
-    path = root / "workflow/scripts/frameworks/runtime.py"
-    found = importlib.util.spec_from_file_location("runtime_of_texts", path)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -234,13 +223,9 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("case", BREAKS)
-def test_a_broken_text_layer_fails_its_certificate(case, tracer, root, tmp_path):
+def test_a_broken_text_layer_fails_its_certificate(case, tracer, planted):
     framework, old, new, beyond = BREAKS[case]
-    adapters = tmp_path / "frameworks"
-    shutil.copytree(root / "workflow/scripts/frameworks", adapters)
-    text = (adapters / f"{framework}.py").read_text()
-    assert old in text
-    (adapters / f"{framework}.py").write_text(text.replace(old, new))
+    adapters = planted(framework, old, new)
     spec = trace_spec(every_text_layer().as_dict(), framework, frameworks.modes(framework)[0])
     found = certificate(tracer, framework, tracer(framework, spec, adapters))
     assert beyond in found["beyond"], found

@@ -31,15 +31,6 @@ SPEC = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def runtime(root):
-    path = root / "workflow/scripts/frameworks/runtime.py"
-    found = importlib.util.spec_from_file_location("runtime_under_test", path)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
 class Arithmetic:
     """Its loss at step n is 1 / (n + 1); its logits name the class that the first pixel says."""
 

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from analyse.groups import differing_by
-from analyse.peaks import Peak, peaks, place_of, share_of_peak
+from analyse.peaks import Peak, peaks, place_of, share_of_peak, why_no_share
 from analyse.statistics import Ratio, paired_ratio
 from analyse.study import Cell, Study
 from analyse.tables import FACTORS, counted
@@ -109,11 +109,6 @@ def _evidence(
         launch = _launch_share(resident, by_batch.get(resident.plan.name, []))
     utilization = cell.values("gpu_utilization")
     share = share_of_peak(cell, peak)
-    missing = "" if share is not None else (
-        f"the study has no gemm on the {place_of(cell).label}"
-        if peak.flops is None
-        else "no run has a flop_rate"
-    )  # fmt: skip
     return Evidence(
         resident=resident,
         ratio=ratio,
@@ -122,7 +117,7 @@ def _evidence(
         gpu_idle=100 - median(utilization) if utilization else None,
         peak=peak.flops,
         peak_share=share,
-        share_missing=missing,
+        share_missing=why_no_share(cell, peak) if share is None else "",
     )
 
 

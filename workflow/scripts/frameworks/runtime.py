@@ -668,12 +668,17 @@ def train(spec, events, threads):
     except Exception as error:
         if group and not FOLLOWS:
             group.end(group.PATIENCE)  # where another failed first, this process ends as it did
-        if adapter.is_out_of_memory(error):
-            raise MemoryError(str(error).strip().splitlines()[0])
-        reason = adapter.why_unsupported(error) if hasattr(adapter, "why_unsupported") else None
-        if reason:
-            raise NotImplementedError(reason)
+        raise_foreseen(adapter, error)
         raise
+
+
+def raise_foreseen(adapter, error):
+    """Raise MemoryError or NotImplementedError where the adapter knows an error to mean that."""
+    if adapter.is_out_of_memory(error):
+        raise MemoryError(str(error).strip().splitlines()[0])
+    reason = adapter.why_unsupported(error) if hasattr(adapter, "why_unsupported") else None
+    if reason:
+        raise NotImplementedError(reason)
 
 
 def run(spec, path, threads, work=train):

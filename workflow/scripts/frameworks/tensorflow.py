@@ -80,8 +80,6 @@ class Adapter:
             tf.config.experimental.set_memory_growth(device, True)
         self.strategy, self.places = None, [None]
         if self.replicas > 1:
-            if precision == "fp16-amp":
-                raise NotImplementedError("fp16-amp has one loss scale here, for one replica")
             self.places = self._places(len(devices))
         self.supplied = spec["execution"].get("dropout") == "supplied"
         self.optimizer = spec["optimizer"]
@@ -98,7 +96,7 @@ class Adapter:
                 " gradients"
             )
         if execution["precision"] == "fp16-amp":
-            raise NotImplementedError("the loss scaling here is that of one replica")
+            raise NotImplementedError("fp16-amp has one loss scale here, for one replica")
         if execution["device"] == "cpu":
             (cpu,) = tf.config.list_physical_devices("CPU")
             logical = [tf.config.LogicalDeviceConfiguration() for _ in range(self.replicas)]
@@ -781,8 +779,8 @@ def _rows_last(array, image):
 def _lstm(layer, x, w, u, b):
     """An LSTM, step by step; the inputs of all steps are multiplied at once.
 
-    TensorFlow's own kernel, BlockLSTM, took 1.6 times the CPU time of a loop on a CPU, and knows
-    neither double precision nor XLA (docs/performance.md).
+    TensorFlow's own kernel, BlockLSTM, took 1.8 times the CPU time of a loop on a CPU, and knows
+    neither double precision nor XLA (docs/architecture.md).
     """
     steps, features = x.shape[1:]
     rows = tf.reshape(tf.transpose(x, [1, 0, 2]), [-1, features])

@@ -218,11 +218,7 @@ def infer(spec, events, threads):
                 raise ValueError(message.format(path, deviation, TOLERANCE))
         events.write("memory", device_peak_mib=adapter.device_memory_peak())
     except Exception as error:
-        if adapter.is_out_of_memory(error):
-            raise MemoryError(str(error).strip().splitlines()[0])
-        reason = adapter.why_unsupported(error) if hasattr(adapter, "why_unsupported") else None
-        if reason:
-            raise NotImplementedError(reason)
+        RUNTIME.raise_foreseen(adapter, error)
         raise
 
 
