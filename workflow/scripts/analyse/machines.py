@@ -113,6 +113,8 @@ def total_time(run: Result) -> float | None:
 def epoch_time(cell: Cell, run: Result) -> float | None:
     """Seconds of training per epoch, the first step and the warm-up included."""
     total = run.values["training_time"]
+    if cell.plan.factors.get("steps"):  # of which its epochs are but a bound
+        return None
     return None if total is None else total / int(cell.plan.factors["epochs"])
 
 
