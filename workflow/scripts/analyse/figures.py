@@ -382,19 +382,21 @@ def _loss_limits(batches: dict[int, list[Cell]]) -> tuple[float, float] | None:
 def _draw_loss_panel(ax: Axes, study: Study, cells: list[Cell]) -> None:
     notes = []
     longest = max(len(run.losses) for cell in cells for run in cell.runs)
-    for cell in cells:
+    for place, cell in enumerate(cells):
         marker = _marker(study, cell.series)
         colour = marker["color"]
+        # Points of a single epoch would hide one another.
+        shift = 0.08 * (place - (len(cells) - 1) / 2) if longest <= 1 else 0.0
         for run in cell.runs:
             losses = [loss if loss is not None else float("nan") for loss in run.losses]
-            epochs = range(1, len(losses) + 1)
+            epochs = [epoch + shift for epoch in range(1, len(losses) + 1)]
             ax.plot(epochs, losses, color=colour, linewidth=0.7, alpha=0.55)
             if run.status != "ok":
                 _mark_end(ax, losses, colour)
         if means := _mean_losses(cell.runs):
             every = max(1, len(means) // 6)
             ax.plot(
-                range(1, len(means) + 1),
+                [epoch + shift for epoch in range(1, len(means) + 1)],
                 means,
                 linewidth=1.5,
                 markevery=every,

@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analyse import bottleneck, precision, trials
@@ -41,6 +40,7 @@ from analyse.tables import (
     counted,
     remarks,
 )
+from analyse.templates import templates
 
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
@@ -707,13 +707,7 @@ def make_report(
     Raises:
         InputError: a figure or the captions are missing.
     """
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     for function in (ratio_text, interval_text, number):
         environment.globals[function.__name__] = function
     environment.globals |= {"dot": _dot, "describe": describe_machine}

@@ -11,11 +11,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from analyse.figures import drawing, render
 from analyse.study import Cell as MeasuredCell
 from analyse.study import Study, describe_machine, machines
+from analyse.templates import templates
 from plan.model import Cell
 from studies import machine as machine_tables
 from studies.arithmetic import CONTRADICTION, Finding, examine
@@ -176,13 +175,7 @@ def make(
             alt = f"{curves.title}: a line for each run measured here"
             figures.append(Drawn(curves.id, curves.title, text, alt, _inline(images["svg"])))
 
-    environment = Environment(
-        loader=FileSystemLoader([HERE, HERE.parent / "analyse"]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(HERE)
     for function in (texts, sort_key, dashed, joined, words):
         environment.globals[function.__name__] = function
     grouped: dict[tuple[str, str], list[Finding]] = {}
