@@ -49,7 +49,7 @@ def study(tmp_path_factory, root, python_of):
         subprocess.run([sys.executable, *map(str, convert)], check=True)
 
     def launch(
-        framework, output, steps=None, cwd=folder, repeat=1, data=None,
+        framework, output, traced=None, cwd=folder, repeat=1, data=None,
         adapters=scripts / "frameworks", **settings,
     ):  # fmt: skip
         """Run or, for so many steps, trace a cell with those settings: how it ended, its output.
@@ -59,11 +59,13 @@ def study(tmp_path_factory, root, python_of):
         settings = {"batch_size": 64, "learning_rate": 0.01, "weight_decay": 0.001, **settings}
         settings.setdefault("mode", frameworks.modes(framework)[0])
         cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k", **settings)
-        stem = hashlib.sha256(repr((cell, repeat, steps, data, adapters)).encode()).hexdigest()[:12]
+        stem = hashlib.sha256(repr((cell, repeat, traced, data, adapters)).encode()).hexdigest()[
+            :12
+        ]
         told = make_spec(cell, repeat, root)
         told["data"].update(data or {})
-        if steps:
-            one = {"precision": "fp32", "optimizer": told["optimizer"], "steps": steps}
+        if traced:
+            one = {"precision": "fp32", "optimizer": told["optimizer"], "steps": traced}
             told["traces"] = {"one": one}
         spec = folder / f"{stem}.json"
         spec.write_text(json.dumps(told))

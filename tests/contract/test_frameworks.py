@@ -131,6 +131,21 @@ def test_evaluating_between_epochs_changes_nothing_of_training(framework, study)
     assert evaluations[1][0]["loss"] > evaluations[1][-1]["loss"]
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_run_ends_after_its_measured_steps_and_evaluates_nothing(framework, study):
+    limit = {"steps": 30, "epochs": 2, "warmup_seconds": 0.0, "input": "records"}
+    events = events_of(study(framework, ".jsonl", **limit))
+    assert events[-1] == {"event": "result", "status": "ok", "reason": None}
+    phases = {e["name"]: e for e in events if e["event"] == "phase"}
+    assert phases["measured"]["steps"] == 30 and "evaluation" not in phases
+    losses = [x for e in events if e["event"] == "chunk" for x in e["losses"]]
+    assert len(losses) == sum(phase.get("steps", 0) for phase in phases.values())
+    # So far it is the run that goes on to its end.
+    whole = events_of(study(framework, ".jsonl", **{**limit, "steps": None}))
+    longer = [x for e in whole if e["event"] == "chunk" for x in e["losses"]]
+    assert np.abs(np.subtract(losses, longer[: len(losses)])).max() <= LOSS
+
+
 PLANTED = {
     "threads": (
         "tensorflow", {}, "intra_op_parallelism_threads(threads)",

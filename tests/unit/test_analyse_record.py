@@ -456,6 +456,27 @@ def test_the_partial_batch_of_an_epoch_is_dropped(tmp_path):
     assert value(record, "final_loss") == 14.5
 
 
+def limited(folder, steps):
+    """The default run, of a cell of 20 epochs that ends after so many measured steps."""
+    make_run(folder)
+    edit_json(folder / "spec.json", phases__epochs=20, phases__measured_steps=steps)
+    events = [e for e in read_events(folder) if "evaluation" not in (e["event"], e.get("name"))]
+    write_events(folder, events)
+    return folder
+
+
+def test_a_run_that_ends_after_its_steps_has_no_accuracy_and_the_loss_of_its_last_whole_epoch(
+    tmp_path,
+):
+    record = build_record(limited(tmp_path, 15))
+    assert record["status"] == "ok" and value(record, "throughput") == 256.0
+    why = "the cell ends after 15 measured steps, without an evaluation"
+    assert (value(record, "test_accuracy"), reason(record, "test_accuracy")) == (None, why)
+    assert value(record, "final_loss") == (0.25 + 0.125 + 2 * 1.875) / 10
+    with pytest.raises(InputError, match="after 20 of 21 planned steps"):
+        build_record(limited(tmp_path / "short", 16))
+
+
 # Flags
 
 

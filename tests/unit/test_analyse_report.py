@@ -1,5 +1,6 @@
 """plot and report: files for good, failed and empty studies; words that the numbers support."""
 
+import csv
 import json
 import re
 import shutil
@@ -10,16 +11,18 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.text import Text
 
+from analyse import findings
 from analyse.figures import MUTED, POINT_FIGURES, draw_losses, draw_points, drawing, drawn
 from analyse.files import InputError
 from analyse.max_batch import read_max_batches
 from analyse.metrics import METRICS
 from analyse.report import FIGURES, ROWS, answer, compare, number
 from analyse.study import Series, read_study
-from analyse.style import CHOSEN, style_of
+from analyse.style import CHOSEN, panel_title, style_of
 from analyse.tables import gather
-from fixtures.runs import FACTORS, cell_name, make_record, make_study, write_plan
+from fixtures.runs import FACTORS, cell_name, edit_json, make_record, make_study, write_plan
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "workflow" / "scripts"
 
@@ -152,6 +155,55 @@ def test_loss_panels_hold_all_repeats(bad):
     thin = [x for ax in figure.axes for x in ax.lines if x.get_linewidth() < 1]
     assert sum(1 for line in thin if len(line.get_xdata())) == 15  # all but the three without one
     assert "mxnet: oom" in figure_words(figure)
+
+
+def test_a_title_is_broken_between_its_parts_and_within_one_that_is_too_long():
+    facet = ("resnet50-cifar", "cifar10-small", "cpu")
+    assert panel_title(facet, 8.0) == "resnet50-cifar · cifar10-small · cpu"
+    assert panel_title(facet, 8.0 / 3) == "resnet50-cifar\ncifar10-small · cpu"
+    assert panel_title(("a-very-long-name-of-a-network", "cpu"), 2.0) == (
+        "a-very-long-\nname-of-a-\nnetwork · cpu"
+    )
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    """Three panels with long names, of one epoch."""
+    root = tmp_path_factory.mktemp("narrow")
+    names = ("resnet50-cifar", "googlenet-cifar", "alexnet-grouped-cifar")
+    cells = [{"network": name, "dataset": "synthetic-224-small", "epochs": 1} for name in names]
+    for cell in cells:
+        make_record(root / "runs", root / "records", **cell)
+    write_plan(root / "plan.tsv", cells, repeats=1)
+    return gathered(root)
+
+
+@pytest.mark.parametrize("draw", [lambda s: draw_points(s, POINT_FIGURES[0]), draw_losses])
+def test_titles_stay_within_their_panels(narrow, draw):
+    with drawing():
+        figure = draw(narrow)
+        figure.draw_without_rendering()
+        titles = [
+            next(
+                child.get_window_extent()
+                for child in ax.get_children()
+                if isinstance(child, Text) and child.get_text() == ax.get_title(loc="left")
+            )
+            for ax in figure.axes
+        ]
+    assert len(titles) == 3
+    ends = [titles[1].x0, titles[2].x0, figure.bbox.x1]
+    assert all(title.x1 < end for title, end in zip(titles, ends, strict=True))
+
+
+def test_one_epoch_is_one_tick_without_an_offset(narrow):
+    with drawing():
+        figure = draw_losses(narrow)
+        figure.draw_without_rendering()
+    for ax in figure.axes:
+        low, high = ax.get_xlim()
+        assert [tick for tick in ax.get_xticks() if low <= tick <= high] == [1]
+        assert ax.yaxis.get_offset_text().get_text() == ""
 
 
 def test_styles_are_fixed_and_distinct():
@@ -403,6 +455,41 @@ def test_page_escapes_what_it_quotes(failed):
     assert "no &lt;such&gt; layer" in page and "<such>" not in page
     assert "Nothing &lt;b&gt;works&lt;/b&gt;" in page
     assert "there is no throughput to compare" in page
+
+
+def test_the_modes_that_best_tried_are_shown_with_their_speeds_and_files(tmp_path):
+    names = ("mode", "status", "reason", "throughput", "first_step_time")
+    tried = [
+        dict(zip(names, one, strict=True))
+        for one in (
+            ("static", "ok", None, 100.0, 1.0),
+            ("hybrid", "ok", None, 200.0, 1.0),
+            ("compile", "unsupported", "no compiler", None, None),
+        )
+    ]
+    for repeat in (1, 2):
+        make_record(tmp_path / "runs", tmp_path / "records", mode="best", repeat=repeat)
+        (record,) = (tmp_path / "records").glob(f"*/rep{repeat}.json")
+        edit_json(
+            record, provenance__trials=tried, provenance__settings__effective__mode="hybrid",
+            provenance__settings__requested__mode="hybrid",
+            provenance__run=f"results/runs/c/rep{repeat}",
+        )  # fmt: skip
+    write_plan(tmp_path / "plan.tsv", [{"mode": "best"}], repeats=2)
+    (tmp_path / "config.resolved.yaml").write_text("title: Best\n")
+    page = page_of(built(tmp_path))
+    assert "chosen: hybrid 2" in page
+    assert "<td>0 of 2</td><td>100.0</td><td>2.00</td>" in page
+    assert "<td>2 of 2</td><td>200.0</td><td>1.000</td>" in page
+    assert "unsupported 2" in page and "no compiler" in page
+    assert '<a href="../runs/c/rep2/trials/static/events.jsonl">run 2</a>' in page
+    findings.write(study_of(tmp_path), tmp_path / "tables")
+    with open(tmp_path / "tables/trials.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["repeat"], r["mode"], r["chosen"], r["chosen_is_faster_by"]) for r in rows[:3]] == [
+        ("1", "static", "no", "2.0"), ("1", "hybrid", "yes", "1.0"), ("1", "compile", "no", ""),
+    ]  # fmt: skip
+    assert rows[5]["files"] == "results/runs/c/rep2/trials/compile"
 
 
 def test_page_marks_a_setting_that_was_ignored(tmp_path):

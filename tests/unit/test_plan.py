@@ -131,6 +131,27 @@ def test_a_spec_has_all_that_a_runner_needs(root):
     assert ["batch normalisation" in told for told in spec["deviations"]] == [True]
 
 
+def test_a_limit_of_steps_stands_in_the_spec_and_the_name_of_its_cell_alone(study, root):
+    study["sweeps"] = [
+        {"framework": "pytorch", "steps": [None, 30]},
+        {"framework": "onnxruntime", "workload": "inference", "weights": "initial", "steps": 30},
+    ]
+    plan = make_plan({**study, "find_max_batch": True}, root)
+    whole, limited, predicts = plan.cells.values()
+    assert (whole.steps, limited.steps, predicts.steps) == (None, 30, None)
+    assert list(plan.cells)[1].startswith(f"{next(iter(plan.cells))}-")
+    specs = [make_spec(cell, 1, root) for cell in (whole, limited)]
+    assert specs[1]["phases"] == {**specs[0]["phases"], "measured_steps": 30}
+    assert specs[1]["factors"] == {**specs[0]["factors"], "steps": 30}
+    assert len(searches(plan)) == 1
+    # What it trained for so many steps is no weights to predict with.
+    study["sweeps"] = [
+        {"framework": "pytorch", "steps": 30},
+        {"framework": "pytorch", "workload": "inference"},
+    ]
+    assert "no training cell of this study leaves those of pytorch" in faults(study, root)
+
+
 def test_replicas_stand_in_the_specs_of_their_cells_alone(study, root):
     study["sweeps"] = [
         {"framework": "pytorch", "batch_size": 64, "replicas": [1, 2]},
@@ -196,6 +217,15 @@ BAD_SETTINGS = {
     "batch size 0": ({"batch_size": [64, 0]}, "sweeps[0].batch_size[1]: input should be greater"),
     "a batch of more than all": ({"batch_size": 4001}, "sweeps[0].batch_size: 4001 is more than"),
     "a single step": ({"batch_size": 4000, "epochs": 1}, "epochs: a single step leaves none"),
+    "more steps than there are": (
+        {"steps": 621},
+        "steps: 621 are more than half of the 1240 in 20 epochs, and warm-up may take the other"
+        " half; write epochs: 21, or fewer steps",
+    ),
+    "steps and a target": (
+        {"steps": 9, "target_accuracy": 0.9},
+        "steps: a run that ends after some steps evaluates nothing; leave evaluate_every",
+    ),
     "a batch that cannot be split": (
         {"replicas": 3},
         "sweeps[0].batch_size: 64 examples cannot be split evenly over 3 replicas",

@@ -50,3 +50,16 @@ def test_nothing_measured_is_nothing_to_say(folder):
 def test_a_probe_says_what_it_tries(folder):
     progress.start(3)
     assert follow(folder, 4.0, steps=6).startswith("does a batch of 10 fit?  pytorch  ok")
+
+
+def test_a_limit_of_steps_is_counted_from_the_end_of_warm_up(folder):
+    phases = {"epochs": 100, "warmup_steps": 5, "measured_steps": 20}
+    events, printed = folder / "events.jsonl", io.StringIO()
+    followed = progress.Progress({**SPEC, "phases": phases}, events, printed)
+    assert followed.steps == 26
+    chunk = {"phase": "warmup", "first_step": 1, "steps": 30, "end": followed.begin + 1}
+    lines = [{"event": "chunk", **chunk}, {"event": "phase", "name": "warmup", "end": chunk["end"]}]
+    events.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    followed.update()
+    assert followed.steps == 51
+    assert f"{31 / 51:.0%}" in printed.getvalue()

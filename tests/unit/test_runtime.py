@@ -204,6 +204,21 @@ def test_a_trial_ends_after_the_time_it_may_measure(runtime, tmp_path, monkeypat
     assert events[-1]["status"] == "ok"
 
 
+@pytest.mark.parametrize("asked, measured", [(7, 7), (40, 40), (60, 40)])
+def test_a_run_ends_after_its_measured_steps(runtime, tmp_path, monkeypatch, asked, measured):
+    """80 steps in all; its warm-up may take half of them."""
+    adapter = Arithmetic()
+    adapter.logits = None  # nothing is evaluated
+    phases = {**SPEC["phases"], "measured_steps": asked, "warmup_seconds": 60.0}
+    events = run(runtime, tmp_path, monkeypatch, adapter, {**SPEC, "phases": phases})
+    counts = {e["name"]: e.get("steps") for e in events if e["event"] == "phase"}
+    assert list(counts)[-1] == "measured"
+    assert (counts["first_step"], counts["warmup"], counts["measured"]) == (1, 39, measured)
+    assert adapter.steps == 40 + measured
+    assert [e["event"] for e in events[-2:]] == ["memory", "result"]
+    assert events[-1]["status"] == "ok"
+
+
 def test_warm_up_does_not_count_the_time_of_evaluations(runtime, tmp_path, monkeypatch):
     phases = {**SPEC["phases"], "evaluate_every": 1, "warmup_seconds": 0.02}
     events = run(runtime, tmp_path, monkeypatch, Learning(), {**SPEC, "phases": phases})

@@ -131,6 +131,10 @@ def test_piccione2018_has_every_network_of_every_data_set(root):
         ("synthetic-224", "vgg16", 8, 0.01),
     }
     assert {c.input for c in cells} == {"records"}
+    assert {(c.dataset == "synthetic-224", c.steps) for c in cells} == {(True, 300), (False, None)}
+    for scale in ("hour", "smoke"):
+        short = make_plan(overlaid(root, "piccione2018", scale=scale), root).cells.values()
+        assert {c.steps for c in short} == {None}
 
 
 # The estimate
@@ -146,6 +150,16 @@ def test_the_estimate_counts_arithmetic_steps_and_runs(study, root):
     assert found.seconds == pytest.approx(2 * one)
     assert found.runs == 2 and found.gpu_runs == 0
     assert found.bytes > 70_000 * 28 * 28
+
+
+def test_the_estimate_of_a_limit_of_steps_counts_these_and_no_evaluation(study, root):
+    study["defaults"]["steps"] = 30
+    plan = make_plan(study, root)
+    name = next(iter(plan.cells))  # batch size 32
+    found = estimate(plan, {name: 1}, root / "config/datasets", cores=4)
+    work = 416_520 * 6 * (30 + 20) * 32
+    one = work / (4 * FLOPS_PER_CORE) + (30 + 20) * SECONDS_PER_STEP + SECONDS_PER_RUN
+    assert found.seconds == pytest.approx(one)
 
 
 def test_runs_on_a_gpu_are_counted_and_not_estimated(study, root):

@@ -17,13 +17,13 @@ from analyse.study import Cell, Result, Series, Study
 from analyse.tables import PlannedCell
 from fixtures.runs import GPU_REASON, VERSIONS
 from plan.study import make_plan, read
-from studies.dossier import FigureSpec, MachineTable, Total, read_dossier
+from studies.dossier import FigureSpec, Layout, MachineTable, Total, read_dossier
 from studies.figures import draw
 from studies.machine import sheet
 from studies.page import make
 from studies.points import totals
 from studies.published import read_table
-from studies.tables import Entry
+from studies.tables import BLANK, Entry, as_markdown, pivot, told_apart
 
 MACHINE = {
     "cpu_model": "AMD EPYC 9B14", "physical_cores": 1, "logical_cores": 2, "memory_mib": 24064,
@@ -246,6 +246,10 @@ def test_piccione2018_has_its_27_figures_and_all_of_its_rows(root):
     hole = found["cifar10", "googlenet", "tensorflow", "cpu-12-cores"]
     assert (hole["published"], hole["n"]) == ("", "3")  # a hole of the study that is none here
     assert hole["remark"] == "not available in the study"
+    # A framework that the source has not stands beside the others, under the same hardware.
+    assert found["mnist", "lenet", "jax", "cpu-12-cores"]["n"] == "3"
+    assert found["imagenet", "vgg16", "jax", "cpu-20-cores"]["n"] == "3"
+    assert not any("here (cpu)" in row["hardware"] for row in rows)
     two = found["mnist", "lenet", "mxnet", "2xP100"]
     assert two["reason"] == "no cell with device gpu in this study"
     assert verdicts(result)["deeper-slower"] == "not measured"  # memory; the speeds are there
@@ -392,6 +396,38 @@ def test_a_bar_that_is_missing_is_crossed_and_explained(root, yin):
     assert [len(found) for found in crosses] == [0, 1]
 
 
+def ours(mode, **factors):
+    """An entry of a cell of ours that the source has not."""
+    factors = {"device": "cpu", "precision": "fp32", "mode": mode, "seed": 1.0, **factors}
+    return Entry(
+        "training_speed", "throughput", "images/s", factors, None, {1: 2.0}, None,
+        "not in the source", (), "c", None,
+    )  # fmt: skip
+
+
+def test_what_the_source_lacks_is_called_once_and_cells_are_told_apart():
+    layout = Layout(id="t", title="T", rows=["metric", "precision"], columns=["gpu", "devices"])
+    one = pivot(layout, told_apart([ours("eager")], [*layout.rows, *layout.columns]))
+    assert one.columns == [("here (cpu)", "")] and not one.blank
+    assert "| metric | precision | here (cpu) |" in as_markdown(one, [])
+    both = [ours("eager"), ours("compile", seed=2.0)]
+    two = pivot(layout, told_apart(both, [*layout.rows, *layout.columns]))
+    assert two.columns == [("here (cpu, mode eager)", ""), ("here (cpu, mode compile)", "")]
+    # Where every head is a factor of ours, the remark says it.
+    found = told_apart(both, ["metric", "precision"])
+    assert [each.remark for each in found] == [
+        "not in the source; here with mode eager", "not in the source; here with mode compile",
+    ]  # fmt: skip
+
+
+def test_heads_that_begin_alike_stand_together_and_a_blank_cell_is_explained(root):
+    text = made(root, "lawrence2017").files["tables/systems.md"]
+    heads = text.splitlines()[2]
+    assert heads.count("accuracy after 25 epochs (%)") == 3
+    assert re.search(r"(\| accuracy after 25 epochs \(%\), \w+ ){3}\|", heads)
+    assert "\n| – | 87 /" in text and BLANK in text
+
+
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on PATH")
 def test_the_page_sorts_and_filters_in_a_browser_without_a_fault(yin, tmp_path):
     """By table 6's first column: rows ascend, then descend; the filter leaves the rows it names."""
@@ -407,7 +443,7 @@ def test_the_page_sorts_and_filters_in_a_browser_without_a_fault(yin, tmp_path):
     const told = [];
     for (const click of [1, 2]) { button.click(); told.push(keys().filter(Boolean).join()); }
     const field = document.querySelector("#table-6 ~ label.filter input");
-    field.value = "MEMORY cpu_";
+    field.value = "MEMORY cpu";
     field.dispatchEvent(new Event("input"));
     told.push(table.tBodies[0].rows.length, faults.length);
     document.body.replaceChildren("told:" + told.join(";") + ".");

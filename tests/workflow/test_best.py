@@ -40,6 +40,12 @@ def test_the_fastest_mode_is_tried_for_and_trained_in(tmp_path):
     assert {(row["mode"], row["trained_mode"]) for row in rows} == {("best", "imperative")}
     with open(project.folder / "results/tables/summary.csv") as file:
         assert {row["trained_modes"] for row in csv.DictReader(file)} == {"imperative 1"}
+    with open(project.folder / "results/tables/trials.csv") as file:
+        chosen = {row["mode"]: (row["chosen"], row["files"]) for row in csv.DictReader(file)}
+    assert [chosen[mode][0] for mode in ("static", "hybrid", "imperative")] == ["no", "no", "yes"]
+    assert (project.folder / chosen["imperative"][1] / "events.jsonl").exists()
+    page = (project.folder / "results/report/index.html").read_text()
+    assert f'href="../{chosen["imperative"][1].removeprefix("results/")}/events.jsonl"' in page
     # The trials are no runs of the study, and what came of them makes nothing stale.
     assert len((project.folder / "results/.order.jsonl").read_text().splitlines()) == 1
     assert project.jobs() == {}

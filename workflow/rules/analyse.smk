@@ -44,7 +44,7 @@ rule gather:
         comparisons="results/tables/comparisons.csv",
         findings=expand(
             "results/tables/{name}.{kind}",
-            name=("precision", "bottleneck"),
+            name=("precision", "bottleneck", "trials"),
             kind=("csv", "md"),
         ),
     log:
@@ -107,7 +107,7 @@ rule report:
         code=code.digest(
             "report.py",
             "analyse/report.html.j2",
-            "analyse/sortable.css",
+            "analyse/page.css",
             "analyse/sortable.js",
         ),
         max_batches="--max-batches results/max_batch" if MAX_BATCHES else "",

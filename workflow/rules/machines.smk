@@ -74,7 +74,7 @@ rule machines:
             "analyse/machines.html.j2",
             "analyse/merged.html.j2",
             "analyse/report.html.j2",
-            "analyse/sortable.css",
+            "analyse/page.css",
             "analyse/sortable.js",
         ),
     shell:

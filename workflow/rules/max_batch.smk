@@ -21,7 +21,9 @@ rule find_max_batch:
         runtime=240,
         gpu=lambda wildcards: int(searched(wildcards).device == "gpu"),
     params:
-        settings=lambda wildcards: canonical(searched(wildcards).model_dump()),
+        settings=lambda wildcards: canonical(
+            searched(wildcards).model_dump(exclude_defaults=True)
+        ),
         spec=lambda wildcards: digest(probe_spec(searched(wildcards), 1, None, ROOT)),
         pins=lambda wildcards: installed(searched_environment(wildcards)),
         code=searched_code,

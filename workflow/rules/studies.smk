@@ -23,7 +23,7 @@ rule judge_study:
         code=code.digest(
             "judge_study.py",
             "studies/page.html.j2",
-            "analyse/sortable.css",
+            "analyse/page.css",
             "analyse/sortable.js",
         ),
     shell:

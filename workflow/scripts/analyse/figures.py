@@ -16,9 +16,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from analyse import operations, scaling
+from analyse.axes import legend_columns, spell
 from analyse.metrics import METRICS
 from analyse.study import Cell, Result, Series, Study, describe_machine, machines
-from analyse.style import FILLS, UNPROVEN, darker, style_of
+from analyse.style import FILLS, UNPROVEN, darker, panel_title, style_of
 from analyse.tables import PARITY_NOT_SHOWN, counted
 
 INK, MUTED, GRID, GROUND = "#1A1A1A", "#5A5A5A", "#E3E3E3", "#F3F3F3"
@@ -189,8 +190,7 @@ def _legend(figure: Figure, study: Study, line: bool) -> None:
         Line2D([], [], linestyle="-" if line else "none", label=label, **_marker(study, s))
         for s, label in labels.items()
     ]
-    longest = max(map(len, labels.values())) + 6
-    columns = max(1, min(len(handles), int(10 * figure.get_figwidth() / longest)))
+    columns = legend_columns(labels.values(), figure.get_figwidth())
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, borderpad=0)
 
 
@@ -215,7 +215,7 @@ def draw_points(study: Study, kind: PointFigure) -> Figure:
     missing = any(cell.words(kind.metric) for cell in study.cells)
     figure, axes = _grid(len(groups), columns, width, 3.2 if missing else 2.8)
     for ax, (facet, batches) in zip(axes, groups.items(), strict=True):
-        ax.set_title(" · ".join(facet))
+        ax.set_title(panel_title(facet, width / columns))
         slot_width = 68 * (width / columns - 0.9) / slots  # points
         _draw_facet(ax, study, kind, batches, slot_width)
     _legend(figure, study, line=False)
@@ -247,14 +247,16 @@ def _draw_facet(
                 ax.plot([x - 0.42 * slot, x + 0.42 * slot], [middle] * 2, color=INK, linewidth=1.1)
             spread = [0.5 * slot * ((i + 1) / (len(values) + 1) - 0.5) for i in range(len(values))]
             at = [x + dx for dx in spread]
-            ax.plot(
-                at, values, linestyle="none", alpha=0.9, **_marker(study, cell.series, marker_size)
-            )
+            marker = _marker(study, cell.series, marker_size)
+            ax.plot(at, values, linestyle="none", alpha=0.9, clip_on=False, **marker)
             runs = [run for run in cell.runs if run.values[kind.metric] is not None]
             for dx, value, run in zip(at, values, runs, strict=True):
                 if _flagged(run):
                     size = marker_size + 4
-                    ax.plot(dx, value, "o", color=MUTED, fillstyle="none", markersize=size, mew=0.7)
+                    ax.plot(
+                        dx, value, "o", color=MUTED, fillstyle="none", markersize=size, mew=0.7,
+                        clip_on=False,
+                    )  # fmt: skip
             if missing := cell.words(kind.metric):
                 words.append((x, missing, cell.series.framework))
     ax.set_xlim(-0.5, len(batches) - 0.5)
@@ -286,8 +288,7 @@ def _scale(ax: Axes, kind: PointFigure, numbers: list[float]) -> None:
         pad = max(0.15 * (high - low), 0.01)
         ax.set_ylim(max(low - pad, 0), min(high + pad, 1.0 + 0.1 * pad))
     ax.set_ylabel(label)
-    if ax.get_yscale() == "linear":
-        ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    spell(ax)
 
 
 def _write_words(ax: Axes, words: list[tuple[float, list[str], str]], slot_width: float) -> None:
@@ -339,11 +340,13 @@ def draw_losses(study: Study) -> Figure:
     groups = study.by_facet()
     panels = [(f, b, cells) for f, batches in groups.items() for b, cells in batches.items()]
     columns = min(len(panels), 3 if len(panels) % 2 or len(panels) > 4 else 2)
-    figure, axes = _grid(len(panels), columns, min(WIDTH, 4.4 * columns + 0.6), 2.7)
+    width = min(WIDTH, 4.4 * columns + 0.6)
+    figure, axes = _grid(len(panels), columns, width, 2.7)
     limits = {facet: _loss_limits(batches) for facet, batches in groups.items()}
     for ax, (facet, batch, cells) in zip(axes, panels, strict=True):
         title = f"batch size {batch}"
-        ax.set_title(f"{' · '.join(facet)}\n{title}" if len(groups) > 1 else title)
+        place = panel_title(facet, width / columns)
+        ax.set_title(f"{place}\n{title}" if len(groups) > 1 else title)
         _draw_loss_panel(ax, study, cells)
         if limit := limits[facet]:
             low, high = limit
@@ -351,8 +354,10 @@ def draw_losses(study: Study) -> Figure:
                 ax.set_yscale("log")
                 ax.set_ylim(low / 1.3, high * 1.3)
             else:
-                pad = 0.06 * (high - low) or 0.05
+                # Losses that differ in the fourth digit are as good as equal: no axis spreads them.
+                pad = max(0.06 * (high - low), 0.01 * high) or 0.05
                 ax.set_ylim(max(low - pad, 0.0) if low >= 0 else low - pad, high + pad)
+        spell(ax)
         log = ", log scale" if ax.get_yscale() == "log" else ""
         ax.set_ylabel("mean training loss" + log)
         ax.set_xlabel("epoch")
@@ -377,19 +382,21 @@ def _loss_limits(batches: dict[int, list[Cell]]) -> tuple[float, float] | None:
 def _draw_loss_panel(ax: Axes, study: Study, cells: list[Cell]) -> None:
     notes = []
     longest = max(len(run.losses) for cell in cells for run in cell.runs)
-    for cell in cells:
+    for place, cell in enumerate(cells):
         marker = _marker(study, cell.series)
         colour = marker["color"]
+        # Points of a single epoch would hide one another.
+        shift = 0.08 * (place - (len(cells) - 1) / 2) if longest <= 1 else 0.0
         for run in cell.runs:
             losses = [loss if loss is not None else float("nan") for loss in run.losses]
-            epochs = range(1, len(losses) + 1)
+            epochs = [epoch + shift for epoch in range(1, len(losses) + 1)]
             ax.plot(epochs, losses, color=colour, linewidth=0.7, alpha=0.55)
             if run.status != "ok":
                 _mark_end(ax, losses, colour)
         if means := _mean_losses(cell.runs):
             every = max(1, len(means) // 6)
             ax.plot(
-                range(1, len(means) + 1),
+                [epoch + shift for epoch in range(1, len(means) + 1)],
                 means,
                 linewidth=1.5,
                 markevery=every,
@@ -410,8 +417,14 @@ def _draw_loss_panel(ax: Axes, study: Study, cells: list[Cell]) -> None:
             color=colour,
             size=7.5,
         )
+    if not longest and not notes:
+        ax.text(
+            0.5, 0.5, "no epoch was completed", transform=ax.transAxes, ha="center", color=MUTED
+        )
     ax.set_xlim(0.5, max(longest, 1) + 0.5)
-    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+    ax.xaxis.set_major_locator(
+        MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10], min_n_ticks=1)
+    )
 
 
 def _mark_end(ax: Axes, losses: list[float], colour: str) -> None:

@@ -1,4 +1,5 @@
-"""Tables of what a study shows beside speeds: what precision changes, what holds cells back."""
+"""Tables of what a study shows beside speeds: what precision changes, what holds cells back, which
+mode was chosen."""
 
 import csv
 import io
@@ -6,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analyse import bottleneck, precision
+from analyse import bottleneck, precision, trials
 from analyse.files import write_atomic
 from analyse.study import Study
 
@@ -19,11 +20,15 @@ BOTTLENECK_SHOWN = (
     *("framework", "network", "dataset", "device", "precision", "input", "batch_size", "verdict"),
     *("why", "input_share", "launch_share", "gpu_idle", "bottleneck", "share_of_peak"),
 )
+TRIALS_SHOWN = (
+    *("framework", "network", "dataset", "device", "batch_size", "repeat", "mode", "chosen"),
+    *("status", "throughput", "chosen_is_faster_by"),
+)
 """The columns of the tables in Markdown."""
 
 
 def write(study: Study, folder: Path) -> None:
-    """Write `precision` and `bottleneck`, each as .csv and .md, into the folder of the tables."""
+    """Write `precision`, `bottleneck` and `trials`, each as .csv and .md, into the folder."""
     tables = (
         (
             "precision", precision.COLUMNS, PRECISION_SHOWN,
@@ -34,6 +39,10 @@ def write(study: Study, folder: Path) -> None:
             "bottleneck", bottleneck.COLUMNS, BOTTLENECK_SHOWN,
             bottleneck.rows(bottleneck.verdicts(study)),
             "This study trains no network.",
+        ),
+        (
+            "trials", trials.COLUMNS, TRIALS_SHOWN, trials.rows(trials.trials(study)),
+            "No cell of this study has the mode `best`.",
         ),
     )  # fmt: skip
     for name, columns, shown, rows, empty in tables:

@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analyse.bundle import FRESH, unpack
@@ -20,6 +19,7 @@ from analyse.statistics import LEVEL, SESSION_SD, Ratio, summarise, unpaired_rat
 from analyse.study import Cell, Result, Study, read_study
 from analyse.style import machine_styles
 from analyse.tables import counted, gather
+from analyse.templates import templates
 
 COLUMNS = (
     *("cell", "machine", "reference", "metric", "unit", "status", "n", "median", "min", "max"),
@@ -113,6 +113,8 @@ def total_time(run: Result) -> float | None:
 def epoch_time(cell: Cell, run: Result) -> float | None:
     """Seconds of training per epoch, the first step and the warm-up included."""
     total = run.values["training_time"]
+    if cell.plan.factors.get("steps"):  # of which its epochs are but a bound
+        return None
     return None if total is None else total / int(cell.plan.factors["epochs"])
 
 
@@ -313,13 +315,7 @@ def make_pages(machines: Sequence[Machine], figure: str, texts: dict[str, str]) 
         figure: a data URI of the figure.
         texts: its `title`, `caption` and `alt`.
     """
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     names = all_cells(machines)
     changes = against_first(machines, "throughput")
     differences = {

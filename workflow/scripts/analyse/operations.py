@@ -8,6 +8,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
+from analyse.axes import plain
 from analyse.peaks import peaks, place_of
 from analyse.study import Cell, Study, describe_machine, machines
 from analyse.style import style_of
@@ -58,7 +59,7 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         ax.margins(y=0.35)  # room for the names
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+            axis.set_major_formatter(plain)
             axis.set_minor_locator(NullLocator())
         ax.set_title(f"on the {at.label}")
         ax.set_xlabel("floating-point operations per byte, log scale")
@@ -94,9 +95,10 @@ def texts(study: Study) -> dict[str, str]:
     """Title, caption and alternative text of the figure."""
     where = "; ".join(describe_machine(machine) for machine in machines(study))
     roof = [
-        f"{peak.flops:,.0f} GFLOP/s and {peak.memory:,.1f} GB/s on the {at.label}"
+        f"{peak.flops:,.0f} GFLOP/s{f' and {peak.memory:,.1f} GB/s' if peak.memory else ''} on the"
+        f" {at.label}"
         for at, peak in peaks(study).items()
-        if peak.flops and peak.memory
+        if peak.flops
     ]
     limits = f" The line is the best that was measured: {'; '.join(roof)}." if roof else ""
     return {

@@ -122,7 +122,7 @@ def build_record(folder: Path) -> dict[str, Any]:
     status = outcome["status"]
     phases = _phases(run)
     steps, losses = _losses(run)
-    steps_per_epoch, planned_steps = _planned(run, steps)
+    steps_per_epoch, planned_steps = _planned(run, steps, phases)
     if status == "ok":
         _check_finished(run, phases, steps, planned_steps)
     finished = (
@@ -196,12 +196,19 @@ def _phases(run: Run) -> dict[str, Phase]:
     return phases
 
 
-def _planned(run: Run, steps: int) -> tuple[int, int]:
-    """The steps of an epoch, and of the whole run; what lasts for a time has those that it made."""
+def _planned(run: Run, steps: int, phases: dict[str, Phase]) -> tuple[int, int]:
+    """The steps of an epoch, and of the whole run; what lasts for a time has those that it made.
+
+    Where so many measured steps are asked for, they come behind those of the warm-up.
+    """
     if not run.trains:
         return 0, steps
     per_epoch = run.spec["data"]["train_examples"] // run.spec["factors"]["batch_size"]
-    return per_epoch, run.spec["phases"]["epochs"] * per_epoch
+    planned = run.spec["phases"]["epochs"] * per_epoch
+    if limit := run.spec["phases"].get("measured_steps"):
+        before = sum(phases[name].steps for name in ("first_step", "warmup") if name in phases)
+        planned = min(planned, before + limit)
+    return per_epoch, planned
 
 
 def _losses(run: Run) -> tuple[int, list[float]]:
@@ -488,12 +495,14 @@ def _allocator_peak(run: Run) -> Answer:
 
 def _final_loss(means: list[float | None]) -> Answer:
     if not means:
-        return "no epoch has a full batch"
+        return "no epoch was completed"
     return "a loss of the last epoch is not finite" if means[-1] is None else means[-1]
 
 
 def _accuracy(run: Run) -> Answer:
     epochs, examples = run.spec["phases"].get("epochs", 0), run.spec["data"]["test_examples"]
+    if limit := run.spec["phases"].get("measured_steps"):
+        return f"the cell ends after {limit} measured steps, without an evaluation"
     last = [event for event in run.of("evaluation") if event["epoch"] == epochs]
     if not last:
         return f"no evaluation after epoch {epochs}"

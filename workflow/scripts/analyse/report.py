@@ -11,10 +11,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analyse import bottleneck, precision
+from analyse import bottleneck, precision, trials
 from analyse.certificates import Certificates, Proof, proof
 from analyse.files import InputError, parse_json, read_text
 from analyse.max_batch import MaxBatch, of_cell
@@ -35,11 +34,13 @@ from analyse.style import style_of
 from analyse.tables import (
     COMPARED,
     DIFFERENT_ERA,
+    FACTORS,
     PARITY_NOT_SHOWN,
     STUDY_FLAGS,
     counted,
     remarks,
 )
+from analyse.templates import templates
 
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
@@ -294,11 +295,10 @@ def _caveat(comparisons: list[Comparison]) -> str:
 def _accuracy_sentence(study: Study) -> str | None:
     """How far apart the median accuracies of cells compared with one another are, at most."""
     gaps = []
-    for batches in study.by_facet().values():
-        for batch, cells in batches.items():
-            medians = [median(v) for cell in cells if (v := cell.values("test_accuracy"))]
-            if len(medians) > 1:
-                gaps.append((max(medians) - min(medians), batch))
+    for cells in study.comparable():
+        medians = [median(v) for cell in cells if (v := cell.values("test_accuracy"))]
+        if len(medians) > 1:
+            gaps.append((max(medians) - min(medians), cells[0].batch_size))
     if not gaps:
         return None
     gap, batch = max(gaps)
@@ -707,13 +707,7 @@ def make_report(
     Raises:
         InputError: a figure or the captions are missing.
     """
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     for function in (ratio_text, interval_text, number):
         environment.globals[function.__name__] = function
     environment.globals |= {"dot": _dot, "describe": describe_machine}
@@ -748,6 +742,7 @@ def make_report(
         answer=answer(study, comparisons),
         compared=_sortable(compared),
         settings_shown=any(c.setting for c in comparisons),
+        choices=_sortable(trials.choices(study)),
         scaling=_part(_scaling_rows(study)),
         proofs=_part(proofs),
         proof_of=lambda cell: proof(
@@ -772,6 +767,7 @@ def make_report(
         max_batches=_part(_max_batch_rows(study, max_batches)),
         gpu_reason=None if has_gpu else study.why_empty("gpu_power"),
         factors=factors,
+        first=(*FACTORS, "epochs", "steps"),
         facet_shown=not factors.same.keys() >= set(FACET),
         phases=phases,
         spent=_spent(everything),

@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
+from analyse.axes import legend_columns
 from analyse.statistics import TOO_FEW, Ratio, paired_ratio
 from analyse.study import Cell, Study, describe_machine, machines
-from analyse.style import FILLS, style_of
+from analyse.style import FILLS, panel_title, style_of
 from analyse.tables import FACTORS, counted
 
 FREE = ("replicas", "batch_split", "threads")
@@ -199,12 +200,13 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         return figure
     panels: dict[tuple[str, ...], list[Scaled]] = {}
     for row in rows:
-        panels.setdefault((" · ".join(row.cell.facet), f"{row.kind} scaling"), []).append(row)
+        panels.setdefault((*row.cell.facet, f"{row.kind} scaling"), []).append(row)
     shown = list(panels.items())[:PANELS]
     columns = min(len(shown), ACROSS)
     lines = ceil(len(shown) / columns)
+    width = max(2.9 * columns, 6.0)  # inches
     figure = Figure(
-        figsize=(max(2.9 * columns, 6.0), 3.0 * lines + 0.5),
+        figsize=(width, 3.0 * lines + 0.5),
         layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06),
     )
     axes = list(figure.subplots(lines, columns, squeeze=False).flat)
@@ -212,12 +214,12 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         unused.set_visible(False)
     handles: dict[str, Any] = {}
     for ax, (place, members) in zip(axes, shown, strict=False):
-        ax.set_title("\n".join(place))
+        facet = panel_title(place[:-1], width / columns)
+        ax.set_title(f"{facet}\n{place[-1]}")
         _draw_panel(ax, members, _sized(rows), handles, colours)
-    longest = max(map(len, handles)) + 6
     figure.legend(
         handles=list(handles.values()), labels=list(handles), loc="outside upper left",
-        ncols=max(1, min(len(handles), int(10 * figure.get_figwidth() / longest))), borderpad=0,
+        ncols=legend_columns(handles, width), borderpad=0,
     )  # fmt: skip
     return figure
 

@@ -20,6 +20,7 @@ from analyse.tables import (
     read_plan,
     read_records,
     shared,
+    trained_mode,
 )
 
 FACET = ("network", "dataset", "device")
@@ -95,6 +96,12 @@ class Cell(NamedTuple):
         total = len(self.runs)
         counts = {word: words.count(word) for word in words}
         return [w if n == total else f"{n}/{total} {w}" for w, n in counts.items()]
+
+    @property
+    def chosen(self) -> str:
+        """The modes that `best` chose, with the number of runs of each; empty in another mode."""
+        tried = (run.provenance for run in self.runs if run.provenance.get("trials"))
+        return counted(filter(None, map(trained_mode, tried)))
 
     @property
     def is_operation(self) -> bool:

@@ -1,6 +1,8 @@
-"""One colour and one marker per framework, in every figure and on every page."""
+"""One colour and one marker per framework, in every figure and on every page; titles that fit."""
 
 import hashlib
+import textwrap
+from collections.abc import Iterable
 
 # Okabe and Ito 2008, "Color universal design". The first three are its most distinct hues.
 CHOSEN = {
@@ -17,6 +19,10 @@ OTHER_MARKERS = ("X", "*", "p", "<", ">", "h", "d", "8")
 UNPROVEN = " †"
 """Stands behind the name of a series whose equal computation is not shown."""
 FILLS = ("full", "none", "left", "right", "top", "bottom")
+TITLE_LETTER = 5.6
+"""Width of most letters of a panel's title (DejaVu Sans, bold, 9.5 points), points."""
+MARGIN = 0.7
+"""How much narrower the axes are than their panel, inches."""
 
 
 def style_of(framework: str) -> tuple[str, str]:
@@ -53,3 +59,20 @@ def machine_styles(count: int) -> list[tuple[str, str]]:
 def darker(colour: str) -> str:
     """The colour at 65 % of its brightness, for text on a light ground."""
     return "#" + "".join(f"{int(int(colour[i : i + 2], 16) * 0.65):02X}" for i in (1, 3, 5))
+
+
+def panel_title(parts: Iterable[str], inches: float) -> str:
+    """The parts of a panel's title with dots between them, in lines no wider than its axes.
+
+    A line is broken between two parts, and within one that is too long for a line of its own.
+    `inches` is the width of the panel.
+    """
+    room = max(int(72 * (inches - MARGIN) / TITLE_LETTER), 1)
+    lines: list[str] = []
+    for part in parts:
+        joined = f"{lines[-1]} · {part}" if lines else part
+        if len(joined) <= room:
+            lines[-1:] = [joined]
+        else:
+            lines += textwrap.wrap(part, room)
+    return "\n".join(lines)

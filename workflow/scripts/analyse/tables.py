@@ -188,9 +188,9 @@ def _cuda(software: dict[str, Any]) -> str | None:
     return found[0] if found else None
 
 
-def trained_mode(record: dict[str, Any]) -> str:
+def trained_mode(provenance: dict[str, Any]) -> str:
     """The mode that was read back from the framework, empty where the run did not come to that."""
-    return str(record["provenance"]["settings"].get("effective", {}).get("mode", ""))
+    return str(provenance["settings"].get("effective", {}).get("mode", ""))
 
 
 def _number(value: float | None) -> str:
@@ -251,7 +251,7 @@ def gather(
             # An operation is compared with double precision in its own run.
             shown = parity or record["metrics"]["deviation"]["value"] is not None
             record["flags"] = _flags(record, shown, cell.factors["framework"] in older)
-            mode = trained_mode(record)
+            mode = trained_mode(record["provenance"])
             head = _fields(*factors, cell.name, record["repeat"], record["status"], mode)
             flags = ", ".join(record["flags"])
             for name, metric in record["metrics"].items():
@@ -260,7 +260,7 @@ def gather(
                 measurements.write(f"{head},{unit},{numbers},{tail}\n")
         status = counted((record["status"] for record in records), STATUSES)
         flags = counted(flag for record in records for flag in record["flags"])
-        modes = counted(mode for record in records if (mode := trained_mode(record)))
+        modes = counted(filter(None, (trained_mode(record["provenance"]) for record in records)))
         head = _fields(*factors, cell.name)
         for name, metric in METRICS.items():
             found = [record["metrics"][name]["value"] for record in records]

@@ -484,6 +484,8 @@ def run_phases(loop, spec, events, begin, evaluated):
         begin = phase("warmup", begin, start_of_part)
 
     first, most = loop.step, phases.get("measured_seconds", float("inf"))
+    if "measured_steps" in phases:
+        total = loop.total = min(total, first + phases["measured_steps"])
     while loop.step < total and time.monotonic() - begin < most:
         loop.begin("measured", min(size, left()))
         if due():
@@ -614,7 +616,8 @@ def train(spec, events, threads):
     try:
         reader = reader_of(adapter, spec)
         loaded = None if reader else examples(adapter, spec, "train")
-        test_images, test_labels = ((), ()) if FOLLOWS else examples(adapter, spec, "test")
+        evaluates = not FOLLOWS and "measured_steps" not in spec["phases"]
+        test_images, test_labels = examples(adapter, spec, "test") if evaluates else ((), ())
         begin = events.phase("load", begin)
         adapter.build(initial_weights(spec["network"]["parameters"], spec["seed"]))
         if loaded:
@@ -661,7 +664,8 @@ def train(spec, events, threads):
 
         if "measured_seconds" in spec["phases"]:  # a trial of the mode's speed alone
             return
-        evaluated(begin)
+        if evaluates:
+            evaluated(begin)
         events.write("memory", device_peak_mib=adapter.device_memory_peak())
         if "keep_weights" in spec:
             keep_weights(adapter, spec["keep_weights"], test_images, order.batch_size)

@@ -56,6 +56,9 @@ class Progress:
         if not self.timed:
             steps_per_epoch = spec["data"]["train_examples"] // self.batch_size
             self.steps = spec["phases"].get("steps") or spec["phases"]["epochs"] * steps_per_epoch
+        self.limit = spec["phases"].get("measured_steps")
+        if self.limit:  # how long its warm-up will be is not known yet
+            self.steps = min(self.steps, 1 + spec["phases"]["warmup_steps"] + self.limit)
         lines = _objects(PATH.read_text()) if PATH.exists() else []
         self.ended = [line["seconds"] for line in lines if "seconds" in line]
         self.runs = max(lines[0].get("runs", 1) if lines else 1, len(self.ended) + 1)
@@ -124,6 +127,8 @@ class Progress:
                 self.last_end = event["end"]
             elif event["event"] == "phase":
                 self.phase, self.last_end = event["name"], event["end"]
+                if self.limit and event["name"] == "warmup":
+                    self.steps = self.steps_done + self.limit
                 if event["name"] == "measured":
                     seconds = event["end"] - event["begin"]
                     self.measured += seconds  # a phase that evaluations interrupt has parts

@@ -78,8 +78,10 @@ def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> 
             measured = cell.warmup_seconds + 2 * cell.inference_seconds
             seconds += runs * (work + measured + SECONDS_PER_RUN)
             continue
-        steps = cell.epochs * (data.splits.train // cell.effective_batch)
-        work = macs[pair] * (6 * steps * cell.effective_batch + 2 * data.splits.test)
+        steps, tested = cell.epochs * (data.splits.train // cell.effective_batch), data.splits.test
+        if cell.steps is not None:
+            steps, tested = min(steps, cell.steps + cell.warmup_steps), 0
+        work = macs[pair] * (6 * steps * cell.effective_batch + 2 * tested)
         used = cell.threads or cores
         seconds += runs * (
             work / (FLOPS_PER_CORE * used) + steps * SECONDS_PER_STEP + SECONDS_PER_RUN

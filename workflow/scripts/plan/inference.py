@@ -18,7 +18,9 @@ DECIDE = (
 size; in all others, as its threads or its device, it may differ from the cell that predicts."""
 OF_WEIGHTS = tuple(name for name in DECIDE if name not in ("network", "dataset", "seed"))
 """Those of them that mean nothing where nothing is trained."""
-OF_TRAINING = ("operation_seconds", "evaluate_every", "target_accuracy", "reader_threads")
+OF_TRAINING = (
+    "operation_seconds", "evaluate_every", "target_accuracy", "reader_threads", "steps",
+)  # fmt: skip
 """Settings that no inference cell has."""
 ONLY = ("weights", "trained_batch_size", "inference_seconds")
 """Settings that inference cells alone have."""
@@ -82,7 +84,7 @@ def sources(cells: Mapping[str, Cell]) -> tuple[dict[str, str], list[str]]:
     """
     trained: dict[Any, list[str]] = defaultdict(list)
     for name, cell in cells.items():
-        if not is_inference(cell):
+        if not is_inference(cell) and cell.steps is None:  # which keeps no weights
             trained[_decided(cell, cell.framework, cell.effective_batch)].append(name)
     found, without = {}, []
     for name, cell in cells.items():

@@ -18,6 +18,7 @@ FIXED: dict[str, Any] = {
     "schedule_factor": 0.1,
     "rate_warmup_epochs": 0.0,
     "epochs": 1,
+    "steps": None,
     "evaluate_every": 0,
     "target_accuracy": None,
     "seed": 0,

@@ -171,6 +171,14 @@ class Cell(BaseModel):
         int,
         Field(gt=0, description="passes over the training set; the last partial batch is dropped"),
     ] = 20
+    steps: Annotated[
+        int | None,
+        Field(
+            gt=0,
+            description="the run ends after so many measured steps, and evaluates nothing; its "
+            "`epochs` must have twice as many, for its warm-up; null: it ends with its epochs",
+        ),
+    ] = None
     evaluate_every: Annotated[
         int,
         Field(

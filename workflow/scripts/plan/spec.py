@@ -57,6 +57,7 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         "factors": {
             **{key: getattr(cell, key) for key in FACTORS},
             "batch_size": cell.effective_batch,
+            **({} if cell.steps is None else {"steps": cell.steps}),
         },
         "network": network,
         "data": {
@@ -81,8 +82,11 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         "deviations": frameworks.deviations(cell.framework, network, cell.input),
         "execution": execution_of(cell),
         "phases": {
-            key: getattr(cell, key)
-            for key in ("epochs", "evaluate_every", "target_accuracy", *WARMUP)
+            **{
+                key: getattr(cell, key)
+                for key in ("epochs", "evaluate_every", "target_accuracy", *WARMUP)
+            },
+            **({} if cell.steps is None else {"measured_steps": cell.steps}),
         },
         "limits": {"seconds": cell.time_limit, "memory_mib": cell.memory_limit},
         "sampling_interval": cell.sampling_interval,

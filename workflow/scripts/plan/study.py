@@ -376,6 +376,8 @@ class _Known:
             )
         elif cell.epochs * (dataset.splits.train // cell.effective_batch) < 2:
             found.append("epochs: a single step leaves none to measure; train for more epochs")
+        elif cell.steps is not None:
+            found += _step_faults(cell, dataset.splits.train // cell.effective_batch)
         pair = (cell.network, cell.dataset)
         if pair not in self.graphs:
             try:
@@ -410,6 +412,23 @@ class _Known:
                 f"{cell.precision!r}; choose one of them"
             ]
         return []
+
+
+def _step_faults(cell: Cell, per_epoch: int) -> list[str]:
+    """What is wrong with the limit of a cell's steps; an epoch has `per_epoch` of them."""
+    found, steps = [], cell.steps or 0
+    if cell.evaluate_every or cell.target_accuracy is not None:
+        found.append(
+            "steps: a run that ends after some steps evaluates nothing; leave evaluate_every and "
+            "target_accuracy out"
+        )
+    if 2 * steps > cell.epochs * per_epoch:
+        found.append(
+            f"steps: {steps} are more than half of the {cell.epochs * per_epoch} in "
+            f"{cell.epochs} epochs, and warm-up may take the other half; write epochs: "
+            f"{-(-2 * steps // per_epoch)}, or fewer steps"
+        )
+    return found
 
 
 def _replica_faults(cell: Cell) -> list[str]:

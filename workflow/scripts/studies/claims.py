@@ -7,7 +7,7 @@ says when, and how groups make a verdict.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise, product
 from math import exp, log, sqrt
 from statistics import fmean, median, stdev
@@ -27,7 +27,7 @@ from studies.dossier import (
     Where,
 )
 from studies.points import Level, Point, level, matches
-from studies.published import number, show
+from studies.published import number, show, words
 
 REPRODUCED, CONTRADICTED = "reproduced", "contradicted"
 RATIO_ONLY, NOT_COMPARABLE, NOT_MEASURED = "ratio only", "not comparable", "not measured"
@@ -140,7 +140,11 @@ class Judge:
         if claim.untested:
             return Judgement(NOT_MEASURED, claim.untested)
         parts = [self._test(test) for test in claim.tests]
-        groups = [group for _, _, found in parts for group in found]
+        groups = [
+            _of_metric(group, test.metric) if len({t.metric for t in claim.tests}) > 1 else group
+            for test, (_, _, found) in zip(claim.tests, parts, strict=True)
+            for group in found
+        ]
         verdicts = [verdict for verdict, _, _ in parts]
         why = "; ".join(dict.fromkeys(text for _, text, _ in parts))
         used = {p.cell for test in claim.tests for p in self._asked(test) if p.values}
@@ -172,7 +176,7 @@ class Judge:
         points = self._asked(test)
         with_values = [point for point in points if point.values]
         first = self._groups(test, with_values, LEVEL)
-        name = test.metric.replace("_", " ")
+        name = words(test.metric)
         if not first:
             return NOT_MEASURED, f"{name}: {_why_none(test, points, with_values)}", []
         # One group that fails contradicts the claim, so each may fail by chance only with
@@ -439,7 +443,12 @@ def _group(label: str, outcome: str, found: Contrast) -> Group:
 
 
 def _open(group: Group) -> Group:
-    return Group(group.label, OPEN, group.text, group.n, group.value, group.low, group.high)
+    return replace(group, outcome=OPEN)
+
+
+def _of_metric(group: Group, metric: str) -> Group:
+    """A group of a claim whose tests are of several metrics."""
+    return replace(group, label=f"{words(metric)}, {group.label}")
 
 
 def _why_none(test: Test, points: Sequence[Point], with_values: Sequence[Point]) -> str:

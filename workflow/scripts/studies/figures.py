@@ -13,11 +13,12 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from analyse.axes import legend_columns, spell
 from analyse.study import Cell as MeasuredCell
 from analyse.style import darker, machine_styles, style_of
 from studies.dossier import Curves, FigureSpec
 from studies.points import Level
-from studies.published import NUMBERS, show
+from studies.published import NUMBERS, show, words
 from studies.tables import Entry, label
 
 INK, MUTED = "#1A1A1A", "#5A5A5A"
@@ -52,14 +53,14 @@ def draw(spec: FigureSpec, found: Sequence[Entry]) -> Figure:
         if not numbers:
             _mark_missing(ax, spec, found, series, levels, name == "published")
         ax.set_xlim(-0.5, len(levels) - 0.5)
-        ax.set_xlabel(spec.x.replace("_", " "))
+        ax.set_xlabel(words(spec.x))
         ax.grid(axis="y")
-        _scale(ax, drawn, f"{found[0].name.replace('_', ' ')} ({found[0].unit})")
+        _scale(ax, drawn, f"{words(found[0].name)} ({found[0].unit})")
     handles = [
         Line2D([], [], label=one, linestyle="-" if numbers else "none", **_style(spec, series, one))
         for one in series
     ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6))
+    figure.legend(handles=handles, loc="outside upper left", ncols=legend_columns(series, WIDTH))
     return figure
 
 
@@ -156,7 +157,7 @@ def _scale(ax: Axes, drawn: Sequence[list[float]], text: str) -> None:
         text += ", log scale"
     else:
         ax.set_ylim(0, max(values, default=1.0) * 1.1)
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    spell(ax)
     ax.set_ylabel(text)
 
 
@@ -191,7 +192,8 @@ def caption(spec: FigureSpec, found: Sequence[Entry], clock: str, machine: str) 
     told = f" Published: {'; '.join(remarks)}." if any(remarks) else ""
     reasons = list(dict.fromkeys(one.reason for one in found if not one.values and one.reason))
     why = "; ".join([*reasons[:3], *(["..."] if len(reasons) > 3 else [])])
-    crosses = "" if spec.x in NUMBERS else ", a cross each"
+    # A side without any figure has its reason in the place of its panel.
+    crosses = "" if spec.x in NUMBERS or empty == len(found) else ", a cross each"
     missing = (
         f" {empty} of {len(found)} figures were not measured{crosses}: {why}." if empty else ""
     )
@@ -226,14 +228,14 @@ def draw_curves(spec: Curves, cells: Sequence[tuple[Level, MeasuredCell]]) -> Fi
                 linestyle="--" if cell.facet[2] == "cpu" and _both(cells) else "-",
             )  # fmt: skip
     if not any(run.losses for _, cell in cells for run in cell.runs):
-        words = list(dict.fromkeys(run.reason or run.status for _, c in cells for run in c.runs))
-        ax.text(0.5, 0.5, "\n".join(textwrap.wrap("; ".join(words), 60)), ha="center", color=MUTED)
+        why = list(dict.fromkeys(run.reason or run.status for _, c in cells for run in c.runs))
+        ax.text(0.5, 0.5, "\n".join(textwrap.wrap("; ".join(why), 60)), ha="center", color=MUTED)
     ax.set_xlabel("epoch")
     ax.set_ylabel("mean training loss")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.grid(axis="y")
     handles = [
-        Line2D([], [], label=f"{spec.series.replace('_', ' ')} {show(one)}", color=styles[one][0],
+        Line2D([], [], label=f"{words(spec.series)} {show(one)}", color=styles[one][0],
                marker=MARKERS[levels.index(one) % len(MARKERS)], markersize=3.5)
         for one in levels
     ]  # fmt: skip

@@ -11,11 +11,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from analyse.figures import drawing, render
 from analyse.study import Cell as MeasuredCell
 from analyse.study import Study, describe_machine, machines
+from analyse.templates import templates
 from plan.model import Cell
 from studies import machine as machine_tables
 from studies.arithmetic import CONTRADICTION, Finding, examine
@@ -39,8 +38,9 @@ from studies.points import (
     published_points,
     totals,
 )
-from studies.published import Table, show
+from studies.published import Table, show, words
 from studies.tables import (
+    BLANK,
     Entry,
     Notes,
     Pivot,
@@ -48,12 +48,15 @@ from studies.tables import (
     as_latex,
     as_markdown,
     changes,
+    dashed,
     entries,
+    joined,
     label,
     pivot,
     sort_key,
     source_names,
     texts,
+    told_apart,
 )
 
 HERE = Path(__file__).parent
@@ -123,11 +126,14 @@ def make(
 
     laid, files = [], dict[str, str | bytes]()
     for layout in dossier.tables:
+        factors = [*layout.rows, *layout.columns]
         found = entries(published, shown, layout.where, layout.also, dossier)
-        said = _said(found, by_cell, scale, repeats)
-        laid.append(Laid(pivot(layout, found), said, Notes()))
+        found = told_apart(found, factors)
+        pivoted = pivot(layout, found)
+        said = [*_said(found, by_cell, scale, repeats), *([BLANK] if pivoted.blank else [])]
+        laid.append(Laid(pivoted, said, Notes()))
         place = f"tables/{layout.id}"
-        files[f"{place}.csv"] = as_csv(found, [*layout.rows, *layout.columns])
+        files[f"{place}.csv"] = as_csv(found, factors)
         files[f"{place}.md"] = as_markdown(laid[-1].pivot, said)
         files[f"{place}.tex"] = as_latex(laid[-1].pivot, said)
     sheets = [machine_tables.sheet(one, study) for one in dossier.machine]
@@ -148,6 +154,7 @@ def make(
             ]
             if not found:
                 continue
+            found = told_apart(found, [spec.x, spec.series])
             images = render(draw(spec, found))
             for kind, image in images.items():
                 files[f"figures/{spec.id}.{kind}"] = image
@@ -168,14 +175,9 @@ def make(
             alt = f"{curves.title}: a line for each run measured here"
             figures.append(Drawn(curves.id, curves.title, text, alt, _inline(images["svg"])))
 
-    environment = Environment(
-        loader=FileSystemLoader([HERE, HERE.parent / "analyse"]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {"texts": texts, "sort_key": sort_key}
+    environment = templates(HERE)
+    for function in (texts, sort_key, dashed, joined, words):
+        environment.globals[function.__name__] = function
     grouped: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         grouped.setdefault((finding.grade, finding.check), []).append(finding)
@@ -222,7 +224,7 @@ def answer(
     if theirs:
         sentences.append(
             f"The published figures themselves contradict {len(theirs)} of the {len(claims)}:"
-            f" {', '.join(name.replace('-', ' ') for name in theirs)}."
+            f" {', '.join(words(name.replace('-', '_')) for name in theirs)}."
         )
     wrong = sum(one.grade == CONTRADICTION for one in findings)
     if wrong:

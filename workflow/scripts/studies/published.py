@@ -105,6 +105,11 @@ def show(level: str | float) -> str:
     return f"{level:.10g}" if isinstance(level, float) else level
 
 
+def words(name: str) -> str:
+    """The name of a metric or a factor as prose has it: `GPU memory` for `gpu_memory`."""
+    return " ".join({"cpu": "CPU", "gpu": "GPU"}.get(word, word) for word in name.split("_"))
+
+
 def number(value: float) -> str:
     """Three digits, and all of those before the decimal point, thousands set apart."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

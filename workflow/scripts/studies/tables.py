@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from plan.model import Cell
 from studies.dossier import Dossier, Layout, Where
 from studies.points import Level, Point, counterpart, level, matches
-from studies.published import number, show
+from studies.published import number, show, words
 
 NOT_IN_SOURCE = "not in the source"
+BLANK = "A blank cell: neither the source nor this study has such a figure."
 COLUMNS = (
     *("metric", "read as", "unit", "published", "measured_median", "measured_min", "measured_max"),
     *("n", "difference", "ratio", "reason", "remark", "flags", "cell", "line"),
@@ -25,7 +26,8 @@ class Entry:
     """A published figure beside what was measured, both in `unit`; either may be missing.
 
     `factors` are the source's words where it has the figure. `values` are by block. `reason`
-    says why nothing was measured, `remark` why nothing is published, or how that was read.
+    says why nothing was measured, `remark` why nothing is published, or how that was read. `apart`
+    is what tells a cell of ours from another one at the same place.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Entry:
     flags: tuple[str, ...]
     cell: str | None
     line: int | None
+    apart: str = ""
 
     @property
     def measured(self) -> float | None:
@@ -84,7 +87,8 @@ def entries(
         used |= {(one.metric, one.cell) for one in partners}
         partner = partners[0] if len(partners) == 1 else None
         if len(partners) > 1:
-            reason = f"{len(partners)} cells of this study fit"
+            fitting = "; ".join(_differing([one.factors for one in partners]))
+            reason = f"{len(partners)} cells of this study fit: {fitting}"
         value = next(iter(point.values.values()), None)
         found.append(_entry(point, partner, value, row.metric, row.factors, reason))
     if also is not None:
@@ -99,7 +103,7 @@ def entries(
                 continue
             unused = point.metric.startswith("gpu_") and point.factors.get("device") == "cpu"
             if (point.metric, point.cell) not in used and not unused:
-                factors = _in_source_words(point, dossier)
+                factors = _in_source_words(point, dossier, found)
                 found.append(_entry(point, point, None, names[point.metric], factors, None))
     return found
 
@@ -127,17 +131,65 @@ def _entry(
     )
 
 
-def _in_source_words(point: Point, dossier: Dossier) -> dict[str, Level]:
-    """The factors of a cell of ours that the source has not, in its words where rules tell them."""
+def _in_source_words(point: Point, dossier: Dossier, beside: Iterable[Entry]) -> dict[str, Level]:
+    """The factors of a cell of ours that the source has not, in its words where rules tell them.
+
+    Where a rule has several levels, it is the one that the source's figures `beside` it have which
+    share the dossier's `each` with it, if they have one of them alone.
+    """
     factors = dict(point.factors)
     for rule in dossier.cells:
-        if rule.is_ and matches(point.factors, dict(rule.is_)):
-            factors |= {
-                name: level(name, value)
-                for name, value in rule.when.items()
-                if name not in ("table", "metric") and not isinstance(value, list)
-            }
+        if not rule.is_ or not matches(point.factors, dict(rule.is_)):
+            continue
+        for name, value in rule.when.items():
+            if name in ("table", "metric"):
+                continue
+            levels = {level(name, one) for one in (value if isinstance(value, list) else [value])}
+            if isinstance(value, list):
+                alike = (
+                    one.factors.get(name)
+                    for one in beside
+                    if one.line is not None
+                    and all(one.factors.get(each) == factors.get(each) for each in dossier.each)
+                )
+                levels = set() if rule.missing else levels & set(alike)
+            if len(levels) == 1:
+                factors[name] = levels.pop()
     return factors
+
+
+def _differing(ones: Sequence[Mapping[str, Level]]) -> list[str]:
+    """Of each of these factors what the others have not, in words; a seed counts for nothing."""
+    names = [
+        name
+        for name in dict.fromkeys(name for one in ones for name in one if name != "seed")
+        if len({one.get(name) for one in ones}) > 1
+    ]
+    return [
+        ", ".join(f"{words(name)} {show(one[name])}" for name in names if name in one)
+        for one in ones
+    ]
+
+
+def told_apart(found: Sequence[Entry], factors: Sequence[str]) -> list[Entry]:
+    """The entries, each of our own cells that shares its place with another told apart from it.
+
+    `factors` are those that make the place.
+    """
+    places: dict[tuple[str, ...], list[int]] = {}
+    for i, one in enumerate(found):
+        if one.line is None:
+            place = (one.metric, *(label(one, factor) for factor in factors))
+            places.setdefault(place, []).append(i)
+    result = list(found)
+    for group in places.values():
+        told = _differing([found[i].factors for i in group])
+        for i, what in zip(group, told, strict=True):
+            if what and all(factor in found[i].factors or factor == "metric" for factor in factors):
+                result[i] = replace(found[i], remark=f"{found[i].remark}; here with {what}")
+            elif what:
+                result[i] = replace(found[i], apart=what)
+    return result
 
 
 def _remark(point: Point, published: float | None) -> str | None:
@@ -165,10 +217,21 @@ def source_names(dossier: Dossier) -> dict[str, str]:
 def label(entry: Entry, factor: str) -> str:
     """A factor of an entry in words, for the head of a row or column."""
     if factor == "metric":
-        return f"{entry.name} ({entry.unit or 'no unit'})"
+        return f"{words(entry.name)} ({entry.unit or 'no unit'})"
     if factor in entry.factors:
         return show(entry.factors[factor])
-    return "" if entry.line is not None else f"here ({entry.factors['device']})"
+    if entry.line is not None:
+        return ""
+    return f"here ({', '.join(filter(None, (str(entry.factors['device']), entry.apart)))})"
+
+
+def head(entry: Entry, factors: Sequence[str]) -> tuple[str, ...]:
+    """The labels of an entry for some factors; what all that the source lacks are called, once."""
+    parts: list[str] = []
+    for factor in factors:
+        part = label(entry, factor)
+        parts.append("" if part in parts and factor not in entry.factors else part)
+    return tuple(parts)
 
 
 @dataclass(frozen=True)
@@ -181,27 +244,35 @@ class Pivot:
     cells: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Entry]]
     entries: list[Entry]
 
+    @property
+    def blank(self) -> bool:
+        """Whether a cell of the table has neither a figure nor a reason."""
+        return len(self.cells) < len(self.rows) * len(self.columns)
+
 
 def pivot(layout: Layout, found: list[Entry]) -> Pivot:
-    """Lay entries out; rows and columns come in order of first use, numbers in their own."""
+    """Lay entries out; rows and columns come in order of first use, those that begin alike
+    together, numbers in their own."""
     cells: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Entry]] = {}
     for entry in found:
-        place = tuple(
-            tuple(label(entry, factor) for factor in factors)
-            for factors in (layout.rows, layout.columns)
-        )
-        cells.setdefault((place[0], place[1]), []).append(entry)
+        place = head(entry, layout.rows), head(entry, layout.columns)
+        cells.setdefault(place, []).append(entry)
     rows = list(dict.fromkeys(row for row, _ in cells))
     columns = list(dict.fromkeys(column for _, column in cells))
     return Pivot(layout, _sorted(rows), _sorted(columns), cells, found)
 
 
 def _sorted(heads: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Heads that are numbers alone in their order."""
+    """Heads that are numbers alone in their order, others by the first use of each beginning."""
     try:
-        return sorted(heads, key=lambda head: [float(part) for part in head])
+        return sorted(heads, key=lambda parts: [float(part) for part in parts])
     except ValueError:
-        return heads
+        first: dict[tuple[str, ...], int] = {}
+        for place, parts in enumerate(heads):
+            for end in range(1, len(parts) + 1):
+                first.setdefault(parts[:end], place)
+        ends = range(1, len(heads[0]) + 1)
+        return sorted(heads, key=lambda parts: [first[parts[:end]] for end in ends])
 
 
 class Notes:
@@ -250,7 +321,7 @@ def as_csv(found: Iterable[Entry], factors: Sequence[str]) -> str:
         values = list(one.values.values())
         numbers = [one.published, one.measured, min(values, default=None)]
         numbers += [max(values, default=None)]
-        row = [label(one, factor) for factor in factors]
+        row = [*head(one, factors)]
         row += [one.name, one.metric, one.unit, *map(_plain, numbers), str(len(values))]
         row += [_plain(one.difference), _plain(one.ratio)]
         row += [one.reason or "" if one.measured is None else "", one.remark or ""]
@@ -266,13 +337,12 @@ def _plain(value: float | None) -> str:
 def as_markdown(table: Pivot, said: Sequence[str]) -> str:
     """A table as Markdown: published / measured, ratio; `said` are sentences below it."""
     notes = Notes()
-    head = [*(name.replace("_", " ") for name in table.layout.rows), *map(_joined, table.columns)]
-    lines = [f"**{table.layout.title}**", "", table_line(head), table_line(["---"] * len(head))]
+    heads = [*map(words, table.layout.rows), *map(joined, table.columns)]
+    lines = [f"**{table.layout.title}**", "", table_line(heads), table_line(["---"] * len(heads))]
     for row in table.rows:
         found = [table.cells.get((row, column), []) for column in table.columns]
-        lines.append(
-            table_line([*row, *("; ".join(_text(one, notes) for one in c) for c in found)])
-        )
+        cells = ("; ".join(_text(one, notes) for one in each) for each in found)
+        lines.append(table_line([*map(dashed, row), *cells]))
     lines += ["", "Each cell: published / measured (ratio, or difference of accuracies).", ""]
     lines += [*said, *(f"[{place}] {text}." for place, text in enumerate(notes.texts, 1))]
     return "\n".join(lines) + "\n"
@@ -290,15 +360,21 @@ def table_line(parts: Iterable[str]) -> str:
     return "| " + " | ".join(part.replace("|", "\\|") for part in parts) + " |"
 
 
-def _joined(head: Sequence[str]) -> str:
-    return ", ".join(head)
+def dashed(part: str) -> str:
+    """A part of a head; a dash where the source says nothing."""
+    return part or "–"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """The head of a column in words."""
+    return dashed(", ".join(filter(None, parts)))
 
 
 def as_latex(table: Pivot, said: Sequence[str]) -> str:
     """A table as LaTeX (booktabs), published over measured in each cell."""
     notes = Notes()
-    names = [escaped(name.replace("_", " ")) for name in table.layout.rows]
-    head = [*names, *(escaped(_joined(column)) for column in table.columns)]
+    names = [escaped(words(name)) for name in table.layout.rows]
+    heads = [*names, *(escaped(joined(column)) for column in table.columns)]
     lines = [
         "% needs \\usepackage{booktabs}",
         "\\begin{table}",
@@ -306,13 +382,13 @@ def as_latex(table: Pivot, said: Sequence[str]) -> str:
         f"\\caption{{{escaped(table.layout.title)}: published / measured (ratio).}}",
         "\\begin{tabular}{" + "l" * len(names) + "r" * len(table.columns) + "}",
         "\\toprule",
-        " & ".join(head) + r" \\",
+        " & ".join(heads) + r" \\",
         "\\midrule",
     ]
     for row in table.rows:
         found = [table.cells.get((row, column), []) for column in table.columns]
         cells = ["; ".join(_latex(one, notes) for one in each) for each in found]
-        lines.append(" & ".join([*map(escaped, row), *cells]) + r" \\")
+        lines.append(" & ".join([*map(escaped, map(dashed, row)), *cells]) + r" \\")
     lines += ["\\bottomrule", "\\end{tabular}"]
     told = [*said, *(f"({place}) {text}." for place, text in enumerate(notes.texts, 1))]
     lines += ["", "\\footnotesize " + " ".join(map(escaped, told)), "\\end{table}"]
@@ -345,8 +421,6 @@ def changes(pairs: Iterable[tuple[Cell, Cell]]) -> dict[str, str]:
         theirs = short.model_dump()
         for name, value in whole.model_dump().items():
             if theirs[name] != value and name != "seed":
-                words = f"{theirs[name]} for {value}"
-                found.setdefault(name, {})[words] = None
-    return {
-        name: f"{name.replace('_', ' ')} {' and '.join(words)}" for name, words in found.items()
-    }
+                sides = ("none" if one is None else one for one in (theirs[name], value))
+                found.setdefault(name, {})[" for ".join(map(str, sides))] = None
+    return {name: f"{name.replace('_', ' ')} {' and '.join(told)}" for name, told in found.items()}
