@@ -218,6 +218,12 @@ def test_compiling_without_a_compiler_is_unsupported_with_the_reason(study, monk
     )
 
 
+def test_a_trace_of_what_a_framework_cannot_do_holds_the_adapters_reason(study):
+    """XLA has no deterministic gradient of maximum pooling, which LeNet-5 has."""
+    found = np.load(study("tensorflow", ".npz", 2, mode="xla", deterministic=True))
+    assert found.files == ["unsupported"] and "determinis" in str(found["unsupported"])
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_an_absurd_learning_rate_is_seen_as_divergence(framework, study):
     events = events_of(study(framework, ".jsonl", learning_rate=1e6, epochs=2))

@@ -18,8 +18,8 @@ from plan.model import Cell
 from plan.parity import REFERENCE, parity_spec, trace_spec
 from plan.spec import make_spec
 
-WITHOUT = {"caffe": "no layer embedding"}
-"""Frameworks whose adapters have no such layers, and what they say."""
+WITHOUT = {"caffe": "Caffe multiplies no two inputs as matrices, as attention does"}
+"""Frameworks whose adapters have not all of these layers, and what they say."""
 COMPILED = {("pytorch", "compile"): "torch.compile does not support LSTMs"}
 """Modes that have no LSTM, and what they say."""
 FRAMEWORKS = [name for name in frameworks.names() if name not in WITHOUT]
@@ -88,7 +88,57 @@ def test_every_text_layer_is_the_same_everywhere(framework, mode, tracer):
 @pytest.mark.parametrize("framework", WITHOUT)
 def test_a_framework_without_these_layers_says_so(framework, tracer):
     path = tracer.traced(framework, frameworks.modes(framework)[0])
-    assert WITHOUT[framework] in str(np.load(path)["unsupported"])
+    assert str(np.load(path)["unsupported"]) == WITHOUT[framework]
+
+
+def test_caffe_still_multiplies_no_two_inputs_as_matrices(python_of, tmp_path):
+    """A product takes one input and a weight, and no other layer is there that would do."""
+    (tmp_path / "net.prototxt").write_text("""
+layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "b" type: "Input" top: "b" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "c" type: "InnerProduct" bottom: "a" bottom: "b" top: "c"
+  inner_product_param { num_output: 2 } }
+""")
+    code = "import sys, caffe; print(*caffe.layer_type_list()); sys.stdout.flush()\n"
+    code += "caffe.Net(sys.argv[1], caffe.TEST)"
+    command = [python_of("caffe"), "-c", code, str(tmp_path / "net.prototxt")]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode and "InnerProduct Layer takes 1 bottom" in ended.stderr
+    kinds = ended.stdout.split()
+    assert "InnerProduct" in kinds
+    words = ("matmul", "gemm", "attention", "bilinear", "dot")
+    assert not [kind for kind in kinds if any(word in kind.lower() for word in words)]
+
+
+LSTM_IN_CAFFE = {
+    "as it is": (None, None),
+    "gates in Caffe's own order": (
+        "[first, forget, fourth, third]",
+        "[first, forget, third, fourth]",
+    ),
+    "a state that outlives its sequence": (".data[1:] = 1", ".data[...] = 1"),
+}
+
+
+@pytest.fixture(scope="module")
+def lstm_references(tracer):
+    """The reference's traces of `lstm-text`, and those for single precision alone."""
+    return [
+        tracer(REFERENCE, parity_spec("lstm-text", REFERENCE, single)) for single in (False, True)
+    ]
+
+
+@pytest.mark.parametrize("case", LSTM_IN_CAFFE)
+def test_an_lstm_in_single_precision_alone_has_its_own_certificate(
+    case, tracer, lstm_references, planted
+):
+    old, new = LSTM_IN_CAFFE[case]
+    adapters = [planted("caffe", old, new)] if old else []
+    reference, single = lstm_references
+    trace = tracer("caffe", parity_spec("lstm-text", "caffe"), *adapters)
+    found = compare("lstm-text", {REFERENCE: reference, "caffe": trace}, single)
+    print(case, found["frameworks"]["caffe"])
+    assert found["equal"] == (old is None)
 
 
 @pytest.mark.parametrize("framework, mode", COMPILED)
@@ -233,7 +283,7 @@ def test_a_broken_text_layer_fails_its_certificate(case, tracer, planted):
     assert found["deviations"][trace][what] > 10 * TOLERANCES[trace][what]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", [*FRAMEWORKS, "caffe"])
 def test_texts_from_records_are_those_from_memory(framework, tracer, root, tmp_path):
     """Whole tokens, unscaled, by either way; ten steps on them lead to the same weights."""
     entry = yaml.safe_load((root / "config/datasets/synthetic-text.yaml").read_text())

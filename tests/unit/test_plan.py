@@ -251,6 +251,10 @@ BAD_SETTINGS = {
         {"dataset": "synthetic-text", "network": "lstm-text", "flip": True},
         "flip: a text is not augmented",
     ),
+    "photos for records that hold none": (
+        {"framework": "cntk", "network": "alexnet", "dataset": "ilsvrc2012"},
+        "dataset: ilsvrc2012 has photos, and cntk reads png records, which hold none",
+    ),
     "the same cell twice": ({"batch_size": [64, 64]}, "sweeps[0]: repeats the cell pytorch-len"),
 }
 

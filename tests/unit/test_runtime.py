@@ -303,6 +303,47 @@ def test_what_the_framework_cannot_do_is_unsupported(runtime, tmp_path, monkeypa
     assert (events[-1]["status"], events[-1]["reason"]) == ("unsupported", "no such kernel")
 
 
+class Traced(Arithmetic):
+    """What of it traces ask for beside."""
+
+    def set_masks(self, masks):
+        pass
+
+    def weights(self):
+        return self.weights_built
+
+    def build(self, weights):
+        self.weights_built = weights
+
+    def velocities(self):
+        return {}
+
+
+TRACES = {
+    **SPEC,
+    "network": {"parameters": [], "parameter_count": 0, "layers": []},
+    "traces": {"one": {"precision": "fp32", "optimizer": SPEC["optimizer"], "steps": 2}},
+}
+
+
+def test_a_trace_that_the_framework_cannot_make_holds_the_adapters_reason(
+    runtime, tmp_path, monkeypatch
+):
+    adapter = Traced(fails_at=1, error=RuntimeError("a trace\nno such kernel\nmore"))
+    monkeypatch.setattr(runtime, "make_adapter", lambda spec, threads: adapter)
+    path = tmp_path / "traces.npz"
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        runtime.run_traces(TRACES, path, 1)
+    assert not path.exists()
+    adapter.steps, adapter.why_unsupported = 0, lambda error: str(error).splitlines()[1]
+    runtime.run_traces(TRACES, path, 1)
+    found = np.load(path)
+    assert found.files == ["unsupported"] and str(found["unsupported"]) == "no such kernel"
+    adapter.steps, adapter.fails_at = 0, None
+    runtime.run_traces(TRACES, path, 1)
+    assert np.load(path)["one/losses"].tolist() == [1, 1 / 2]
+
+
 def test_a_framework_that_cannot_be_made_deterministic_is_unsupported(runtime, tmp_path, root):
     """The adapter is a file of its own, found beside the runtime."""
     (tmp_path / "runtime.py").write_text(

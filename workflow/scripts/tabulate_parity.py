@@ -1,10 +1,14 @@
-"""Put the certificates of all networks into one table; exit 1 if any shows a difference."""
+"""Put the certificates of all networks into one table; exit 1 if any shows a difference.
+
+What a framework cannot do is a row with its reason, and no difference.
+"""
 
 import argparse
 import csv
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from analyse.parity import SINGLE_FLOORS, TOLERANCES
 
@@ -14,7 +18,7 @@ def main() -> None:
     parser.add_argument("certificates", type=Path, nargs="+")
     parser.add_argument("--output", type=Path, required=True, help="the table to write, CSV")
     arguments = parser.parse_args()
-    unequal = []
+    unequal, unsupported = [], 0
     with open(arguments.output, "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
         # Of a framework that has single precision alone, other traces are judged.
@@ -27,15 +31,29 @@ def main() -> None:
             for framework, one in found["frameworks"].items():
                 measured = one["deviations"]
                 values = [f"{measured[t][key]:.1e}" if t in measured else "" for t, key in columns]
-                why = one.get("unsupported") or ", ".join(one["beyond"])
-                yes = "in single precision" if one.get("single_precision_only") else "yes"
-                verdict = yes if one["equal"] else f"no: {why}"
+                verdict = verdict_on(one)
                 table.writerow([found["network"], framework, found["reference"], *values, verdict])
-                if not one["equal"]:
+                if verdict.startswith("unsupported"):
+                    unsupported += 1
+                elif not one["equal"]:
+                    why = verdict.removeprefix("no: ")
                     unequal.append(f"{found['network']} in {framework} ({why})")
-    print(f"{len(arguments.certificates)} networks compared; {len(unequal)} differences")
+    print(
+        f"{len(arguments.certificates)} networks compared; {len(unequal)} differences, "
+        f"{unsupported} unsupported"
+    )
     if unequal:
         sys.exit("error: not shown to be equal: " + "; ".join(unequal))
+
+
+def verdict_on(one: dict[str, Any]) -> str:
+    """What a certificate says of one framework, in words: `yes`, `in single precision`,
+    `unsupported: ...` or `no: ...`."""
+    if one["equal"]:
+        return "in single precision" if one.get("single_precision_only") else "yes"
+    if "unsupported" in one:
+        return f"unsupported: {one['unsupported']}"
+    return f"no: {one.get('failed') or ', '.join(one['beyond'])}"
 
 
 if __name__ == "__main__":

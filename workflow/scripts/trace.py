@@ -1,7 +1,7 @@
 """Trace single steps of a network in one framework, for the comparison of frameworks.
 
-A framework that fails has no trace but the reason, so that the study's tables go on and say
-that its parity is not shown.
+A framework that cannot do what the network asks for, or that fails, has no trace but the reason,
+so that the study's tables go on and say that its parity is not shown.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def main() -> None:
     if status:
         log = f"results/logs/trace/{arguments.network}-{arguments.output.stem}.log"
         reason = f"tracing it failed ({log}); delete {arguments.output} to try again"
-        np.savez(arguments.output, unsupported=reason)
+        np.savez(arguments.output, failed=reason)
 
 
 if __name__ == "__main__":

@@ -94,6 +94,8 @@ def proof(
         verdict, why = "equal", SINGLE if one.get("single_precision_only") else ""
     elif one.get("unsupported"):
         verdict, why = "not shown", f"unsupported: {one['unsupported']}"
+    elif one.get("failed"):
+        verdict, why = "not shown", one["failed"]
     else:
         verdict, why = "differs", f"beyond the tolerance: {', '.join(one.get('beyond', []))}"
     return Proof(network, framework, verdict, why, reference, deviations)

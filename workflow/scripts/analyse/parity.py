@@ -129,12 +129,9 @@ def compare(network: str, paths: dict[str, Path], single: Path | None = None) ->
         found = _traces(paths[name])
         alone = "sgd32" in found
         wanted = exact if alone else expected
-        without = {**wanted.get("", {}), **found.get("", {})}.get("unsupported")
-        frameworks[name] = (
-            {"equal": False, "unsupported": str(without), "deviations": {}, "beyond": []}
-            if without is not None
-            else (_judge_single if alone else _judge)(found, wanted, paths[name])
-        )
+        frameworks[name] = _without(found, wanted, reference) or (
+            _judge_single if alone else _judge
+        )(found, wanted, paths[name])
     return {
         "format": 1,
         "network": network,
@@ -143,6 +140,22 @@ def compare(network: str, paths: dict[str, Path], single: Path | None = None) ->
         "frameworks": frameworks,
         "equal": all(one["equal"] for one in frameworks.values()),
     }
+
+
+def _without(
+    found: dict[str, Arrays], expected: dict[str, Arrays], reference: str
+) -> dict[str, Any] | None:
+    """What stands for a comparison where traces are missing: the reason; None where none is.
+
+    It is `unsupported` where the framework cannot do what the network asks for, and `failed`
+    where something that should have been there is not.
+    """
+    nothing: dict[str, Any] = {"equal": False, "deviations": {}, "beyond": []}
+    for kind, reason in found.get("", {}).items():
+        return {**nothing, kind: str(reason)}
+    for reason in expected.get("", {}).values():
+        return {**nothing, "failed": f"{reference} was not traced: {reason}"}
+    return None
 
 
 def _judge(found: dict[str, Arrays], expected: dict[str, Arrays], path: Path) -> dict[str, Any]:

@@ -28,6 +28,7 @@ BLAS = ctypes.CDLL(caffe._caffe.__file__)
 NATIVE = {
     "weight": ("", 0),
     "bias": ("", 1),
+    "recurrent": ("", 2),
     "scale": ("/scale", 0),
     "offset": ("/scale", 1),
     "mean": ("", 0),
@@ -48,7 +49,8 @@ BLOCK = 2**15
 
 
 class Adapter:
-    """See runtime.py. Caffe's layouts are the canonical ones, but for images."""
+    """See runtime.py. Caffe's layouts are the canonical ones, but for images and the gates of
+    an LSTM."""
 
     def __init__(self, spec, threads):
         self.spec = spec
@@ -138,6 +140,11 @@ class Adapter:
             self.net = caffe.Net(self._written(training), caffe.TRAIN)
         evaluation = _Prototxt(network, batch_size).message
         self.evaluated = caffe.Net(self._written(evaluation), caffe.TEST)
+        self.lstms = [layer["name"] for layer in network["layers"] if layer["op"] == "lstm"]
+        for name in self.lstms:
+            for net in (self.net, self.evaluated):
+                # What multiplies the state before each step: every sequence begins anew.
+                net.blobs[name + "/goes on"].data[1:] = 1
         self.arrays, self.gradients = {}, {}
         for name in weights:
             layer, kind = name.split(".")
@@ -155,10 +162,18 @@ class Adapter:
                 total[...] = 1 / (1 - layer["momentum"])
                 self.sums[layer["name"] + ".mean"] = self.sums[layer["name"] + ".variance"] = total
         for name, array in self.arrays.items():
-            array[...] = weights[name] * self.sums.get(name, np.float32(1))
+            array[...] = self._ordered(name, weights[name]) * self.sums.get(name, np.float32(1))
         self.evaluated.share_with(self.net)
         self.data, self.labelled = (self.net.blobs[name].data for name in ("data", "label"))
         self._optimize()
+
+    def _ordered(self, name, array):
+        """A canonical array in Caffe's order, or one of Caffe's in the canonical: Caffe's LSTM has
+        the output gate before the cell's."""
+        if name.split(".")[0] not in self.lstms:
+            return array
+        first, forget, third, fourth = np.split(array, 4)
+        return np.concatenate([first, forget, fourth, third])
 
     def _written(self, message):
         """The path of a file that holds this message as text."""
@@ -315,7 +330,10 @@ class Adapter:
         }
 
     def weights(self):
-        return {n: a / self.sums.get(n, np.float32(1)) for n, a in self.arrays.items()}
+        return {
+            name: self._ordered(name, array) / self.sums.get(name, np.float32(1))
+            for name, array in self.arrays.items()
+        }
 
     def velocities(self):
         # Caffe shows its history in snapshots alone, one blob per array that has a rate or not.
@@ -330,7 +348,8 @@ class Adapter:
         found = {}
         for name, (array, gradient) in self.trained.items():
             history = np.array(state.history[places[gradient.ctypes.data]].data, np.float32)
-            found[name] = history.reshape(array.shape) / np.float32(self.solver.lr)
+            history = history.reshape(array.shape) / np.float32(self.solver.lr)
+            found[name] = self._ordered(name, history)
         return found
 
     def set_masks(self, masks):
@@ -489,13 +508,16 @@ class _Prototxt(_Message):
         self.shapes["input"] = network["input"]
         self.ops = {layer["name"]: layer["op"] for layer in layers}
         self.uses = collections.Counter(source for layer in layers for source in layer["inputs"])
+        missing = sorted(op for op in set(self.ops.values()) if not hasattr(self, "_" + op))
+        if "attention" in missing:
+            reason = "Caffe multiplies no two inputs as matrices, as attention does"
+            raise NotImplementedError(reason)
+        if missing:
+            raise NotImplementedError("Caffe's adapter has no layer " + ", ".join(missing))
         self.tops = {"input": self.given("data", self._planes(network["input"]))}
         for layer in layers:
             bottoms = [self.tops[source] for source in layer["inputs"]]
-            make = getattr(self, "_" + layer["op"], None)
-            if make is None:
-                raise NotImplementedError("Caffe's adapter has no layer " + layer["op"])
-            self.tops[layer["name"]] = make(layer, bottoms)
+            self.tops[layer["name"]] = getattr(self, "_" + layer["op"])(layer, bottoms)
 
     def _planes(self, shape):
         """The shape of a batch as Caffe has it."""
@@ -549,7 +571,9 @@ class _Prototxt(_Message):
 
     def _dense(self, layer, bottoms):
         kinds = ("weight", "bias") if layer["bias"] else ("weight",)
-        told = dict(num_output=layer["units"], bias_term=layer["bias"])
+        # Of a sequence every step by itself.
+        axis = len(layer["shape"])
+        told = dict(num_output=layer["units"], bias_term=layer["bias"], axis=axis)
         return self.add(
             "InnerProduct", layer["name"], bottoms, param=self._rates(layer, *kinds),
             inner_product_param=told,
@@ -631,6 +655,38 @@ class _Prototxt(_Message):
 
     def _flatten(self, layer, bottoms):
         return self.add("Flatten", layer["name"], bottoms)
+
+    def _embedding(self, layer, bottoms):
+        name = layer["name"]
+        told = dict(input_dim=layer["vocabulary"], num_output=layer["width"], bias_term=False)
+        rates = self._rates(layer, "weight")
+        rows = self.add("Embed", name, bottoms, name + "/rows", param=rates, embed_param=told)
+        return self._reshaped(layer, rows)
+
+    def _reshaped(self, layer, bottom):
+        """The blob with the shape of the layer's output."""
+        told = dict(shape=dict(dim=self._planes(layer["shape"])))
+        return self.add(
+            "Reshape", layer["name"] + "/shaped", [bottom], layer["name"], reshape_param=told
+        )
+
+    def _lstm(self, layer, bottoms):
+        name, units, batch = layer["name"], layer["units"], self.batch_size
+        steps, _ = self.shapes[layer["inputs"][0]]
+        by_step = dict(order=[1, 0, 2])
+        given = self.add("Permute", name + "/by step", bottoms, permute_param=by_step)
+        goes_on = self.given(name + "/goes on", [steps, batch])
+        states = self.add(
+            "LSTM", name, [given, goes_on], name + "/states",
+            param=self._rates(layer, "weight", "bias", "recurrent"),
+            recurrent_param=dict(num_output=units),
+        )  # fmt: skip
+        if layer["sequence"]:
+            return self.add("Permute", name + "/sequence", [states], name, permute_param=by_step)
+        like = self.given(name + "/size", [1, batch, units])
+        told = dict(axis=0, offset=[steps - 1, 0, 0])
+        last = self.add("Crop", name + "/last", [states, like], crop_param=told)
+        return self._reshaped(layer, last)
 
 
 def _training(network, batch_size, supplied, spared):

@@ -741,9 +741,20 @@ def trace(spec, threads):
     `before`, `after`: the first batch's logits in evaluation mode; `losses`, one a step;
     `batches`, the examples they saw; `weight:NAME`, every array in the end, `moved:NAME`, the
     largest change of its numbers, and, with momentum, `gradient:NAME` of the first step. Weights
-    and gradients are sampled. Dropout multiplies by supplied masks.
+    and gradients are sampled. Dropout multiplies by supplied masks. Raises what the adapter
+    raises, and NotImplementedError with its reason where it knows an error to mean that it cannot
+    do what the spec asks for.
     """
     adapter = make_adapter(spec, threads)
+    try:
+        return single_steps(adapter, spec)
+    except Exception as error:
+        raise_foreseen(adapter, error)
+        raise
+
+
+def single_steps(adapter, spec):
+    """The steps of `trace`, and what it keeps of them."""
     images, labels = examples(adapter, spec, "train")
     reader = reader_of(adapter, spec)
     parameters, steps = spec["network"]["parameters"], spec["steps"]

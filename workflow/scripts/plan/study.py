@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 
 import networks
 import operations
-from datasets import catalogue
+from datasets import catalogue, formats
 from networks.graph import GraphError
 from plan import frameworks, inference
 from plan.model import BEST, RESULTS_FORMAT, Cell, Study
@@ -366,7 +366,7 @@ class _Known:
         except catalogue.CatalogueError as fault:
             return [*found, f"dataset: {fault}"]
         dataset = self.datasets[cell.dataset]
-        found += _replica_faults(cell)
+        found += [*_replica_faults(cell), *_photo_faults(cell, dataset)]
         if inference.is_inference(cell):
             found += inference.faults(cell, dataset.splits.test)
         elif cell.effective_batch > dataset.splits.train:
@@ -445,3 +445,16 @@ def _replica_faults(cell: Cell) -> list[str]:
             f"multiple of {replicas}"
         )
     return found
+
+
+def _photo_faults(cell: Cell, dataset: catalogue.Dataset) -> list[str]:
+    """Why the framework's records cannot hold the photos of a data set, if they cannot."""
+    if dataset.photos is None or cell.input == "synthetic":
+        return []
+    kind = frameworks.record_format(cell.framework)
+    if formats.load(kind).PHOTOS:
+        return []
+    return [
+        f"dataset: {cell.dataset} has photos, and {cell.framework} reads {kind} records, which "
+        "hold none; choose another framework, or another data set for it"
+    ]
