@@ -14,6 +14,7 @@ from studies.points import Level, Point, counterpart, level, matches
 from studies.published import number, show
 
 NOT_IN_SOURCE = "not in the source"
+HERE = "here ("
 COLUMNS = (
     *("metric", "read as", "unit", "published", "measured_median", "measured_min", "measured_max"),
     *("n", "difference", "ratio", "reason", "remark", "flags", "cell", "line"),
@@ -168,7 +169,7 @@ def label(entry: Entry, factor: str) -> str:
         return f"{entry.name} ({entry.unit or 'no unit'})"
     if factor in entry.factors:
         return show(entry.factors[factor])
-    return "" if entry.line is not None else f"here ({entry.factors['device']})"
+    return "" if entry.line is not None else f"{HERE}{entry.factors['device']})"
 
 
 @dataclass(frozen=True)
@@ -266,7 +267,7 @@ def _plain(value: float | None) -> str:
 def as_markdown(table: Pivot, said: Sequence[str]) -> str:
     """A table as Markdown: published / measured, ratio; `said` are sentences below it."""
     notes = Notes()
-    head = [*(name.replace("_", " ") for name in table.layout.rows), *map(_joined, table.columns)]
+    head = [*(name.replace("_", " ") for name in table.layout.rows), *map(joined, table.columns)]
     lines = [f"**{table.layout.title}**", "", table_line(head), table_line(["---"] * len(head))]
     for row in table.rows:
         found = [table.cells.get((row, column), []) for column in table.columns]
@@ -290,15 +291,17 @@ def table_line(parts: Iterable[str]) -> str:
     return "| " + " | ".join(part.replace("|", "\\|") for part in parts) + " |"
 
 
-def _joined(head: Sequence[str]) -> str:
-    return ", ".join(head)
+def joined(head: Sequence[str]) -> str:
+    """The head of a column; that it is of this machine is said once."""
+    shown = (t for place, t in enumerate(head) if not t.startswith(HERE) or t not in head[:place])
+    return ", ".join(filter(None, shown))
 
 
 def as_latex(table: Pivot, said: Sequence[str]) -> str:
     """A table as LaTeX (booktabs), published over measured in each cell."""
     notes = Notes()
     names = [escaped(name.replace("_", " ")) for name in table.layout.rows]
-    head = [*names, *(escaped(_joined(column)) for column in table.columns)]
+    head = [*names, *(escaped(joined(column)) for column in table.columns)]
     lines = [
         "% needs \\usepackage{booktabs}",
         "\\begin{table}",
