@@ -13,9 +13,11 @@ run: .venv/base
 	$(SNAKEMAKE) $(if $(CONFIG),--configfile $(CONFIG))
 	@echo "The report: $(CURDIR)/results/report/index.html"
 
-# What this machine can do, in minutes: basic operations, LeNet-5 and a small CNN.
+# What this machine can do, in minutes: basic operations, LeNet-5 and a small CNN, beside the
+# machines of a published study.
 machine-check:
 	$(MAKE) run CONFIG=config/studies/machine-check.yaml
+	@echo "Beside published machines: $(CURDIR)/results/report/machine-check.html"
 
 test: .venv/dev
 	.venv/bin/python -m pytest

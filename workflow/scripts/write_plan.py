@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+import operations
 from plan.model import Cell
 from plan.study import OPERATION, is_operation, make_plan
 
@@ -26,6 +27,8 @@ def main() -> None:
         for name, cell in plan.cells.items():
             values = cell.model_dump()
             known = (*OPERATION, "mode", "batch_size") if is_operation(cell) else tuple(values)
+            if is_operation(cell) and operations.collective(cell.network):
+                known = (*known, "replicas")
             said = (values[key] if key in known else None for key in values)
             row = ("" if value is None else value for value in said)
             table.writerow([name, *row, plan.study.repeats])

@@ -134,6 +134,16 @@ METRICS = {
         "Bytes that an operation must at least read and write in the measured phase / its time"
         " / 10^9.",
     ),
+    "algorithm_bandwidth": Metric(
+        "GB/s",
+        "Of an all-reduce: bytes of a replica's array x calls of the measured phase / its time"
+        " / 10^9.",
+    ),
+    "bus_bandwidth": Metric(
+        "GB/s",
+        "Algorithm bandwidth x 2 (n - 1) / n of n replicas: what each of them must at least send,"
+        " and receive (NCCL tests, doc/PERFORMANCE.md).",
+    ),
     "deviation": Metric(
         "1",
         "How far an operation's result is from that in double precision, relative to the largest;"

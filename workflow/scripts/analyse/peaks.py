@@ -57,7 +57,7 @@ def peaks(study: Study) -> dict[Place, Peak]:
 
 
 def share_of_peak(cell: Cell, peak: Peak) -> float | None:
-    """Median rate / the place's peak x 100, of arithmetic, or where there is none of memory.
+    """Median rate / the place's peak x 100, of arithmetic, or of a copy of memory.
 
     Of training it is the model FLOP utilisation (Chowdhery et al. 2022, arXiv:2204.02311,
     appendix B), of the peak that was measured instead of the maker's; several GPUs have as many
@@ -69,7 +69,8 @@ def share_of_peak(cell: Cell, peak: Peak) -> float | None:
     values = cell.values(metric)
     factors = cell.plan.factors
     devices = int(factors.get("replicas") or 1) if factors["device"] == "gpu" else 1
-    return median(values) / (most * devices) * 100 if values and most else None
+    rate = median(values) if values else 0.0
+    return rate / (most * devices) * 100 if rate and most else None
 
 
 def why_no_share(cell: Cell, peak: Peak) -> str:

@@ -62,6 +62,9 @@ OF_INFERENCE = (
 )  # fmt: skip
 """Metrics that inference alone has."""
 
+OF_EXCHANGE = ("algorithm_bandwidth", "bus_bandwidth")
+"""Metrics that an operation between replicas alone has."""
+
 SAME = 1e-6  # relative; a setting kept in float32 is the requested one (2^-24 = 6e-8)
 
 
@@ -442,14 +445,26 @@ def _work(run: Run, measured: Phase) -> dict[str, Answer]:
         return {
             "flop_rate": flops / measured.seconds / 1e9,
             "memory_rate": "the bytes that a network moves are not counted",
+            **dict.fromkeys(OF_EXCHANGE, "only an all-reduce exchanges an array"),
             "deviation": told[-1] if told else shown,
         }
     calls = measured.steps / measured.seconds / 1e9
     return {
         "flop_rate": operation["flops"] * calls,
         "memory_rate": operation["traffic"] * calls,
+        **_exchange(run, calls),
         "deviation": told[-1] if told else "the run ended before its results were compared",
     }
+
+
+def _exchange(run: Run, calls: float) -> dict[str, Answer]:
+    """The bandwidths of an operation between replicas, of its calls / s / 10^9."""
+    exchanged = run.spec["operation"].get("exchanged")
+    if exchanged is None:
+        return dict.fromkeys(OF_EXCHANGE, "only an all-reduce exchanges an array")
+    replicas, bandwidth = run.spec["execution"]["replicas"], exchanged * calls
+    factor = 2 * (replicas - 1) / replicas
+    return dict(zip(OF_EXCHANGE, (bandwidth, bandwidth * factor), strict=True))
 
 
 def _over(answer: Answer, divisor: float) -> Answer:

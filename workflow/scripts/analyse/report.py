@@ -354,6 +354,13 @@ OPERATION_COLUMNS = (
 )
 
 
+EXCHANGE_COLUMNS = (
+    Column("Array / time", "GB/s", "algorithm_bandwidth"),
+    Column("Bus", "GB/s", "bus_bandwidth"),
+)
+"""Of operations between replicas; shown where the study has one."""
+
+
 INFERENCE_COLUMNS = (
     Column("Model load", "s", "model_load_time"),
     Column("First prediction", "s", "first_step_time"),
@@ -369,12 +376,20 @@ INFERENCE_COLUMNS = (
 )
 
 
-def _operation_rows(study: Study) -> list[dict[str, Any]]:
+def _operation_columns(study: Study) -> list[Column]:
+    """The columns of the basic operations."""
+    exchanged = any(cell.values("bus_bandwidth") for cell in study.cells)
+    return [*OPERATION_COLUMNS, *(EXCHANGE_COLUMNS if exchanged else ())]
+
+
+def _operation_rows(study: Study, columns: list[Column]) -> list[dict[str, Any]]:
     """The rows of the basic operations, with what they reach of the measured peak."""
     most = peaks(study)
-    rows = _summary_rows(study.cells, list(OPERATION_COLUMNS))
+    rows = _summary_rows(study.cells, columns)
     for row in rows:
         row["at"] = place_of(row["cell"])
+        replicas = row["cell"].plan.factors.get("replicas")
+        row["shape"] = row["cell"].facet[1] + (f", {replicas} replicas" if replicas else "")
         share = share_of_peak(row["cell"], most[row["at"]])
         row["share"] = None if share is None else number(share, 3)
     return rows
@@ -723,6 +738,7 @@ def make_report(
     has_gpu = any(cell.values(column.metric) for cell in study.cells for column in GPU_COLUMNS)
     columns = [*COLUMNS, *(GPU_COLUMNS if has_gpu else ())]
     rows = _trained_rows(study, peaks(everything.operations), columns)
+    operation_columns = _operation_columns(everything.operations)
     found = bottleneck.verdicts(everything)
     further = _further_columns(study)
     proofs = _proofs(networks, certificates)
@@ -735,8 +751,8 @@ def make_report(
         machines_section=Markup(machines_section),
         pages=pages,
         study=everything,
-        operations=_sortable(_operation_rows(everything.operations)),
-        operation_columns=OPERATION_COLUMNS,
+        operations=_sortable(_operation_rows(everything.operations, operation_columns)),
+        operation_columns=operation_columns,
         inference=_sortable(_summary_rows(predicting.cells, list(INFERENCE_COLUMNS))),
         inference_columns=INFERENCE_COLUMNS,
         answer=answer(study, comparisons),

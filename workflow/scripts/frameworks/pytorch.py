@@ -213,18 +213,21 @@ class Adapter:
             self.loss = torch.compile(self._loss, fullgraph=True, dynamic=False)
             self.predictor = torch.compile(self.model, fullgraph=True, dynamic=False)
 
-    def _replicated(self):
-        """The network as all replicas train it: their gradients are averaged as they come."""
-        gpu = self.device.type == "cuda"
+    def meet(self):
+        """Make the process group of the replicas, once all of them ask for it."""
         # Gloo would look for the host's name, which a machine without a network cannot resolve.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         distributed.init_process_group(
-            "nccl" if gpu else "gloo", init_method="file://" + self.group["rendezvous"],
+            "nccl" if self.device.type == "cuda" else "gloo",
+            init_method="file://" + self.group["rendezvous"],
             rank=self.group["rank"], world_size=self.group["size"],
         )  # fmt: skip
-        return nn.parallel.DistributedDataParallel(
-            self.model, [self.group["rank"]] if gpu else None, gradient_as_bucket_view=True
-        )
+
+    def _replicated(self):
+        """The network as all replicas train it: their gradients are averaged as they come."""
+        self.meet()
+        places = [self.group["rank"]] if self.device.type == "cuda" else None
+        return nn.parallel.DistributedDataParallel(self.model, places, gradient_as_bucket_view=True)
 
     def _loss(self, images, labels):
         """The mean loss, and the logits, which no gradient goes through."""

@@ -527,6 +527,14 @@ def group_of(spec, events):
     return companion("_replicas").join(execution["replicas"], events)
 
 
+def grouped(spec, group):
+    """The spec with what an adapter must know of its process's place among the replicas."""
+    if not group:
+        return spec
+    told = {"rank": group.rank, "size": group.size, "rendezvous": group.rendezvous}
+    return dict(spec, group=told)
+
+
 def companion(name):
     """The module of that name beside this file, whose folder must not be importable."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
@@ -605,9 +613,8 @@ def train(spec, events, threads):
     """The whole run but its outcome. Raises what the adapter raises, and Diverged."""
     group, share = group_of(spec, events), slice(None)
     threads = threads_of_replica(spec, threads)
+    spec = grouped(spec, group)
     if group:
-        told = {"rank": group.rank, "size": group.size, "rendezvous": group.rendezvous}
-        spec = dict(spec, group=told)
         size = spec["factors"]["batch_size"] // group.size
         share = slice(group.rank * size, (group.rank + 1) * size)
     adapter = make_adapter(spec, threads)

@@ -18,6 +18,11 @@ def load(name: str) -> Any:
     return importlib.import_module("operations." + name).Operation()
 
 
+def collective(name: str) -> bool:
+    """Whether an operation is one between replicas, of which it takes two at least."""
+    return hasattr(load(name), "replicas")
+
+
 def precisions(name: str) -> Tuple[str, ...]:
     """The precisions that an operation is written for."""
     found: Tuple[str, ...] = getattr(load(name), "precisions", ("fp32",))

@@ -132,6 +132,42 @@ class Recurrent:
         parameters.attach_grad()
         return both, read
 
+    def jax(self, adapter, x, w, u, b, c, y):
+        import jax
+        from jax import numpy as jnp
+
+        def layer(x, w, u, b, c):
+            def step(state, inputs):
+                h, cell = state
+                products = h @ u.T + c
+                if self.kind == "rnn":
+                    h = jnp.tanh(inputs + products)
+                elif self.kind == "lstm":
+                    i, f, new, o = jnp.split(inputs + products, 4, 1)
+                    cell = jax.nn.sigmoid(f) * cell + jax.nn.sigmoid(i) * jnp.tanh(new)
+                    h = jax.nn.sigmoid(o) * jnp.tanh(cell)
+                else:
+                    (r, z, new), (hr, hz, hn) = (jnp.split(a, 3, 1) for a in (inputs, products))
+                    z = jax.nn.sigmoid(z + hz)
+                    h = (1 - z) * jnp.tanh(new + jax.nn.sigmoid(r + hr) * hn) + z * h
+                return (h, cell), h
+
+            start = jnp.zeros(x.shape[1:], x.dtype)
+            # The inputs of all steps are multiplied at once.
+            return jax.lax.scan(step, (start, start), x @ w.T + b)[1]
+
+        @jax.jit
+        def forward(y, *operands):
+            return (layer(*operands),)
+
+        @jax.jit
+        def both(y, *operands):
+            return jax.vjp(layer, *operands)[1](y)
+
+        call = both if self.backward else forward
+        y, *operands = jax.device_put([y, x, w, u, b, c])
+        return lambda: call(y, *operands)[:3]
+
     def tensorflow(self, adapter, x, w, u, b, c, y):
         import keras
         import tensorflow as tf

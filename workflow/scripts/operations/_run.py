@@ -52,14 +52,19 @@ def host(array):
 
 
 class Calls:
-    """Makes calls in chunks, waits for each chunk, and writes one event for it."""
+    """Makes calls in chunks, waits for each chunk, and writes one event for it.
 
-    def __init__(self, call, adapter, events):
-        self.call, self.adapter, self.events = call, adapter, events
+    `tell` is given the number of calls of a chunk before it begins.
+    """
+
+    def __init__(self, call, adapter, events, tell=None):
+        self.call, self.adapter, self.events, self.tell = call, adapter, events, tell
         self.made, self.results = 0, ()
 
-    def make(self, phase, calls):
-        """Make so many; returns the seconds it took."""
+    def begin(self, phase, calls):
+        """Make so many, and wait for them; returns the seconds it took."""
+        if self.tell:
+            self.tell(calls)
         begin = time.monotonic()
         for _ in range(calls):
             self.results = self.call()
@@ -75,6 +80,9 @@ class Calls:
         self.made += calls
         return end - begin
 
+    def finish(self):
+        """Nothing is left to wait for."""
+
 
 def run_phases(calls, phases, events, begin):
     """First call, warm-up, measured calls; `begin` is the time."""
@@ -83,11 +91,11 @@ def run_phases(calls, phases, events, begin):
         steps = calls.made - first
         return events.phase(name, begin, steps=steps, examples=steps)
 
-    calls.make("first_step", 1)
+    calls.begin("first_step", 1)
     begin = phase("first_step", begin, 0)
     first, size, seconds = calls.made, 1, 0.0
     while True:
-        seconds = calls.make("warmup", size)
+        seconds = calls.begin("warmup", size)
         warm = time.monotonic() - begin
         if calls.made - first >= phases["warmup_steps"] and warm >= phases["warmup_seconds"]:
             break
@@ -98,12 +106,15 @@ def run_phases(calls, phases, events, begin):
     begin = phase("warmup", begin, first)
     first = calls.made
     while time.monotonic() - begin < phases["seconds"]:
-        calls.make("measured", size)
+        calls.begin("measured", size)
     return phase("measured", begin, first)
 
 
 def operate(spec, events, threads):
     """The whole run but its outcome. Raises ValueError if the results are wrong."""
+    group = RUNTIME.group_of(spec, events)
+    threads = RUNTIME.threads_of_replica(spec, threads)
+    spec = RUNTIME.grouped(spec, group)
     adapter = RUNTIME.make_adapter(spec, threads)
     events.write("software", numpy=np.__version__, **adapter.software())
     begin = events.phase("import", BEGIN)
@@ -112,6 +123,8 @@ def operate(spec, events, threads):
     if not hasattr(operation, framework):
         message = "{} has no {} here: add it in operations/{}.py"
         raise NotImplementedError(message.format(framework, asked["name"], asked["name"]))
+    if operations.collective(asked["name"]):
+        operation.replicas = spec["execution"]["replicas"]
     try:
         random = np.random.RandomState(spec["seed"])
         arrays = operation.arrays(random, **asked["dimensions"])
@@ -119,8 +132,13 @@ def operate(spec, events, threads):
         made = getattr(operation, framework)(adapter, **arrays)
         call, read = made if isinstance(made, tuple) else (made, list)
         begin = events.phase("build", begin)
-        calls = Calls(call, adapter, events)
+        calls = Calls(call, adapter, events, group.tell if group and not RUNTIME.FOLLOWS else None)
+        if RUNTIME.FOLLOWS:
+            group.follow(calls)
+            return
         begin = run_phases(calls, spec["phases"], events, begin)
+        if group:
+            group.end()
         requested = {"arithmetic": RUNTIME.shown_by_products(spec)}
         effective = {"arithmetic": RUNTIME.arithmetic(adapter)}
         events.write("settings", requested=requested, effective=effective)
@@ -134,8 +152,9 @@ def operate(spec, events, threads):
             raise ValueError(message.format(deviation, tolerance))
         events.write("memory", device_peak_mib=adapter.device_memory_peak())
     except Exception as error:
-        if adapter.is_out_of_memory(error):
-            raise MemoryError(str(error).strip().splitlines()[0])
+        if group and not RUNTIME.FOLLOWS:
+            group.end(group.PATIENCE)  # where another failed first, this process ends as it did
+        RUNTIME.raise_foreseen(adapter, error)
         raise
 
 

@@ -8,6 +8,9 @@ Python 3.6. It has a class `Operation` with
     flops(**dimensions)         floating-point operations of one call
     traffic(**dimensions)       bytes that one call reads and writes at least, in single precision
     precisions                  those that it is written for, if they are more than fp32
+    replicas                    of an operation between several replicas alone: the runner puts the
+                                number of those that take part there; and
+    exchanged(**dimensions)     of such a one: bytes of the array of a replica
     arrays(random, **dimensions)  the operands, float32, from a RandomState
     <framework>(adapter, **arrays)  a function that makes one call and returns its results in a
                                 tuple; they may be asynchronous. What it need not do in every

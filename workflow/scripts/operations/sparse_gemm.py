@@ -61,6 +61,18 @@ class Operation:
         b = nd.array(b, ctx=adapter.context)
         return lambda: (nd.sparse.dot(a, b),)
 
+    def jax(self, adapter, values, places, starts, b):
+        import jax
+        from jax.experimental import sparse
+
+        shape = len(starts) - 1, len(b)
+        rows = np.repeat(np.arange(shape[0]), np.diff(starts))
+        places = np.stack([rows, places], 1).astype(np.int32)
+        values, places, b = jax.device_put([values, places, b])
+        a = sparse.BCOO((values, places), shape=shape, indices_sorted=True, unique_indices=True)
+        product = jax.jit(lambda a, b: a @ b)
+        return lambda: (product(a, b),)
+
     def scipy(self, adapter, values, places, starts, b):
         import scipy.sparse
 

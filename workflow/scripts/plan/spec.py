@@ -128,6 +128,11 @@ def _operation_spec(cell: Cell, repeat: int) -> dict[str, Any]:
             "dimensions": dimensions,
             "flops": operation.flops(**dimensions),
             "traffic": operation.traffic(**dimensions) * BYTES[cell.precision] // 4,
+            **(
+                {"exchanged": operation.exchanged(**dimensions)}
+                if operations.collective(cell.network)
+                else {}
+            ),
         },
         "deviations": [],
         "optimizer": {},

@@ -329,6 +329,8 @@ class _Known:
             shapes = read(self.shapes[cell.dataset])["shapes"].get(cell.network, shapes)
         rest = {key: value for key, value in usual.items() if key not in OPERATION}
         rest.update(batch_size=1, input="synthetic", mode=mode)
+        if operations.collective(cell.network):
+            rest["replicas"] = cell.replicas
         return [cell.model_copy(update={**rest, "dataset": s}) for s in shapes]
 
     def faults(self, cell: Cell) -> list[str]:
@@ -405,13 +407,21 @@ class _Known:
         except ValueError as fault:
             listed = ", ".join(sorted(self.shapes))
             return [f"dataset: {fault}; write one, or a file of config/operations: {listed}"]
+        found = []
         written = operations.precisions(cell.network)
         if cell.precision not in written:
-            return [
+            found.append(
                 f"precision: {cell.network} is written for {', '.join(written)}, not "
                 f"{cell.precision!r}; choose one of them"
-            ]
-        return []
+            )
+        if operations.collective(cell.network):
+            if cell.replicas < 2:
+                found.append(
+                    f"replicas: {cell.network} is between several; set replicas to 2 or more"
+                )
+            # Each has an array of its own, so threads alone are to be split.
+            found += _replica_faults(cell.model_copy(update={"batch_split": "per_replica"}))
+        return found
 
 
 def _step_faults(cell: Cell, per_epoch: int) -> list[str]:

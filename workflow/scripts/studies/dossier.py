@@ -69,12 +69,14 @@ class Derived(_Strict):
 class Total(_Strict):
     """A figure of ours that is a sum over the cells `where`: the seconds of one call of each.
 
-    There is one for every framework, device and precision; `is` are the factors it has besides.
+    Or of `times` calls, or steps. There is one for every framework, device and precision; `is` are
+    the factors it has besides.
     """
 
     metric: str
     where: Where
     is_: Annotated[dict[str, Level], Field(alias="is")]
+    times: Annotated[float, Field(gt=0)] = 1.0
 
 
 class _Test(_Strict):
@@ -231,6 +233,14 @@ class MachineTable(_Strict):
     published: dict[str, str | dict[str, str]] = {}
 
 
+class Comparability(_Strict):
+    """Whether, or in what, figures of the source and ours may be compared, and why."""
+
+    what: str
+    comparable: str
+    why: str
+
+
 class Dossier(_Strict):
     """A file of claims: the published table, how to read it, the claims, tables and figures.
 
@@ -245,6 +255,7 @@ class Dossier(_Strict):
     each: list[str] = []
     machine: list[MachineTable] = []
     curves: list[Curves] = []
+    comparable: list[Comparability] = []
     derived: list[Derived] = []
     totals: list[Total] = []
     further: list[str] = []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from analyse.figures import drawing, render
+from analyse.peaks import peaks
 from analyse.study import Cell as MeasuredCell
 from analyse.study import Study, describe_machine, machines
 from analyse.templates import templates
@@ -30,15 +31,17 @@ from studies.claims import (
 from studies.dossier import Claim, Curves, Dossier, FigureSpec
 from studies.figures import caption, curves_caption, draw, draw_curves
 from studies.points import (
+    BOTTLENECK,
     Level,
     Point,
+    bottlenecks,
     factors_of,
     matches,
     measured_points,
     published_points,
     totals,
 )
-from studies.published import Table, show, words
+from studies.published import Table, number, show, words
 from studies.tables import (
     BLANK,
     Entry,
@@ -116,7 +119,10 @@ def make(
     wholes = [whole for whole, _ in pairs]
     measured = measured_points(zip(study.cells, wholes, strict=True), list(names))
     measured += _derived_only(dossier, study, wholes, names)
-    measured += totals(list(zip(study.cells, wholes, strict=True)), dossier.totals)
+    together = list(zip(study.cells, wholes, strict=True))
+    measured += totals(together, dossier.totals)
+    if BOTTLENECK in names:
+        measured += bottlenecks(together)
     by_cell = {one.plan.name: pair for one, pair in zip(study.cells, pairs, strict=True)}
     changed = {name: changes([pair]) for name, pair in by_cell.items()}
     ours, theirs = Judge(measured, exact=False, changed=changed), Judge(published, exact=True)
@@ -188,9 +194,13 @@ def make(
         machine=machine,
         runs=len(study.runs),
         dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
-        answer=answer(claims, findings, _all_changes(changes(pairs), scale, repeats)),
+        answer=[
+            *reached(study),
+            *answer(claims, findings, _all_changes(changes(pairs), scale, repeats)),
+        ],
         claims=claims,
         own_words=OWN_WORDS,
+        comparable=dossier.comparable,
         sheets=sheets,
         tables=laid,
         figures=figures,
@@ -211,6 +221,19 @@ CLOCKS = {
 """How a figure's numbers were taken, in a sentence."""
 
 
+def reached(study: Study) -> list[str]:
+    """What the machine reached at best in the basic operations, if the study has those."""
+    told = [("GFLOP/s in matrix products", "flops"), ("GB/s in copies", "memory")]
+    found = {
+        place.label: [
+            f"{number(rate)} {what}" for what, key in told if (rate := getattr(peak, key))
+        ]
+        for place, peak in peaks(study.operations).items()
+    }
+    said = [f"{' and '.join(rates)} on the {place}" for place, rates in found.items() if rates]
+    return [f"This machine reached {'; '.join(said)}."] if said else []
+
+
 def answer(
     claims: Sequence[tuple[Claim, Judgement, Judgement]],
     findings: Sequence[Finding],
@@ -219,7 +242,7 @@ def answer(
     """The page's first sentences: what became of the claims, here and by their own figures."""
     ours = Counter(judgement.verdict for _, judgement, _ in claims)
     told = ", ".join(f"{ours[word]} {word}" for word in VERDICTS if ours[word])
-    sentences = [f"Of {len(claims)} claims, here: {told}."]
+    sentences = [f"Of {len(claims)} claims, here: {told}."] if claims else []
     theirs = [claim.id for claim, _, judgement in claims if judgement.verdict == CONTRADICTED]
     if theirs:
         sentences.append(

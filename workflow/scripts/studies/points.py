@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from analyse.bottleneck import verdicts
 from analyse.metrics import METRICS
 from analyse.study import Cell as MeasuredCell
+from analyse.study import Study
 from plan.model import Cell
 from plan.study import is_operation
 from studies.dossier import Dossier, Reading, Total, Where
@@ -17,8 +19,16 @@ Level = str | float
 
 ALIKE = ("framework", "device", "precision")
 """The factors that a total's operations share."""
-OF_CALLS = ("step_rate", "flop_rate", "memory_rate", "deviation")
+OF_CALLS = (
+    "step_rate", "flop_rate", "memory_rate", "algorithm_bandwidth", "bus_bandwidth", "deviation",
+)  # fmt: skip
 """The metrics that a study shows of a basic operation, which trains nothing."""
+
+BOTTLENECK = "bottleneck"
+NO_BOTTLENECK = (
+    "it takes a GPU's utilisation, or this cell with `input: records` beside the same one with"
+    " `input: memory`"
+)
 
 
 @dataclass(frozen=True)
@@ -135,7 +145,7 @@ def measured_points(
 
 
 def totals(cells: Sequence[tuple[MeasuredCell, Cell]], wanted: Sequence[Total]) -> list[Point]:
-    """The seconds that one call of each of several operations takes in all, in every block.
+    """The seconds that calls of operations, or steps of a network, take in all, in every block.
 
     A block counts that has all of them; `cell` names them all.
     """
@@ -148,7 +158,9 @@ def totals(cells: Sequence[tuple[MeasuredCell, Cell]], wanted: Sequence[Total]) 
                 groups.setdefault(place, []).append(point)
         for place, group in groups.items():
             blocks = set.intersection(*(set(point.values) for point in group))
-            values = {b: sum(1 / point.values[b] for point in group) for b in sorted(blocks)}
+            values = {
+                b: sum(total.times / point.values[b] for point in group) for b in sorted(blocks)
+            }
             why = [f"{point.cell}: {point.reason}" for point in group if point.reason]
             factors: dict[str, Level] = dict(zip(ALIKE, place, strict=True))
             factors |= {name: level(name, value) for name, value in total.is_.items()}
@@ -160,6 +172,22 @@ def totals(cells: Sequence[tuple[MeasuredCell, Cell]], wanted: Sequence[Total]) 
                     flags=tuple(dict.fromkeys(flag for point in group for flag in point.flags)),
                 )
             )  # fmt: skip
+    return found
+
+
+def bottlenecks(cells: Sequence[tuple[MeasuredCell, Cell]]) -> list[Point]:
+    """In how much of its time each cell that trains is held back (docs/bottleneck.md), in %."""
+    whole = {measured.plan.name: cell for measured, cell in cells}
+    found = []
+    for verdict in verdicts(Study([measured for measured, _ in cells])):
+        name, share = verdict.cell.plan.name, verdict.evidence.bottleneck
+        found.append(
+            Point(
+                BOTTLENECK, "%", factors_of(whole[name]), {} if share is None else {1: share},
+                NO_BOTTLENECK if share is None else None, cell=name,
+                flags=tuple(dict.fromkeys(verdict.cell.flags)),
+            )
+        )  # fmt: skip
     return found
 
 

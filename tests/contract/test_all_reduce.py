@@ -1,0 +1,71 @@
+"""An all-reduce in every framework that has replicas, as its own runner makes it."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from measure.supervisor import thread_variables
+from plan import frameworks
+from plan.model import Cell
+from plan.spec import make_spec
+
+ABLE = [name for name in frameworks.adapters() if frameworks.replicas(name)[0]]
+SHORT = {"operation_seconds": 0.3, "warmup_seconds": 0.05, "warmup_steps": 2}
+
+
+@pytest.fixture
+def reduced(root, python_of, tmp_path):
+    """Runs an all-reduce: its events. `scripts` may be a changed copy of ours."""
+
+    def run(framework, replicas, elements, scripts=root / "workflow/scripts"):
+        cell = Cell(
+            framework=framework, network="all_reduce", dataset=str(elements), replicas=replicas,
+            mode=frameworks.modes(framework)[0], batch_size=1, input="synthetic", **SHORT,
+        )  # fmt: skip
+        spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
+        spec.write_text(json.dumps(make_spec(cell, 1, root)))
+        command = [python_of(framework), scripts / "operations/_run.py", spec, events]
+        threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
+        ended = subprocess.run(
+            [*map(str, command)], env={**os.environ, **threads}, capture_output=True, text=True,
+            timeout=300,
+        )  # fmt: skip
+        return ended, [json.loads(line) for line in events.read_text().splitlines()]
+
+    return run
+
+
+@pytest.mark.parametrize("replicas, elements", [(2, 100_000), (3, 1001)])
+@pytest.mark.parametrize("framework", ABLE)
+def test_every_replica_has_the_sum_of_all(framework, replicas, elements, reduced):
+    ended, events = reduced(framework, replicas, elements)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert events[-1]["status"] == "ok", events[-1]
+    (deviation,) = (e["value"] for e in events if e["event"] == "deviation")
+    calls = sum(e["steps"] for e in events if e["event"] == "chunk" and e["phase"] == "measured")
+    print(framework, replicas, calls, deviation)
+    assert deviation <= 1e-6
+
+
+def test_a_sum_of_fewer_replicas_is_noticed(root, reduced, tmp_path):
+    """PyTorch's second process takes part with zeros."""
+    scripts = tmp_path / "scripts"
+    shutil.copytree(root / "workflow/scripts", scripts)
+    path = scripts / "operations/all_reduce.py"
+    old = "own(a, distributed.get_rank())"
+    assert path.read_text().count(old) == 1
+    path.write_text(path.read_text().replace(old, "a * np.float32(not distributed.get_rank())"))
+    ended, _ = reduced("pytorch", 2, 1001, scripts)
+    assert ended.returncode != 0
+    assert "from those in double precision" in ended.stderr
+
+
+@pytest.mark.parametrize("framework", sorted(set(frameworks.adapters()) - set(ABLE)))
+def test_a_framework_without_replicas_is_unsupported_with_the_reason(framework, reduced):
+    ended, events = reduced(framework, 2, 1001)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert events[-1]["status"] == "unsupported"
+    assert events[-1]["reason"] == frameworks.replicas(framework)[1]

@@ -1,0 +1,87 @@
+"""All-reduce: how it is planned, what its bandwidths are, and that a wrong sum is noticed."""
+
+import json
+
+import numpy as np
+import pytest
+
+import operations
+from analyse.record import OF_EXCHANGE, build_record
+from plan.spec import make_spec
+from plan.study import ConfigError, make_plan
+from unit.test_analyse_operations import make_operation
+from unit.test_analyse_record import VALIDATOR, value
+
+
+def study(**sweep):
+    sweep = {"framework": "pytorch", "network": "all_reduce", "dataset": "1000", **sweep}
+    return {"study": "test", "title": "A test", "repeats": 1, "sweeps": [sweep]}
+
+
+def test_as_many_take_part_as_the_cell_has_replicas(root):
+    plan = make_plan(study(replicas=[2, 4], batch_split="per_replica"), root)
+    assert [cell.replicas for cell in plan.cells.values()] == [2, 4]
+    spec = make_spec(list(plan.cells.values())[1], 1, root)
+    assert (spec["execution"]["replicas"], spec["operation"]["exchanged"]) == (4, 4000)
+    assert spec["execution"]["replicas_are"] == "processes"
+
+
+def test_any_other_operation_has_one_replica_and_the_spec_of_before(root):
+    (cell,) = make_plan(study(network="gemm", dataset="2x3x4", replicas=2), root).cells.values()
+    assert cell.replicas == 1
+    assert set(make_spec(cell, 1, root)["operation"]) == {"name", "dimensions", "flops", "traffic"}
+
+
+@pytest.mark.parametrize(
+    "sweep, told",
+    [
+        ({}, "replicas: all_reduce is between several; set replicas to 2 or more"),
+        ({"replicas": 2, "threads": 3}, "threads: 3 cannot be split evenly over 2 replicas"),
+        ({"replicas": 2, "precision": "fp64"}, "precision: all_reduce is written for fp32"),
+    ],
+)
+def test_what_cannot_be_is_refused(sweep, told, root):
+    with pytest.raises(ConfigError) as refused:
+        make_plan(study(**sweep), root)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 8])
+def test_every_replica_must_have_the_sum_of_all(replicas):
+    from operations.all_reduce import own
+
+    operation = operations.load("all_reduce")
+    operation.replicas = replicas
+    a = operation.arrays(np.random.RandomState(1), 1001)["a"]
+    parts = [own(a, rank) for rank in range(replicas)]
+    total = np.sum(parts, axis=0, dtype=np.float64)
+    assert operation.deviation([total] * replicas, a) == 0
+    assert operation.deviation([np.stack([total] * replicas)], a) == 0
+    assert operation.deviation([total] * (replicas - 1) + [total - parts[1]], a) > 0.1
+    assert operation.deviation([total / replicas], a) > 0.1
+    assert operation.deviation([total.astype(np.float32) * 1.01], a) > 5e-3
+
+
+def test_the_bandwidths_are_those_of_nccl_tests(tmp_path):
+    """Of an array of 4 MiB, 4 calls/s and 4 replicas: 2 (4 - 1) / 4 = 1.5."""
+    path = make_operation(tmp_path, flops=0) / "spec.json"
+    spec = json.loads(path.read_text())
+    spec["operation"]["exchanged"] = 2**22
+    spec["execution"]["replicas"] = 4
+    path.write_text(json.dumps(spec))
+    record = build_record(tmp_path)
+    VALIDATOR.validate(record)
+    assert value(record, "algorithm_bandwidth") == 4 * 2**22 / 1e9
+    assert value(record, "bus_bandwidth") == pytest.approx(1.5 * 4 * 2**22 / 1e9)
+
+
+def test_no_other_operation_has_them(tmp_path):
+    record = build_record(make_operation(tmp_path))
+    for name in OF_EXCHANGE:
+        assert record["metrics"][name]["value"] is None
+        assert record["metrics"][name]["reason"] == "only an all-reduce exchanges an array"
+
+
+def test_replicas_are_part_of_the_name(root):
+    plan = make_plan(study(replicas=[2, 4]), root)
+    assert len(plan.cells) == 2
