@@ -1,4 +1,5 @@
-"""LeNet-5 as a CNTK user would write it for speed: its layers, its learner, dense arrays."""
+"""The networks as a CNTK user would write and train them for speed: its layers, its learner, dense
+arrays."""
 
 import os
 
@@ -8,25 +9,71 @@ os.environ["MKL_DEBUG_CPU_TYPE"] = "5"
 import cntk as C
 import expert
 import numpy as np
+from cntk import layers as L
+
+
+def conv(filters, size=3, pad=True):
+    return L.Convolution2D(size, filters, activation=C.relu, pad=pad, init=C.he_normal())
+
+
+def dense(units, activation=C.relu):
+    return L.Dense(units, activation=activation, init=C.he_normal())
+
+
+def pool():
+    return L.MaxPooling((2, 2), strides=2)
+
+
+def lenet5(images):
+    return L.Sequential(
+        [
+            *(conv(6, 5), pool(), conv(16, 5, pad=False), pool()),
+            *(dense(120), dense(84), dense(10, None)),
+        ]
+    )(images)
+
+
+def alexnet_cifar(images):
+    return L.Sequential(
+        [
+            *(conv(64), pool(), conv(192), pool(), conv(384), conv(256), conv(256), pool()),
+            *(L.Dropout(0.5), dense(1024), L.Dropout(0.5), dense(1024), dense(10, None)),
+        ]
+    )(images)
+
+
+def conv_norm(x, filters, size, stride=1):
+    x = L.Convolution2D(
+        size, filters, pad=True, strides=stride, bias=False, init=C.he_normal(), activation=None
+    )(x)
+    return L.BatchNormalization(map_rank=1)(x)
+
+
+def basic(x, filters, stride):
+    y = C.relu(conv_norm(x, filters, 3, stride))
+    y = conv_norm(y, filters, 3)
+    return C.relu(y + (conv_norm(x, filters, 1, stride) if stride > 1 else x))
+
+
+def resnet20_cifar(images):
+    x = C.relu(conv_norm(images, 16, 3))
+    for filters in (16, 32, 64):
+        for number in range(3):
+            x = basic(x, filters, 2 if number == 0 and filters > 16 else 1)
+    return dense(10, None)(L.GlobalAveragePooling()(x))
+
+
+NETWORKS = {"lenet5": lenet5, "alexnet-cifar": alexnet_cifar, "resnet20-cifar": resnet20_cifar}
 
 
 class Training:
     def __init__(self, network, batch_size, batches, threads, candidate):
         C.device.try_set_default_device(C.device.cpu())
         C.cntk_py.set_max_num_cputhreads(threads)
-        self.images, self.labels = C.input_variable((1, 28, 28)), C.input_variable(10)
-        with C.layers.default_options(activation=C.relu, init=C.he_normal()):
-            self.network = C.layers.Sequential(
-                [
-                    C.layers.Convolution2D(5, 6, pad=True),
-                    C.layers.MaxPooling((2, 2), strides=2),
-                    C.layers.Convolution2D(5, 16, pad=False),
-                    C.layers.MaxPooling((2, 2), strides=2),
-                    C.layers.Dense(120),
-                    C.layers.Dense(84),
-                    C.layers.Dense(10, activation=None),
-                ]
-            )(self.images)
+        height, width, channels, classes = expert.image(network)
+        shape = (channels, height, width)
+        self.images, self.labels = C.input_variable(shape), C.input_variable(classes)
+        self.network = NETWORKS[network](self.images)
         loss = C.cross_entropy_with_softmax(self.network, self.labels)
         learner = C.momentum_sgd(
             self.network.parameters,
@@ -36,11 +83,11 @@ class Training:
         )
         self.trainer = C.Trainer(self.network, (loss,), [learner])
         random = np.random.RandomState(1)
-        classes = np.eye(10, dtype=np.float32)
+        one_hot = np.eye(classes, dtype=np.float32)
         self.batches = [
             {
-                self.images: random.standard_normal((batch_size, 1, 28, 28)).astype(np.float32),
-                self.labels: classes[random.randint(0, 10, batch_size)],
+                self.images: random.standard_normal((batch_size,) + shape).astype(np.float32),
+                self.labels: one_hot[random.randint(0, classes, batch_size)],
             }
             for _ in range(batches)
         ]
@@ -52,14 +99,18 @@ class Training:
             self.taken += 1
 
     def size(self):
-        parameters = self.network.parameters
-        pixels = {(6, 1, 5, 5): 28 * 28, (16, 6, 5, 5): 10 * 10}
-        macs = sum(
-            int(np.prod(one.shape)) * pixels.get(one.shape, 1)
-            for one in parameters
-            if one.name == "W"
-        )
-        return [sum(int(np.prod(one.shape)) for one in parameters), macs]
+        def multiplies(node):
+            # A layer is a block of the same name around its operation.
+            function = isinstance(node, C.Function) and not node.is_block
+            return function and node.op_name in ("Convolution", "Times")
+
+        found, macs = C.logging.graph.depth_first_search(self.network, multiplies, -1), 0
+        for each in found:
+            (weight,) = [one for one in each.inputs if one.is_parameter]
+            pixels = each.shape[1:] if each.op_name == "Convolution" else ()
+            macs += int(np.prod(weight.shape) * np.prod(pixels))
+        return [sum(int(np.prod(one.shape)) for one in self.network.parameters), macs]
 
 
-expert.main(lambda network, thorough: ["layers"] if network == "lenet5" else [], Training)
+if __name__ == "__main__":
+    expert.main(lambda network, thorough: ["layers"] if network in NETWORKS else [], Training)

@@ -4,10 +4,11 @@ Both sides of a pair run in turn in one process on one core, one thread, and are
 seconds of CPU, so that whatever else the machine does moves the figures little. The readers by
 hand are the files `reader_<framework>.py`.
 
-    readers.py                         in the base environment: all frameworks
-    readers.py FRAMEWORK SPEC SPEC     in that framework's: what the first one starts
+    readers.py                  in the base environment: all frameworks, or those of --framework
+    readers.py --inside ...     in a framework's own: what the first one starts
 """
 
+import argparse
 import importlib.util
 import json
 import os
@@ -100,7 +101,7 @@ def inside(framework, *specs):
     print(json.dumps({"reading / by hand": reading, "records / synthetic": training}))
 
 
-def main():
+def main(chosen):
     sys.path.insert(0, str(ROOT / "workflow/scripts"))
     import numpy as np
 
@@ -114,7 +115,7 @@ def main():
 
     environments = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
     print(f"images per second of CPU, b64, core {CORE}, median of {PAIRS} pairs")
-    for framework in sorted(p.stem[7:] for p in Path(__file__).parent.glob("reader_*.py")):
+    for framework in chosen:
         python = str(ensure(ROOT / f"envs/{framework}.yaml", environments))
         kind, mode = frameworks.record_format(framework), frameworks.modes(framework)[0]
         for title, shape in SHAPES.items():
@@ -139,8 +140,8 @@ def main():
                     specs.append(Path(folder, given + ".json"))
                     specs[-1].write_text(json.dumps(spec))
                 ended = subprocess.run(
-                    [python, __file__, framework, *map(str, specs)], stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL, text=True, check=True,
+                    [python, __file__, "--inside", framework, *map(str, specs)],
+                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
                     env={**os.environ, **thread_variables(1, "passive")},
                     preexec_fn=lambda: os.sched_setaffinity(0, {CORE}),
                 )  # fmt: skip
@@ -155,4 +156,12 @@ def main():
 
 
 if __name__ == "__main__":
-    inside(*sys.argv[1:]) if sys.argv[1:] else main()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    known = sorted(path.stem[7:] for path in Path(__file__).parent.glob("reader_*.py"))
+    parser.add_argument("--framework", nargs="+", choices=known, default=known)
+    told = ("FRAMEWORK", "SPEC", "SPEC")
+    parser.add_argument("--inside", nargs=3, metavar=told, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    inside(*arguments.inside) if arguments.inside else main(arguments.framework)

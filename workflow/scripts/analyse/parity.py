@@ -32,7 +32,7 @@ SINGLE_FLOORS = {
         "statistics": 1e-5,
         "evaluation": 1e-5,
     },
-    "adam": {"losses": 1e-5, "update": 1e-4},
+    "adam": {"losses": 1e-5, "update": 1e-3},
 }
 """By optimiser, what is tolerated at least of a framework that has single precision alone."""
 SINGLE_FACTOR = 8.0

@@ -676,11 +676,15 @@ def _conv(layer, x, weight):
         wasted = x.shape[1] * x.shape[2] > 1.5 * height * width * layer["stride"] ** 2
         if x.shape[3] < 16 or wasted:
             by_image = _product_conv
-    return _assembled(*(partial(form, layer) for form in (forward, by_image, by_weight)))(x, weight)
+    parts = [partial(form, layer) for form in (forward, by_image, by_weight)]
+    # Nobody asks for the gradient of what the network is given.
+    wanted = layer["inputs"] != ["input"]
+    return _assembled(*parts, wanted)(x, weight)
 
 
-def _assembled(forward, by_image, by_weight):
-    """The function `forward`, with the gradients of two others that compute the same."""
+def _assembled(forward, by_image, by_weight, wanted):
+    """The function `forward`, with the gradients of two others that compute the same; that of the
+    images only where it is `wanted`."""
 
     @jax.custom_vjp
     def function(x, weight):
@@ -688,9 +692,10 @@ def _assembled(forward, by_image, by_weight):
 
     def backward(kept, gradient):
         x, weight = kept
-        of_x = jax.vjp(lambda x: by_image(x, weight), x)[1](gradient)
         of_weight = jax.vjp(lambda weight: by_weight(x, weight), weight)[1](gradient)
-        return of_x + of_weight
+        if not wanted:
+            return (None, *of_weight)
+        return jax.vjp(lambda x: by_image(x, weight), x)[1](gradient) + of_weight
 
     function.defvjp(lambda x, weight: (forward(x, weight), (x, weight)), backward)
     return function
