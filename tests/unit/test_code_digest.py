@@ -12,9 +12,10 @@ def scripts(tmp_path, monkeypatch):
     """A copy of our scripts that a test may edit, and a digest that reads it afresh."""
     shutil.copytree(code.FOLDER, tmp_path / "scripts")
     monkeypatch.setattr(code, "FOLDER", tmp_path / "scripts")
+    monkeypatch.setattr(code, "NOTES", tmp_path / "notes.json")
 
     def digest(*names):
-        for cached in (code.digest, code._essence, code._tree, code._imports):
+        for cached in (code.digest, code._notes, code._found, code._module, code._imports):
             cached.cache_clear()
         return code.digest(*names)
 
@@ -70,3 +71,26 @@ def test_what_a_script_imports_counts_and_what_it_does_not_does_not(scripts):
     assert digest("parse_run.py") != before[0]
     edit(folder / "analyse/figures.py", "import", "import sys\nimport")
     assert digest("plot.py") != before[1]
+
+
+def test_a_file_is_parsed_once_and_its_notes_are_believed_for_its_bytes_alone(scripts, monkeypatch):
+    folder, digest = scripts
+    parsed, parse = [], code._parsed
+    monkeypatch.setattr(code, "_parsed", lambda content: parsed.append(content) or parse(content))
+    before = digest(*TRAIN)
+    assert len(parsed) > 5
+    parsed.clear()
+    assert digest(*TRAIN) == before and not parsed
+    edit(folder / "frameworks/runtime.py", "RandomState([self.seed", "RandomState([1 + self.seed")
+    assert digest(*TRAIN) != before and len(parsed) == 1
+    edit(folder / "frameworks/runtime.py", "RandomState([1 + self.seed", "RandomState([self.seed")
+    assert digest(*TRAIN) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"another": {}}'])
+def test_damaged_notes_are_made_anew(scripts, text):
+    folder, digest = scripts
+    before = digest(*TRAIN)
+    code.NOTES.write_text(text)
+    assert digest(*TRAIN) == before
+    assert code.NOTES.read_text() != text

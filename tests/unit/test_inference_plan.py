@@ -5,7 +5,7 @@ import pytest
 from plan.estimate import estimate
 from plan.inference import sources
 from plan.max_batch import searches
-from plan.spec import make_spec, spec_digest
+from plan.spec import make_spec, spec_digests
 from plan.study import ConfigError, make_plan
 
 PYTORCH = "pytorch-lenet5-mnist-5k-cpu-fp32-b64-lr0.1"
@@ -103,7 +103,8 @@ def test_the_spec_of_training_knows_nothing_of_inference(root):
     assert predicting["optimizer"]["momentum"] == 0
     assert predicting["seed"] == training["seed"] and predicting["network"] == training["network"]
     other = plan.cells[PYTORCH + "-inference"].model_copy(update={"inference_seconds": 1.0})
-    assert spec_digest(other, 1, root) != spec_digest(plan.cells[PYTORCH + "-inference"], 1, root)
+    inferring = plan.cells[PYTORCH + "-inference"]
+    assert spec_digests(other, 1, root) != spec_digests(inferring, 1, root)
 
 
 def test_inference_is_estimated_and_searched_for_no_batch(root):

@@ -6,8 +6,8 @@ import pytest
 
 from plan.max_batch import STEPS, as_planned, probe_spec, searches
 from plan.model import Cell, Study
-from plan.spec import make_spec, spec_digest
-from plan.study import ConfigError, canonical, check_results, make_plan, name_of, read
+from plan.spec import make_spec, spec_digests
+from plan.study import ConfigError, canonical, check_results, digest, make_plan, name_of, read
 
 STUDY = {
     "study": "test",
@@ -370,9 +370,22 @@ def test_a_probe_has_few_steps_of_its_batch_size_under_the_limit(study, root):
 def test_the_digest_of_a_spec_tells_every_part_of_it(study, root):
     cell = next(iter(make_plan(study, root).cells.values()))
     digests = {
-        spec_digest(cell, 1, root),
-        spec_digest(cell, 2, root),
-        spec_digest(cell.model_copy(update={"momentum": 0.8}), 1, root),
-        spec_digest(cell.model_copy(update={"network": "lenet_caffe"}), 1, root),
+        *spec_digests(cell, 2, root),
+        *spec_digests(cell.model_copy(update={"momentum": 0.8}), 1, root),
+        *spec_digests(cell.model_copy(update={"network": "lenet_caffe"}), 1, root),
     }
     assert len(digests) == 4
+
+
+def test_the_digests_of_all_repeats_are_those_of_their_specs(study, root):
+    study["sweeps"] += [
+        {"framework": "pytorch", "network": "gemm", "dataset": "3x4x5"},
+        {"framework": "pytorch", "workload": "inference", "weights": "initial", "seed": 7},
+    ]
+    for cell in make_plan(study, root).cells.values():
+        specs = [make_spec(cell, repeat, root) for repeat in (1, 2, 3)]
+        for spec in specs:
+            if "network" in spec:
+                spec["network"] = digest(spec["network"])
+        assert spec_digests(cell, 3, root) == [digest(spec) for spec in specs]
+        assert len(set(spec_digests(cell, 3, root))) == 3

@@ -3,6 +3,8 @@
 import ast
 import importlib.util
 import json
+import subprocess
+import sys
 import threading
 import time
 
@@ -274,6 +276,33 @@ def test_initial_weights_have_the_variance_of_he(runtime):
     assert abs(weights.mean()) < 0.001
 
 
+def test_numbers_drawn_in_parts_are_those_drawn_at_once(runtime):
+    shape = 3, runtime.PART // 2 + 7  # no multiple of a part
+    whole = np.random.RandomState(5).standard_normal(shape) * 0.3
+    drawn = runtime.drawn(np.random.RandomState(5), shape, 0.3)
+    assert drawn.dtype == np.float32 and np.array_equal(drawn, whole.astype(np.float32))
+
+
+def test_a_runner_that_leaves_does_what_it_must_at_its_end_and_no_more(runtime):
+    program = f"""
+import atexit, importlib.util
+found = importlib.util.spec_from_file_location("runtime", {runtime.__file__!r})
+module = importlib.util.module_from_spec(found)
+found.loader.exec_module(module)
+
+class Framework:
+    def __del__(self):
+        print("taken apart")
+
+framework = Framework()
+atexit.register(print, "tidied up")
+print("trained")
+module.leave()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "trained\ntidied up\n"), ended.stderr
+
+
 def test_a_loss_that_is_no_number_ends_the_run_as_diverged(runtime, tmp_path, monkeypatch):
     events = run(runtime, tmp_path, monkeypatch, Arithmetic(fails_at=30))
     assert events[-1] == {
@@ -402,7 +431,9 @@ def test_python_3_6_parses_it(root):
         if isinstance(node, ast.Import | ast.ImportFrom)
     }
     assert imported == {
+        "atexit",
         "concurrent",
+        "ctypes",
         "datetime",
         "importlib",
         "json",

@@ -13,10 +13,7 @@ FIGURES = (
 
 rule parse_run:
     input:
-        spec="results/runs/{cell}/rep{repeat}/spec.json",
-        events="results/runs/{cell}/rep{repeat}/events.jsonl",
-        telemetry="results/runs/{cell}/rep{repeat}/telemetry.csv",
-        env="results/runs/{cell}/rep{repeat}/env.json",
+        OF_RUN,
     output:
         "results/records/{cell}/rep{repeat}.json",
     log:
@@ -34,7 +31,7 @@ rule parse_run:
 rule gather:
     input:
         plan="results/plan.tsv",
-        records=RECORDS,
+        records=records,
         certificates=CERTIFICATES,
         max_batches=MAX_BATCHES,
     output:

@@ -1,4 +1,5 @@
 # Plans the cells of the configuration, and has the functions that the rules call.
+import inspect
 import math
 import os
 import re
@@ -19,7 +20,7 @@ from plan.max_batch import probe_spec, searches
 from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec
 from plan.slurm import impossible, orphans, partitions, refusal
-from plan.spec import data_folder, spec_digest
+from plan.spec import data_folder, spec_digests
 from plan.study import (
     canonical,
     check_results,
@@ -47,8 +48,6 @@ tell_jobs(
     DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method,
     PLAN.study.mirror,
 )
-RUNS = [f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN.order]
-RECORDS = [f"results/records/{cell}/rep{repeat}.json" for cell, repeat in PLAN.order]
 PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.order)}
 TRAINED = [cell for cell in PLAN.cells.values() if not is_operation(cell)]
 # Speed-up by replicas is a table and a figure of its own.
@@ -124,6 +123,13 @@ onsuccess:
         print(line, file=sys.stderr)
 
 
+def inspected(function):
+    """A function with its signature, which Snakemake otherwise works out anew for every run, twice
+    or thrice; it takes longer than the function."""
+    function.__signature__ = inspect.signature(function)
+    return function
+
+
 def dataset_digest(wildcards):
     """The digest of what the catalogue says of a data set."""
     return digest(
@@ -131,28 +137,55 @@ def dataset_digest(wildcards):
     )
 
 
-def manifest(wildcards):
-    """The manifest of the cell's data in the format its framework reads; none for noise.
+@inspected
+def needed(wildcards):
+    """What a run reads: the manifest of its data in the format its framework reads, none for noise;
+    where it predicts, the events of the run that trains its weights.
 
-    Says so if nobody planned the cell: a constraint with all names would cost a study of
+    Says so if nobody planned the run: a constraint with all names would cost a study of
     10,000 cells minutes.
     """
     if wildcards.cell not in PLAN.cells:
         raise WorkflowError(
             f"no cell of this study is named {wildcards.cell}; results/plan.tsv lists them"
         )
-    return manifest_of(PLAN.cells[wildcards.cell])
+    if (wildcards.cell, int(wildcards.repeat)) not in PRIORITIES:
+        raise WorkflowError(
+            f"{wildcards.cell} has {PLAN.study.repeats} repeats in this study, and no repeat"
+            f" {wildcards.repeat}"
+        )
+    source = PLAN.weights_from.get(wildcards.cell)
+    trained = f"results/runs/{source}/rep{wildcards.repeat}/events.jsonl"
+    return manifest_of(PLAN.cells[wildcards.cell]) + ([trained] if source else [])
 
 
 def manifest_of(cell):
     """The manifest of a cell's data, or no file."""
-    return [] if cell.input == "synthetic" else f"{data_folder(cell)}/manifest.json"
+    return [] if cell.input == "synthetic" else [f"{data_folder(cell)}/manifest.json"]
 
 
-def trained(wildcards):
-    """The events of the run that trains the weights of a run that predicts, or no file."""
-    source = PLAN.weights_from.get(wildcards.cell)
-    return f"results/runs/{source}/rep{wildcards.repeat}/events.jsonl" if source else []
+def runs(wildcards):
+    """The events of all runs. Of files by the ten thousand a rule has a function: what it is given
+    as a list costs every start of Snakemake time and memory, whether its job is wanted or not.
+    """
+    return [
+        f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN.order
+    ]
+
+
+def records(wildcards):
+    """The records of all runs."""
+    return [f"results/records/{cell}/rep{repeat}.json" for cell, repeat in PLAN.order]
+
+
+def measured(wildcards):
+    """Where all runs were made."""
+    return [f"results/runs/{cell}/rep{repeat}/env.json" for cell, repeat in PLAN.order]
+
+
+def manifests(wildcards):
+    """The manifests of all data."""
+    return sorted({path for cell in PLAN.cells.values() for path in manifest_of(cell)})
 
 
 def weights(wildcards):
@@ -162,14 +195,21 @@ def weights(wildcards):
     """
     if source := PLAN.weights_from.get(wildcards.cell):
         return f"--weights results/runs/{source}/rep{wildcards.repeat}"
-    kept = Path(f"results/runs/{wildcards.cell}/rep{wildcards.repeat}/weights.npz")
-    return "--keep-weights" if wildcards.cell in KEPT or kept.exists() else ""
+    kept = f"results/runs/{wildcards.cell}/rep{wildcards.repeat}/weights.npz"
+    return "--keep-weights" if wildcards.cell in KEPT or os.path.exists(kept) else ""
 
 
+@inspected
 def environment(wildcards):
     """The environment file of a cell's framework on its device."""
     cell = PLAN.cells[wildcards.cell]
-    return str(ROOT / frameworks.environment(cell.framework, cell.device))
+    return environment_of(cell.framework, cell.device)
+
+
+@cache
+def environment_of(framework, device):
+    """The environment file of a framework on a device."""
+    return str(ROOT / frameworks.environment(framework, device))
 
 
 @cache
@@ -185,20 +225,31 @@ def train_code(framework, *own):
     return code.digest("frameworks/runtime.py", adapter, "measure/", *own)
 
 
+@cache
+def of_cell(name):
+    """The settings of a cell, as JSON, and by repeat the digests of its specs; asked by all of its
+    runs."""
+    cell = PLAN.cells[name]
+    settings = canonical(cell.model_dump(exclude_defaults=True))
+    return settings, spec_digests(cell, PLAN.study.repeats, ROOT)
+
+
+@inspected
 def identity(wildcards):
     """All on which a run depends but its data, in one function: Snakemake calls it for every run.
 
     `settings` are the cell's, as JSON, which the job makes the spec from, and `weights` an option of
     its command; the rest is there to be noticed when it changes.
     """
-    cell, repeat = PLAN.cells[wildcards.cell], int(wildcards.repeat)
+    cell = PLAN.cells[wildcards.cell]
+    settings, specs = of_cell(wildcards.cell)
     own = ["operations/"] if is_operation(cell) else []
     own += ["inference/"] if is_inference(cell) else []
     own += ["frameworks/_replicas.py"] if cell.replicas > 1 else []
     return {
-        "settings": canonical(cell.model_dump(exclude_defaults=True)),
-        "spec": spec_digest(cell, repeat, ROOT),
-        "pins": installed(environment(wildcards)),
+        "settings": settings,
+        "spec": specs[int(wildcards.repeat) - 1],
+        "pins": installed(environment_of(cell.framework, cell.device)),
         "code": train_code(cell.framework, *own),
         "errors": attempts.errors(wildcards),
         "weights": weights(wildcards),
@@ -231,6 +282,7 @@ def searched_code(wildcards):
     return code.digest("frameworks/runtime.py", adapter, "measure/", "bisection.py")
 
 
+@inspected
 def minutes(wildcards):
     """What a cluster's scheduler is asked for: the run's own limit, and 10 min around it.
 
@@ -241,12 +293,14 @@ def minutes(wildcards):
     return math.ceil((1 + trials) * cell.time_limit / 60) + 10
 
 
+@inspected
 def gpus(wildcards):
     """How many GPUs a run needs."""
     cell = PLAN.cells[wildcards.cell]
     return cell.replicas if cell.device == "gpu" else 0
 
 
+@inspected
 def priority(wildcards):
     """Randomised blocks: each block has every cell once, in seeded random order."""
     return PRIORITIES[wildcards.cell, int(wildcards.repeat)]

@@ -18,12 +18,6 @@ if workflow.is_main_process and OTHERS + BUNDLES:
     except InputError as fault:
         sys.exit(f"error: {fault}")
 NAMED = f"--machine {quote(str(MACHINE).strip())}" if MACHINE is not None else ""
-MEASURED = [f"results/runs/{cell}/rep{repeat}/env.json" for cell, repeat in PLAN.order]
-MANIFESTS = sorted(
-    f"{data_folder(cell)}/manifest.json"
-    for cell in PLAN.cells.values()
-    if cell.input != "synthetic"
-)
 PAGES = ("index.html", "section.html", "machines.csv", "machines.svg", "machines.png")
 
 
@@ -31,9 +25,9 @@ rule bundle:
     input:
         plan="results/plan.tsv",
         config="results/config.resolved.yaml",
-        records=RECORDS,
-        environments=MEASURED,
-        manifests=MANIFESTS,
+        records=records,
+        environments=measured,
+        manifests=manifests,
         certificates=CERTIFICATES,
     output:
         "results/bundle.zip",
@@ -55,9 +49,9 @@ rule machines:
     input:
         plan="results/plan.tsv",
         config="results/config.resolved.yaml",
-        records=RECORDS,
-        environments=MEASURED,
-        manifests=MANIFESTS,
+        records=records,
+        environments=measured,
+        manifests=manifests,
         certificates=CERTIFICATES,
         others=OTHERS,
     output:

@@ -10,15 +10,16 @@
 # outcome `error`, so that the tables go on, and the next execution makes the run again.
 
 
+FILES = ("spec.json", "events.jsonl", "telemetry.csv", "env.json")
+"""What a run leaves; without names in the rules, which Snakemake would set for every run."""
+OF_RUN = [f"results/runs/{{cell}}/rep{{repeat}}/{file}" for file in FILES]
+
+
 rule train:
     input:
-        manifest,
-        trained,
+        needed,
     output:
-        spec="results/runs/{cell}/rep{repeat}/spec.json",
-        events="results/runs/{cell}/rep{repeat}/events.jsonl",
-        telemetry="results/runs/{cell}/rep{repeat}/telemetry.csv",
-        env="results/runs/{cell}/rep{repeat}/env.json",
+        OF_RUN,
     log:
         "results/runs/{cell}/rep{repeat}/train.log",
     priority: priority
@@ -28,7 +29,7 @@ rule train:
         environment
     threads: workflow.cores or 1
     resources:
-        attempt=attempts.attempt,
+        attempt=inspected(attempts.attempt),
         runtime=minutes,
         gpu=gpus,
         # Slurm would take the GPUs of a run from several nodes.

@@ -224,3 +224,4 @@ def infer(spec, events, threads):
 
 if __name__ == "__main__":
     RUNTIME.main(*sys.argv[1:], work=infer)
+    RUNTIME.leave()

@@ -160,3 +160,4 @@ def operate(spec, events, threads):
 
 if __name__ == "__main__":
     RUNTIME.main(*sys.argv[1:], work=operate)
+    RUNTIME.leave()

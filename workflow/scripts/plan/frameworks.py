@@ -25,10 +25,14 @@ def only(framework: str) -> str | None:
     return found
 
 
-@cache
 def _constants(framework: str) -> dict[str, Any]:
-    """The literal constants that the adapter assigns at its top level."""
-    tree = ast.parse((FOLDER / f"{framework}.py").read_text(encoding="utf-8"))
+    return constants(FOLDER / f"{framework}.py")
+
+
+@cache
+def constants(path: Path) -> dict[str, Any]:
+    """The literal constants that a file of Python assigns at its top level."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     values = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

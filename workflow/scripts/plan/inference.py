@@ -82,6 +82,8 @@ def sources(cells: Mapping[str, Cell]) -> tuple[dict[str, str], list[str]]:
     Returns:
         The names, and those of the inference cells for which no cell trains.
     """
+    if not any(map(is_inference, cells.values())):
+        return {}, []
     trained: dict[Any, list[str]] = defaultdict(list)
     for name, cell in cells.items():
         if not is_inference(cell) and cell.steps is None:  # which keeps no weights

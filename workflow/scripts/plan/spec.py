@@ -6,10 +6,10 @@ from typing import Any
 
 import networks
 import operations
-from datasets import catalogue, formats
+from datasets import catalogue
 from plan import frameworks, inference
 from plan.model import Cell
-from plan.study import digest, is_operation, name_of
+from plan.study import canonical, digest, digest_of_text, is_operation, name_of
 
 FORMAT = 1
 FACTORS = (
@@ -37,6 +37,19 @@ def _dataset(name: str, folder: Path) -> catalogue.Dataset:
     return catalogue.load(name, folder)
 
 
+@cache
+def _sharded(record_format: str) -> bool:
+    """Whether its files may be several, read from the format's text: its import brings NumPy,
+    which would take longer than all else that a plan reads."""
+    folder = Path(catalogue.__file__).parent / "formats"
+    return bool(frameworks.constants(folder / f"{record_format}.py")["SHARDED"])
+
+
+def seed_of(cell: Cell, repeat: int) -> int:
+    """The seed of a run."""
+    return cell.seed + repeat - 1
+
+
 def data_folder(cell: Cell) -> str:
     """Where the cell's converted data set lies, relative to the working folder."""
     return f"results/data/{cell.dataset}/{frameworks.record_format(cell.framework)}"
@@ -48,12 +61,12 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         return _operation_spec(cell, repeat)
     dataset = _dataset(cell.dataset, root / "config/datasets")
     network = _graph(cell.network, tuple(dataset.shape), len(dataset.classes))
-    sharded = formats.load(frameworks.record_format(cell.framework)).SHARDED
+    sharded = _sharded(frameworks.record_format(cell.framework))
     spec = {
         "format": FORMAT,
         "cell": name_of(cell),
         "repeat": repeat,
-        "seed": cell.seed + repeat - 1,
+        "seed": seed_of(cell, repeat),
         "factors": {
             **{key: getattr(cell, key) for key in FACTORS},
             "batch_size": cell.effective_batch,
@@ -121,7 +134,7 @@ def _operation_spec(cell: Cell, repeat: int) -> dict[str, Any]:
         "format": FORMAT,
         "cell": name_of(cell),
         "repeat": repeat,
-        "seed": cell.seed + repeat - 1,
+        "seed": seed_of(cell, repeat),
         "factors": {key: getattr(cell, key) for key in FACTORS},
         "operation": {
             "name": cell.network,
@@ -151,13 +164,21 @@ def _graph_digest(network: str, shape: tuple[int, ...], classes: int) -> str:
     return digest(_graph(network, shape, classes))
 
 
-def spec_digest(cell: Cell, repeat: int, root: Path) -> str:
-    """The digest of the whole spec; that of a network's graph is taken once."""
-    spec = make_spec(cell, repeat, root)
-    if is_operation(cell):
-        return digest(spec)
-    graph = _graph_digest(cell.network, tuple(spec["data"]["shape"]), spec["data"]["classes"])
-    return digest({**spec, "network": graph})
+def spec_digests(cell: Cell, repeats: int, root: Path) -> list[str]:
+    """The digests of the whole specs of repeats 1 to `repeats`; that of a network's graph is taken
+    once, and what the repeats have in common is spelled once."""
+    spec = make_spec(cell, 1, root)
+    if not is_operation(cell):
+        data = spec["data"]
+        spec["network"] = _graph_digest(cell.network, tuple(data["shape"]), data["classes"])
+    own = {"repeat", "seed"}
+    parts = {key: "" if key in own else canonical(value) for key, value in sorted(spec.items())}
+    digests = []
+    for repeat in range(1, repeats + 1):
+        parts.update(repeat=f"{repeat}", seed=f"{seed_of(cell, repeat)}")
+        text = "{" + ",".join(f'"{key}":{value}' for key, value in parts.items()) + "}"
+        digests.append(digest_of_text(text))
+    return digests
 
 
 def training_examples(cell: Cell, root: Path) -> int:

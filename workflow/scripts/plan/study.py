@@ -33,6 +33,8 @@ OPERATION = (
 """The settings that an operation has; all others are of training."""
 SLUG = ("framework", "network", "dataset", "device", "precision", "batch_size", "learning_rate")
 """The settings that a cell's name spells out, in this order."""
+USUAL = {key: field.default for key, field in Cell.model_fields.items()}
+"""What the settings are where nobody says otherwise."""
 
 
 SHAPE = re.compile(r"\d+(x\d+)*")
@@ -81,7 +83,12 @@ def canonical(value: Any) -> str:
 
 def digest(value: Any) -> str:
     """Twelve hex digits of the canonical JSON of `value`."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
+    return digest_of_text(canonical(value))
+
+
+def digest_of_text(text: str) -> str:
+    """Twelve hex digits of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def is_operation(cell: Cell) -> bool:
@@ -91,15 +98,14 @@ def is_operation(cell: Cell) -> bool:
 
 def name_of(cell: Cell) -> str:
     """The cell's name: what `SLUG` lists, and a short hash of whatever else is no default."""
-    values = cell.model_dump()
+    values = vars(cell)
     named = [key for key in SLUG if not is_operation(cell) or key in OPERATION]
     slug = "-".join(
         {"batch_size": "b", "learning_rate": "lr"}.get(key, "") + f"{values[key]}" for key in named
     )
     if inference.is_inference(cell):
         slug += "-inference"
-    usual = {key: field.default for key, field in Cell.model_fields.items()}
-    usual["mode"] = frameworks.modes(cell.framework)[0]
+    usual = {**USUAL, "mode": frameworks.modes(cell.framework)[0]}
     rest = {k: v for k, v in values.items() if k not in named and v != usual[k]}
     rest.pop("workload", None)
     if rest.get("trained_batch_size") == cell.batch_size:
@@ -301,6 +307,7 @@ class _Known:
             "dataset": catalogue.names(root / "config/datasets"),
         }
         self.shapes = {path.stem: path for path in (root / "config/operations").glob("*.yaml")}
+        self.environments = {f"envs/{path.name}" for path in (root / "envs").glob("*.yaml")}
 
     def listed(self, key: str) -> str:
         return ", ".join(self.names[key])
@@ -318,16 +325,15 @@ class _Known:
         shapes that it names, with what is a matter of training as in every other."""
         if cell.mode is None and cell.framework in self.names["framework"]:
             cell = cell.model_copy(update={"mode": frameworks.modes(cell.framework)[0]})
-        usual = {key: field.default for key, field in Cell.model_fields.items()}
         if not is_operation(cell):
-            same = {"operation_seconds": usual["operation_seconds"]}
+            same = {"operation_seconds": USUAL["operation_seconds"]}
             if cell.replicas == 1:  # which has the whole batch either way
-                same["batch_split"] = usual["batch_split"]
+                same["batch_split"] = USUAL["batch_split"]
             return [inference.resolved(cell.model_copy(update=same))]
         shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
         if cell.dataset in self.shapes:
             shapes = read(self.shapes[cell.dataset])["shapes"].get(cell.network, shapes)
-        rest = {key: value for key, value in usual.items() if key not in OPERATION}
+        rest = {key: value for key, value in USUAL.items() if key not in OPERATION}
         rest.update(batch_size=1, input="synthetic", mode=mode)
         if operations.collective(cell.network):
             rest["replicas"] = cell.replicas
@@ -354,7 +360,7 @@ class _Known:
                 f"and the {cell.rate_warmup_epochs} epochs of warm-up; train for longer"
             )
         environment = frameworks.environment(cell.framework, cell.device)
-        if not (self.root / environment).exists():
+        if environment not in self.environments:
             found.append(
                 f"device: {cell.framework} cannot train on {cell.device}, for {environment} "
                 "is not there; write that file, or choose another device"
