@@ -131,9 +131,10 @@ def test_evaluating_between_epochs_changes_nothing_of_training(framework, study)
     assert evaluations[1][0]["loss"] > evaluations[1][-1]["loss"]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_run_ends_after_its_measured_steps_and_evaluates_nothing(framework, study):
+@pytest.mark.parametrize("framework, replicas", [*((f, 1) for f in FRAMEWORKS), ("pytorch", 2)])
+def test_a_run_ends_after_its_measured_steps_and_evaluates_nothing(framework, replicas, study):
     limit = {"steps": 30, "epochs": 2, "warmup_seconds": 0.0, "input": "records"}
+    limit["replicas"] = replicas
     events = events_of(study(framework, ".jsonl", **limit))
     assert events[-1] == {"event": "result", "status": "ok", "reason": None}
     phases = {e["name"]: e for e in events if e["event"] == "phase"}

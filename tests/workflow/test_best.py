@@ -6,7 +6,7 @@ import json
 from workflow.project import ENVIRONMENTS, Project
 
 CELL = {
-    "framework": "mxnet", "network": "lenet5", "dataset": "mnist-5k", "epochs": 2,
+    "framework": "mxnet", "network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "steps": 20,
     "warmup_seconds": 0.0, "mode": "best",
 }  # fmt: skip
 
@@ -28,6 +28,10 @@ def test_the_fastest_mode_is_tried_for_and_trained_in(tmp_path):
     (path,) = project.folder.glob("results/records/*/rep1.json")
     record = json.loads(path.read_text())
     assert record["status"] == "ok" and record["factors"]["mode"] == "best"
+    # So many steps are its own; the trials end when they may.
+    accuracy = record["metrics"]["test_accuracy"]
+    assert (accuracy["value"], record["factors"]["steps"]) == (None, 20)
+    assert accuracy["reason"].startswith("the cell ends after 20 measured steps")
     static, hybrid, imperative = record["provenance"]["trials"]
     assert (static["mode"], static["status"]) == ("static", "unsupported")
     assert static["reason"] == "no static allocation today"

@@ -473,7 +473,8 @@ def _setting(study: Study) -> str:
     repeats = sorted({cell.plan.repeats for cell in study.cells})
     n = f"n = {repeats[0]}" if len(repeats) == 1 else f"n = {repeats[0]} to {repeats[-1]}"
     where = "; ".join(describe_machine(machine) for machine in machines(study))
-    return f"{n} runs per cell, each a fresh process. Machine: {where}."
+    runs = "run" if repeats == [1] else "runs"
+    return f"{n} {runs} per cell, each a fresh process. Machine: {where}."
 
 
 def _point_texts(study: Study, kind: PointFigure) -> dict[str, str]:

@@ -291,7 +291,7 @@ class Notes:
         if entry.measured is not None:
             notes += [f"flag {flag} (explained in the report)" for flag in entry.flags]
         self.texts += [text for text in notes if text not in self.texts]
-        return ",".join(str(self.texts.index(text) + 1) for text in notes)
+        return ",".join(map(str, sorted(self.texts.index(text) + 1 for text in notes)))
 
 
 def texts(entry: Entry) -> tuple[str, str, str]:
