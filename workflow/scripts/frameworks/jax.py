@@ -618,6 +618,9 @@ def _window(x, size, stride=(1, 1), dilation=1):
 
 def _window_by_rows(x, size, stride, dilation=1):
     """The same row by row: its gradient adds up each row of a window before the column."""
+    if max(size) <= stride:  # nothing overlaps, so nothing is added up
+        yield from _window(x, size, (stride, stride), dilation)
+        return
     for row in _window(x, (size[0], 1), (stride, 1), dilation):
         yield from _window(_kept(row), (1, size[1]), (1, stride), dilation)
 
