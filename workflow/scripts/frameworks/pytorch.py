@@ -363,12 +363,18 @@ class Adapter:
         images = images if self.channels_last else images.contiguous()
         return images.pin_memory() if self.device.type == "cuda" else images
 
+    def _infer(self):
+        """Keep nothing for gradients from now on: said for each batch, a single image feels it."""
+        self.model.eval()
+        self.inferring = contextlib.ExitStack()
+        self.inferring.enter_context(torch.inference_mode())
+        self.inferring.enter_context(self._autocast())
+
     def predict(self, batch):
         if self.model.training:
-            self.model.eval()
-        with torch.inference_mode(), self._autocast():
-            self.predicted = batch.to(self.device, non_blocking=True)
-            logits = self.predictor(self.predicted)
+            self._infer()
+        self.predicted = batch.to(self.device, non_blocking=True)
+        logits = self.predictor(self.predicted)
         self.output = logits.dtype
         return logits
 

@@ -621,14 +621,15 @@ class Adapter:
         return images.astype(self.dtype.as_numpy_dtype, copy=False)
 
     def predict(self, batch):
-        self.predicted = tf.TensorSpec(batch.shape, self.dtype)
+        self.predicted = batch
         return self.predictor(tf.constant(batch))
 
     def fetched(self, handle):
         return handle.numpy()
 
     def predicting(self):
-        graph = self.predictor.get_concrete_function(self.predicted).graph
+        seen = tf.TensorSpec(self.predicted.shape, self.dtype)
+        graph = self.predictor.get_concrete_function(seen).graph
         compiled = _compiled(graph)
         layouts = {
             op.get_attr("data_format").decode()

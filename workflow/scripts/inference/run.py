@@ -40,6 +40,10 @@ def runtime():
 RUNTIME = runtime()
 
 
+SILENCE = 0.5
+"""Seconds after which chunks are told of."""
+
+
 class Predictions:
     """Predicts the batches of the test set in turn, and writes one event per chunk of them."""
 
@@ -48,6 +52,7 @@ class Predictions:
         self.adapter, self.images, self.size = adapter, images, batch_size
         self.events, self.of_set = events, len(images) // batch_size
         self.made, self.pending = 0, None
+        self.untold, self.told = [], time.monotonic()
 
     def begin(self, phase, batches):
         """Begin a chunk; wait for the one before it, so that at most one is queued.
@@ -73,17 +78,26 @@ class Predictions:
             return []
         phase, first, start, handles = chunk
         outputs = [self.adapter.fetched(handle) for handle in handles]
-        self.events.write(
-            "chunk", phase=phase, first_step=first, steps=len(handles), begin=start,
-            end=time.monotonic(), losses=[],
-        )  # fmt: skip
+        end = time.monotonic()
+        self.untold.append((phase, first, len(handles), start, end))
+        if end - self.told > SILENCE:
+            self.tell()
         return outputs
+
+    def tell(self):
+        """Write the events that are due; written after each, they are felt by a single image."""
+        for phase, first, steps, start, end in self.untold:
+            self.events.write(
+                "chunk", phase=phase, first_step=first, steps=steps, begin=start, end=end, losses=[]
+            )
+        self.untold, self.told = [], time.monotonic()
 
 
 def phase(predictions, name, begin, first):
     """Write a phase that began at `begin` with batch `first`; returns the time."""
     batches = predictions.made - first
     examples = batches * predictions.size
+    predictions.tell()
     return predictions.events.phase(name, begin, steps=batches, examples=examples)
 
 
