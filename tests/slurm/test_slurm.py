@@ -245,6 +245,64 @@ def test_a_cancelled_job_and_a_node_that_goes_down(project, cluster):
     assert project.jobs() == {}
 
 
+NODES = {"batch_size": 64, "weight_decay": 0.001, "framework": "pytorch"}  # as in contract tests
+ENDS = (
+    "        if self.group and self.group['rank'] == 1 and self.batch_size:\n"
+    "            __import__('os').kill(__import__('os').getpid(), 9 if rates[0] < 0.015 else 19)\n"
+)
+"""What the replica on the second node does in its second chunk: it is killed, or stopped."""
+
+
+def losses(project, record):
+    """Of the first ten steps of a run."""
+    run = project.folder / record["provenance"]["run"]
+    lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    return [loss for line in lines if line["event"] == "chunk" for loss in line["losses"]][:10]
+
+
+def test_a_run_on_two_nodes(cluster, tmp_path):
+    project = OnCluster(tmp_path / "project", cluster, ["pytorch"])
+    project.study["sweeps"] = [{**NODES, "nodes": [1, 2]}]
+    project.configure(project.study)
+    project.run()
+    both, alone = sorted(project.records(), key=lambda one: "nodes" not in one["provenance"])
+    assert (both["status"], alone["status"]) == ("ok", "ok")
+    assert losses(project, both) == pytest.approx(losses(project, alone), abs=1e-5)
+    assert len(losses(project, both)) == 10
+    machines = [node["machine"]["hostname"] for node in both["provenance"]["nodes"]]
+    assert sorted(machines) == ["loopback1", "loopback2"]
+    settings = both["provenance"]["settings"]["effective"]
+    assert (settings["replicas"], settings["nodes"], settings["batch_size"]) == (2, 2, 64)
+    assert settings["threads"] == CPUS
+    assert both["metrics"]["cpu_cores"]["value"] > 0
+    (other,) = (project.folder / both["provenance"]["run"]).glob("nodes/*/env.json")
+    assert len(json.loads(other.read_text())["run"]["affinity"]) == CPUS
+    (job,) = [job for job in cluster.ended(project.folder) if job["NodeCnt"] == "2"]
+    assert job["JobState"] == "COMPLETED" and job["ProcCnt"] == str(2 * CPUS)
+    rows = (project.folder / "results/tables/scaling.csv").read_text().splitlines()
+    assert len(rows) == 2 and ",strong,2,1,2," in rows[1]
+    assert project.jobs() == {}
+
+
+def test_what_ends_a_replica_on_the_second_node_is_recorded(cluster, tmp_path):
+    project = OnCluster(tmp_path / "project", cluster, ["pytorch"])
+    begin = "        losses = []\n        if draws is not None:\n"
+    project.edit("workflow/scripts/frameworks/pytorch.py", begin, ENDS + begin)
+    project.study["sweeps"] = [
+        {**NODES, "nodes": 2, "epochs": 4},
+        {**NODES, "nodes": 2, "epochs": 4, "learning_rate": 0.02, "time_limit": 20.0},
+    ]
+    project.configure(project.study)
+    project.run()
+    killed, stopped = sorted(project.records(), key=lambda one: one["status"])
+    assert (killed["status"], stopped["status"]) == ("error", "timeout")
+    second = killed["provenance"]["nodes"][1]["machine"]["hostname"]
+    why = f"node {second}: the runner ended with signal SIGKILL and no result"
+    assert killed["reason"] == why
+    assert "it ran longer than the limit of 20 s" in stopped["reason"]
+    wait_for("the jobs' ends", lambda: not cluster.jobs(project.folder), 30)
+
+
 def test_a_gpu_cell_asks_for_a_gpu(cluster, tmp_path):
     """As far as this machine can tell: the job is held in the queue."""
     project = OnCluster(
@@ -252,15 +310,19 @@ def test_a_gpu_cell_asks_for_a_gpu(cluster, tmp_path):
         gpu_model="'fake' if '-gpu-' in wildcards.cell else ''",
     )  # fmt: skip
     project.study["sweeps"][0].update(device=["cpu", "gpu"], input="synthetic")
+    project.study["sweeps"].append(
+        {"framework": "pytorch", "device": "gpu", "input": "synthetic", "nodes": 2}
+    )
     project.configure(project.study)
     driver = project.start()
-    wait_for("two jobs", lambda: len(cluster.jobs(project.folder)) == 2, 60)
-    asked = {
-        "-gpu-" in job["comment"]: cluster.ask("scontrol", "show", "job", number)
-        for number, job in cluster.jobs(project.folder).items()
-    }
-    assert "TresPerJob=gres:gpu:fake:1" in asked[True]
-    assert "gpu" not in asked[False].partition("TRES=")[2].splitlines()[0]
+    wait_for("three jobs", lambda: len(cluster.jobs(project.folder)) == 3, 60)
+    asked = [cluster.ask("scontrol", "show", "job", n) for n in cluster.jobs(project.folder)]
+    (cpu,) = [told for told in asked if "TresPerJob" not in told]
+    assert "gpu" not in cpu.partition("TRES=")[2].splitlines()[0]
+    (one,) = [told for told in asked if "TresPerJob=gres:gpu:fake:1" in told]
+    assert "NumNodes=1" in one
+    (two,) = [told for told in asked if "TresPerJob=gres:gpu:fake:2" in told]
+    assert "NumNodes=2" in two
     driver.send_signal(signal.SIGINT)
     output, _ = driver.communicate()
     assert driver.returncode != 0
@@ -273,6 +335,11 @@ def test_what_no_node_can_give_is_refused_before_anything_is_submitted(cluster, 
     assert status != 0 and "Traceback" not in output
     assert "train: slurm_partition: there is no 'nowhere'; there are: faults, study" in output
     assert "convert_dataset: slurm_partition: there is no 'nowhere'" in output
+    project.study["sweeps"] = [{**NODES, "nodes": 3, "batch_size": 96}]
+    project.configure(project.study)
+    status, output = project.snakemake("--default-resources", f"mem_mb={MEMORY}")
+    assert status != 0
+    assert "train: nodes: 3 asked, the default partition has 2 that can give it" in output
     status, output = project.snakemake("--default-resources", f"mem_mb={MEMORY + 2000}", "gpu=2")
     assert status != 0
     assert (

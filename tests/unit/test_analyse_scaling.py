@@ -12,7 +12,7 @@ from analyse.tables import FACTORS, PlannedCell
 
 USUAL = {
     "framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k", "device": "cpu",
-    "precision": "fp32", "mode": "eager", "input": "memory", "replicas": "1",
+    "precision": "fp32", "mode": "eager", "input": "memory", "nodes": "1", "replicas": "1",
     "batch_split": "effective", "batch_size": "64", "learning_rate": "0.01", "threads": "",
 }  # fmt: skip
 MACHINE = {"cpu_model": "a CPU", "logical_cores": 4, "memory_mib": None, "gpus": []}
@@ -55,6 +55,9 @@ def test_the_speed_up_is_paired_by_blocks():
         ({"threads": "1"}, {"threads": "2", "replicas": "2"}, 2),
         ({"threads": "1"}, {"threads": "3", "replicas": "2"}, None),
         ({"threads": ""}, {"threads": "2", "replicas": "2"}, None),
+        ({}, {"nodes": "2"}, 2),
+        ({"threads": "1"}, {"threads": "2", "replicas": "2", "nodes": "3"}, 6),
+        ({"device": "gpu"}, {"device": "gpu", "replicas": "4", "nodes": "2"}, 8),
         ({}, {"replicas": "2", "learning_rate": "0.02"}, None),
     ],
 )

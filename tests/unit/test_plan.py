@@ -172,6 +172,24 @@ def test_replicas_stand_in_the_specs_of_their_cells_alone(study, root):
     assert all(name.startswith(f"{names[0]}-") for name in names[1:3])
 
 
+def test_nodes_stand_in_the_specs_of_their_cells_alone(study, root):
+    study["sweeps"] = [
+        {"framework": "pytorch", "replicas": 2, "nodes": [1, 3], "batch_size": 96},
+        {"framework": ["pytorch", "tensorflow", "caffe"], "nodes": 2, "batch_split": "per_replica"},
+    ]
+    plan = make_plan(study, root)
+    one, three, pair, tensorflow, caffe = (make_spec(cell, 1, root) for cell in plan.cells.values())
+    assert "nodes" not in one["execution"]
+    assert [spec["execution"]["nodes"] for spec in (three, pair)] == [3, 2]
+    assert (three["execution"]["replicas"], pair["execution"]["replicas"]) == (2, 1)
+    assert pair["factors"]["batch_size"] == 128
+    assert "why_no_nodes" not in pair["execution"]
+    assert "MirroredStrategy" in tensorflow["execution"]["why_no_nodes"]
+    assert "NCCL" in caffe["execution"]["why_no_nodes"]
+    names = list(plan.cells)
+    assert len(set(names)) == 5 and names[2].startswith("pytorch-lenet5-mnist-5k-cpu-fp32-b64-")
+
+
 def test_one_replica_has_the_whole_batch_whatever_the_split(study, root):
     study["sweeps"] = [{"framework": "pytorch", "batch_split": "per_replica", "replicas": [1, 2]}]
     one, two = make_plan(study, root).cells.values()
@@ -229,6 +247,10 @@ BAD_SETTINGS = {
     "a batch that cannot be split": (
         {"replicas": 3},
         "sweeps[0].batch_size: 64 examples cannot be split evenly over 3 replicas",
+    ),
+    "a batch that cannot be split over nodes": (
+        {"replicas": 2, "nodes": 3},
+        "sweeps[0].batch_size: 64 examples cannot be split evenly over 6 replicas on 3 nodes",
     ),
     "threads that cannot be split": (
         {"replicas": 2, "threads": 3},

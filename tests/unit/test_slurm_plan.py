@@ -7,11 +7,11 @@ import pytest
 from plan.slurm import impossible, minutes, read_sinfo
 
 SINFO = """\
-cpu*|192000|1-00:00:00|(null)
-gpu|515000|2:00:00|gpu:a100:4(S:0-1),gpu:v100:2(S:0)
-gpu|257000|2:00:00|gpu:a100:1
-old|64000|infinite|gpu:2,shard:8
-uncounted|1|infinite|(null)
+cpu*|8|192000|1-00:00:00|(null)
+gpu|2|515000|2:00:00|gpu:a100:4(S:0-1),gpu:v100:2(S:0)
+gpu|3|257000|2:00:00|gpu:a100:1
+old|1|64000|infinite|gpu:2,shard:8
+uncounted|4|1|infinite|(null)
 """
 
 
@@ -27,6 +27,7 @@ def test_partitions():
     known = read_sinfo(SINFO)
     assert known[""] == known["cpu"] and [n.minutes for n in known["cpu"]] == [1440]
     assert [nodes.gpus for nodes in known["gpu"]] == [{"a100": 4, "v100": 2}, {"a100": 1}]
+    assert [nodes.number for nodes in known["gpu"]] == [2, 3]
     assert known["old"][0].gpus == {"": 2} and known["old"][0].minutes == inf
 
 
@@ -37,7 +38,8 @@ def test_partitions():
         {"slurm_partition": "gpu", "gpu": 6, "mem_mb": 515000, "runtime": 120},
         {"slurm_partition": "gpu", "gpu": 4, "gpu_model": "a100"},
         {"slurm_partition": "gpu", "gpu": 12, "nodes": 2},
-        {"slurm_partition": "gpu", "gres": "gpu:v100:2"},
+        {"slurm_partition": "gpu", "gres": "gpu:v100:2", "nodes": 2},
+        {"slurm_partition": "gpu", "gpu": 5, "nodes": 5, "gpu_model": "a100"},
         {"slurm_partition": "cpu,old", "gpu": 2, "mem_mb": 64000},
         {"slurm_partition": "cpu", "gpu": 0, "mem_mb": "<TBD>"},
         {"slurm_partition": "uncounted", "mem_mb": 8000},
@@ -73,6 +75,19 @@ def test_what_can_be_had(asked):
             {"runtime": 1441},
             "runtime: 1441 min asked of a node, the default partition has at most 1440",
         ),
+        ({"nodes": 9}, "nodes: 9 asked, the default partition has 8 that can give it"),
+        (
+            {"slurm_partition": "gpu", "gpu": 12, "nodes": 3},
+            "nodes: 3 asked, gpu has 2 that can give it",
+        ),
+        (
+            {"slurm_partition": "cpu,old", "nodes": 9},
+            "nodes: 9 asked, cpu, old has 8 that can give it",
+        ),
+        (
+            {"slurm_partition": "gpu", "gres": "gpu:7", "nodes": 2},
+            "gpu: 7 asked of a node, gpu has at most 6",
+        ),
     ],
 )
 def test_what_no_node_can_give_is_told_once(asked, fault):
@@ -81,5 +96,5 @@ def test_what_no_node_can_give_is_told_once(asked, fault):
 
 
 def test_a_cluster_without_a_default_partition():
-    known = read_sinfo("cpu|1000|infinite|(null)\n")
+    known = read_sinfo("cpu|2|1000|infinite|(null)\n")
     assert impossible([("train", {"mem_mb": 9000})], known) == []

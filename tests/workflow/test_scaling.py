@@ -1,4 +1,4 @@
-"""A study of replicas, on real runs: its table, its figure and its part of the report."""
+"""A study of replicas, on real runs: its table, figure and part of the report; several nodes."""
 
 import csv
 import json
@@ -34,3 +34,11 @@ def test_speed_up_and_efficiency_are_told(tmp_path):
     page = (results / "report/index.html").read_text()
     assert '<h2 id="scaling">' in page and "figure-scaling" in page
     assert project.jobs() == {}
+
+
+def test_several_nodes_take_slurm(tmp_path):
+    sweeps = [{**USUAL, "framework": "pytorch", "nodes": 2}]
+    study = {"study": "test", "title": "A test", "sweeps": sweeps}
+    status, output = Project(tmp_path / "project", ENVIRONMENTS, study).snakemake()
+    assert status != 0 and "Traceback" not in output
+    assert "trains on several nodes, which Slurm has to give; use `snakemake --profile" in output

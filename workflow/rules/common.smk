@@ -51,7 +51,7 @@ tell_jobs(
 PRIORITIES = {run: len(PLAN.order) - place for place, run in enumerate(PLAN.order)}
 TRAINED = [cell for cell in PLAN.cells.values() if not is_operation(cell)]
 # Speed-up by replicas is a table and a figure of its own.
-SCALING = any(cell.replicas > 1 for cell in TRAINED)
+SCALING = any(cell.world_size > 1 for cell in TRAINED)
 TRACED = [
     REFERENCE,
     *sorted(
@@ -97,6 +97,17 @@ onstart:
         if faults := impossible(asked, known):
             sys.exit(
                 "error: Slurm cannot run this study:\n  " + "\n  ".join(faults)
+            )
+    if workflow.executor_plugin.name != "slurm":
+        several = [
+            job.wildcards.cell
+            for job in begun
+            if job.rule.name == "train" and nodes(job.wildcards) > 1
+        ]
+        if several:
+            sys.exit(
+                f"error: nodes: {several[0]} trains on several nodes, which Slurm has to give; use "
+                "`snakemake --profile profiles/slurm` (docs/slurm.md), or leave `nodes` out"
             )
     if workflow.local_exec and (why := foregone.no_device("gpu")):
         without = sum(
@@ -245,7 +256,7 @@ def identity(wildcards):
     settings, specs = of_cell(wildcards.cell)
     own = ["operations/"] if is_operation(cell) else []
     own += ["inference/"] if is_inference(cell) else []
-    own += ["frameworks/_replicas.py"] if cell.replicas > 1 else []
+    own += ["frameworks/_replicas.py"] if cell.world_size > 1 else []
     return {
         "settings": settings,
         "spec": specs[int(wildcards.repeat) - 1],
@@ -294,10 +305,29 @@ def minutes(wildcards):
 
 
 @inspected
-def gpus(wildcards):
-    """How many GPUs a run needs."""
+def nodes(wildcards):
+    """On how many nodes a run trains; inside of its job Snakemake needs one."""
     cell = PLAN.cells[wildcards.cell]
-    return cell.replicas if cell.device == "gpu" else 0
+    able = frameworks.why_no_nodes(cell.framework) is None
+    return cell.nodes if able and workflow.is_main_process else 1
+
+
+@inspected
+def gpus(wildcards):
+    """How many GPUs a run needs, over all nodes; inside of the job of several it is not asked."""
+    cell = PLAN.cells[wildcards.cell]
+    if cell.device != "gpu":
+        return 0
+    if cell.nodes > 1 and not workflow.is_main_process:
+        return None
+    return cell.replicas * nodes(wildcards)
+
+
+@inspected
+def tasks(wildcards):
+    """Slurm would give fewer nodes than tasks; with GPUs the plugin would make it tasks per GPU."""
+    cell, count = PLAN.cells[wildcards.cell], nodes(wildcards)
+    return count if count > 1 and cell.device == "cpu" else None
 
 
 @inspected

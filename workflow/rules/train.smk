@@ -33,7 +33,8 @@ rule train:
         runtime=minutes,
         gpu=gpus,
         # Slurm would take the GPUs of a run from several nodes.
-        nodes=1,
+        nodes=nodes,
+        tasks=tasks,
     params:
         run=identity,
     shell:

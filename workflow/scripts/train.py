@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from in_env import EnvironmentFault, Missing, runner_python
-from measure import foregone
+from measure import foregone, nodes
 from measure.attempts import ATTEMPTS, note
 from measure.supervisor import Fault, machine_to_itself, settle, supervise
 from measure.trials import fastest, outcome_of, trial_of
@@ -38,11 +38,20 @@ def prepare(spec: dict[str, Any], python: str, folder: Path) -> list[str]:
     return [python, str(runner), str(write(spec, folder)), str(folder / "events.jsonl")]
 
 
+def conduct(
+    spec: dict[str, Any], python: str, folder: Path, log: Path, final: bool, trial: bool = False
+) -> None:
+    """Supervise the run of a spec, on all of its nodes; see `supervise`."""
+    shutil.rmtree(folder / nodes.FOLDER, ignore_errors=True)
+    command = prepare(spec, python, folder)
+    with nodes.others(spec, python, folder) as beside:
+        supervise(spec, command, folder, log, final, trial, beside)
+
+
 def try_mode(spec: dict[str, Any], mode: str, python: str, run: Path) -> dict[str, Any]:
     """How the trial of a mode went; its files stay in the folder `trials` of the run."""
     trial, folder = trial_of(spec, mode), run / "trials" / mode
-    command = prepare(trial, python, folder)
-    supervise(trial, command, folder, folder / "train.log", final=True, trial=True)
+    conduct(trial, python, folder, folder / "train.log", final=True, trial=True)
     return outcome_of(mode, folder / "events.jsonl")
 
 
@@ -77,6 +86,8 @@ def main() -> None:
             known = foregone.known(
                 cell.device, spec["cell"], arguments.repeat, arguments.attempt, cell.replicas
             )
+            if why := spec["execution"].get("why_no_nodes"):
+                known = "unsupported", why
             if arguments.weights:
                 spec["inference"]["file"] = str(arguments.weights / WEIGHTS)
                 known = known or untrained(arguments.weights)
@@ -98,9 +109,8 @@ def main() -> None:
                 spec["trials"] = [try_mode(spec, mode, python, arguments.run) for mode in modes]
                 # Where no mode passed, the usual one shows why.
                 spec["execution"]["mode"] = fastest(spec["trials"]) or modes[0]
-            command = prepare(spec, python, arguments.run)
             final = arguments.attempt >= ATTEMPTS
-            supervise(spec, command, arguments.run, arguments.log, final)
+            conduct(spec, python, arguments.run, arguments.log, final)
     except (EnvironmentFault, Fault, OSError) as fault:
         sys.exit(f"error: {spec['cell']} rep{spec['repeat']}: {fault}")
 

@@ -149,11 +149,14 @@ def _json(value: Any) -> str:
 
 
 def _hide_host(record: dict[str, Any], env: dict[str, Any]) -> None:
-    host = env["machine"].get("hostname")
+    others = [node["machine"] for node in record["provenance"].get("nodes", [])]
+    hosts = [machine.get("hostname") for machine in (env["machine"], *others)]
+    for machine in others:
+        machine["hostname"] = None
     for place in (record["provenance"], env):
         place["machine"]["hostname"] = None
         place["unknown"]["machine.hostname"] = HIDDEN
-    if host:
+    for host in filter(None, hosts):
         word = re.compile(rf"(?<![\w-]){re.escape(host)}(?![\w-])")
         if record["reason"]:
             record["reason"] = word.sub("HOST", record["reason"])

@@ -61,14 +61,16 @@ def share_of_peak(cell: Cell, peak: Peak) -> float | None:
 
     Of training it is the model FLOP utilisation (Chowdhery et al. 2022, arXiv:2204.02311,
     appendix B), of the peak that was measured instead of the maker's; several GPUs have as many
-    peaks, while replicas on a CPU share its cores.
+    peaks, while replicas on a CPU share its cores; so have several nodes.
     """
     metric, most = (
         ("memory_rate", peak.memory) if cell.facet[0] == COPY else ("flop_rate", peak.flops)
     )
     values = cell.values(metric)
     factors = cell.plan.factors
-    devices = int(factors.get("replicas") or 1) if factors["device"] == "gpu" else 1
+    devices = int(factors.get("nodes") or 1)
+    if factors["device"] == "gpu":
+        devices *= int(factors.get("replicas") or 1)
     rate = median(values) if values else 0.0
     return rate / (most * devices) * 100 if rate and most else None
 

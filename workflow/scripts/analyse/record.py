@@ -1,7 +1,6 @@
 """From the four files of a run to its record: metrics, flags and provenance."""
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from analyse.metrics import (
     POWER_CAP_BIT,
     THROTTLED_BITS,
 )
+from analyse.nodes import interpolate
 from analyse.run import Run, read_run
 from analyse.steadiness import Chunk, drifts
 
@@ -165,9 +165,19 @@ def build_record(folder: Path) -> dict[str, Any]:
             "start": run.env["start"],
             "unknown": run.env["unknown"],
             "run": folder.as_posix(),
+            **({"nodes": _nodes(run)} if run.nodes else {}),
         },
         **({"log_tail": outcome.get("log_tail", [])} if status == "error" else {}),
     }
+
+
+def _nodes(run: Run) -> list[dict[str, Any]]:
+    """The nodes of a run on several, and by how much their clocks may be wrong (s)."""
+    first = {"machine": run.env["machine"], "clock_uncertainty": 0.0}
+    return [
+        first,
+        *({"machine": n.env["machine"], "clock_uncertainty": n.uncertainty} for n in run.nodes),
+    ]
 
 
 def _without_event(event: dict[str, Any]) -> dict[str, Any]:
@@ -367,14 +377,13 @@ def _answers(
     measured = phases["measured"]
     cpu = _increase(run, "cpu_seconds", measured)
     cores = _over(cpu, measured.seconds)
-    logical = run.env["machine"]["logical_cores"]
     energy, cpu_energy = (_increase(run, name, measured) for name in ("gpu_energy", "cpu_energy"))
     answers |= {
         "throughput": measured.examples / measured.seconds,
         "step_rate": measured.steps / measured.seconds,
         "final_loss": _final_loss(means),
         "cpu_cores": cores,
-        "cpu_utilization": cores if isinstance(cores, str) else cores / logical * 100,
+        "cpu_utilization": cores if isinstance(cores, str) else cores / run.logical_cores * 100,
         "host_memory": _mean(run, "host_memory", measured),
         "gpu_energy": energy,
         **_step_times(_measured_chunks(run, measured), measured.begin),
@@ -526,10 +535,11 @@ def _accuracy(run: Run) -> Answer:
 
 def _why_missing(run: Run, name: str) -> str | None:
     """The reason that the sensors gave for an empty column, or for its end."""
-    for sensor in run.env["sensors"].values():
+    for sensor in (one for env in run.envs for one in env["sensors"].values()):
         if name in sensor.get("columns", {}):
             reason: str | None = sensor.get("reason") or sensor.get("missing", {}).get(name)
-            return reason
+            if reason:
+                return reason
     return None
 
 
@@ -563,17 +573,6 @@ def _peak(run: Run, name: str) -> Answer:
     return _from_samples(run, name, None, max)
 
 
-def _interpolate(column: list[tuple[float, float]], t: float) -> float | None:
-    """A column at time `t`, linear between samples; None outside of them."""
-    i = bisect_left(column, (t, -math.inf))
-    if i < len(column) and column[i][0] == t:
-        return column[i][1]
-    if not 0 < i < len(column):
-        return None
-    (t0, v0), (t1, v1) = column[i - 1], column[i]
-    return v0 + (v1 - v0) * (t - t0) / (t1 - t0)
-
-
 def _within(run: Run, name: str, phase: Phase) -> list[list[tuple[float, float]]] | str:
     """A column from edge to edge of each part of a phase, or the reason why it is not.
 
@@ -584,7 +583,7 @@ def _within(run: Run, name: str, phase: Phase) -> list[list[tuple[float, float]]
         return column
     found = []
     for part in phase.parts:
-        first, last = _interpolate(column, part.begin), _interpolate(column, part.end)
+        first, last = interpolate(column, part.begin), interpolate(column, part.end)
         if first is None or last is None:
             return _few(run, name, "they do not enclose")
         inside = [(t, value) for t, value in column if part.begin < t < part.end]
@@ -668,7 +667,7 @@ def _flags(
     noise = (
         None
         if isinstance(machine, str) or isinstance(tree, str)
-        else (machine - tree) / measured.seconds / run.env["machine"]["logical_cores"]
+        else (machine - tree) / measured.seconds / run.logical_cores
     )
     throttle = _throttle_bits(run, measured)
     warmup = phases.get("warmup", Phase(()))

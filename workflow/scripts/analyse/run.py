@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from analyse.files import RERUN, InputError, parse_json, read_object, read_text
 from analyse.metrics import STATUSES
+from analyse.nodes import Node, folders, shift, together
 
 NUMBER = (int, float)
 Kind = type | tuple[type, ...]
@@ -74,7 +75,8 @@ class Run(NamedTuple):
     """A run's files: spec and env objects, events in order, telemetry columns.
 
     `telemetry` maps a column to its (time, value) pairs, rows without a value left out;
-    `samples` are the times of all rows (s, ascending).
+    `samples` are the times of all rows (s, ascending). Of a run on several nodes `env` is that of
+    the first, `nodes` are the others, and `telemetry` is of all.
     """
 
     folder: Path
@@ -83,6 +85,17 @@ class Run(NamedTuple):
     events: list[dict[str, Any]]
     samples: list[float]
     telemetry: dict[str, list[tuple[float, float]]]
+    nodes: tuple[Node, ...] = ()
+
+    @property
+    def envs(self) -> list[dict[str, Any]]:
+        """The env object of every node."""
+        return [self.env, *(node.env for node in self.nodes)]
+
+    @property
+    def logical_cores(self) -> int:
+        """Those of all nodes."""
+        return sum(env["machine"]["logical_cores"] for env in self.envs)
 
     @property
     def trains(self) -> bool:
@@ -199,4 +212,33 @@ def read_run(folder: Path) -> Run:
         if count < 1:
             raise InputError(path, f"'{name}' is {count}, not at least 1", RERUN)
     samples, telemetry = _read_telemetry(folder / "telemetry.csv")
-    return Run(folder, spec, env, _read_events(folder / "events.jsonl"), samples, telemetry)
+    events = _read_events(folder / "events.jsonl")
+    others = tuple(map(_read_node, folders(folder)))
+    wanted = spec.get("execution", {}).get("nodes", 1) - 1
+    if events[-1]["status"] == "ok" and len(others) != wanted:
+        cause = f"the outcome is ok, but {len(others)} other nodes left their files, not {wanted}"
+        raise InputError(folder / "nodes", cause, RERUN)
+    if len(others) != wanted:
+        telemetry = {name: [] for name in telemetry}  # a part would be taken for all
+    elif others:
+        telemetry = together(telemetry, [node.telemetry for node in others])
+    return Run(folder, spec, env, events, samples, telemetry, others)
+
+
+def _read_node(folder: Path) -> Node:
+    """Another node of a run, its telemetry on the clock of the first."""
+    path, env_path = folder / "node.json", folder / "env.json"
+    node, env = read_object(path), read_object(env_path)
+    _check(node, {"name": str, "clock": list}, "", path)
+    _check(env, ENV_FIELDS, "", env_path)
+    clock = node["clock"]
+    for reading in clock:
+        _check(reading, {"at": NUMBER, "offset": NUMBER, "uncertainty": NUMBER}, "", path)
+    if not clock:
+        raise InputError(path, "the first node's clock was not read", RERUN)
+    _, telemetry = _read_telemetry(folder / "telemetry.csv")
+    shifted = {
+        name: [(shift(clock, t), value) for t, value in column]
+        for name, column in telemetry.items()
+    }
+    return Node(node["name"], env, shifted, max(each["uncertainty"] for each in clock))

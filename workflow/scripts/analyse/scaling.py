@@ -20,12 +20,12 @@ from analyse.study import Cell, Study, describe_machine, machines
 from analyse.style import FILLS, panel_title, style_of
 from analyse.tables import FACTORS, counted
 
-FREE = ("replicas", "batch_split", "threads")
+FREE = ("nodes", "replicas", "batch_split", "threads")
 """The factors in which a cell of several replicas may differ from the one that trains alone."""
 STRONG, WEAK = "strong", "weak"
 COLUMNS = (
     *FACTORS,
-    *("scaling", "replicas", "resources", "cell", "reference_cell"),
+    *("scaling", "nodes", "replicas", "resources", "cell", "reference_cell"),
     *("throughput", "reference_throughput", "n", "speedup", "low", "high"),
     *("efficiency", "efficiency_low", "efficiency_high", "verdict", "indicative"),
     *("reason", "flags", "reference_flags"),
@@ -47,8 +47,18 @@ class Scaled:
     resources: int
 
     @property
+    def nodes(self) -> int:
+        return _count(self.cell, "nodes")
+
+    @property
     def replicas(self) -> int:
-        return _replicas(self.cell)
+        """Those of a node."""
+        return _count(self.cell, "replicas")
+
+    @property
+    def world_size(self) -> int:
+        """The replicas of all nodes."""
+        return _world_size(self.cell)
 
     @property
     def kind(self) -> str:
@@ -95,30 +105,34 @@ class Scaled:
 
 def has_replicas(study: Study) -> bool:
     """Whether a cell of the study is trained by several replicas."""
-    return any(_replicas(cell) > 1 for cell in study.cells)
+    return any(_world_size(cell) > 1 for cell in study.cells)
 
 
 def scaled(study: Study) -> list[Scaled]:
     """The cells of several replicas beside those that train the same alone, in order of the plan.
 
-    All settings but the number of replicas are the same; on the CPU the threads of a run, or
-    those of a replica.
+    All settings but the numbers of nodes and replicas are the same; on the CPU the threads of a
+    node, or those of a replica.
     """
     alone: dict[tuple[str, ...], list[Cell]] = {}
     for cell in study.cells:
-        if _replicas(cell) == 1:
+        if _world_size(cell) == 1:
             alone.setdefault(_rest(cell), []).append(cell)
     return [
         Scaled(cell, one, resources)
         for cell in study.cells
-        if _replicas(cell) > 1
+        if _world_size(cell) > 1
         for one in alone.get(_rest(cell), [])
         if (resources := _resources(cell, one))
     ]
 
 
-def _replicas(cell: Cell) -> int:
-    return int(cell.plan.factors.get("replicas") or 1)
+def _count(cell: Cell, factor: str) -> int:
+    return int(cell.plan.factors.get(factor) or 1)
+
+
+def _world_size(cell: Cell) -> int:
+    return _count(cell, "nodes") * _count(cell, "replicas")
 
 
 def _rest(cell: Cell) -> tuple[str, ...]:
@@ -129,11 +143,11 @@ def _resources(cell: Cell, alone: Cell) -> int | None:
     """How many times the resources of `alone` the cell has; None where that is no whole share."""
     ours, theirs = (one.plan.factors.get("threads", "") for one in (cell, alone))
     if cell.facet[2] == "gpu":
-        return _replicas(cell) if ours == theirs else None
+        return _world_size(cell) if ours == theirs else None
     if ours == theirs:
-        return 1
-    each = ours and theirs and int(ours) == int(theirs) * _replicas(cell)
-    return _replicas(cell) if each else None
+        return _count(cell, "nodes")
+    each = ours and theirs and int(ours) == int(theirs) * _count(cell, "replicas")
+    return _world_size(cell) if each else None
 
 
 def table(rows: Iterable[Scaled]) -> str:
@@ -148,7 +162,8 @@ def table(rows: Iterable[Scaled]) -> str:
         writer.writerow(
             [
                 *(row.cell.plan.factors[name] for name in FACTORS),
-                *(row.kind, row.replicas, row.resources, *(cell.plan.name for cell in cells)),
+                *(row.kind, row.nodes, row.replicas, row.resources),
+                *(cell.plan.name for cell in cells),
                 *(_text(middle(cell)) for cell in cells),
                 *(ratio.n if ratio else 0, *map(_text, speedup), *map(_text, efficiency)),
                 *(row.verdict, "yes" if ratio is None or ratio.indicative else "no", row.reason),
@@ -177,8 +192,9 @@ def _label(row: Scaled, sized: bool) -> str:
         if name not in FREE
     ]
     words = [f"batch size {row.cell.batch_size}"] * sized + own
+    words += [f"{row.nodes} nodes"] * (row.nodes > 1)
     if row.cell.facet[2] == "cpu":
-        words.append("own cores" if row.resources > 1 else "the same cores")
+        words.append("own cores" if row.resources == row.world_size else "the same cores")
     return f"{series.framework} ({', '.join(words)})" if words else series.framework
 
 
@@ -237,13 +253,13 @@ def _draw_panel(
         by_line.setdefault(_label(row, sized), []).append(row)
     drawn: list[str] = []
     for label, members in by_line.items():
-        members.sort(key=lambda row: row.replicas)
+        members.sort(key=lambda row: row.world_size)
         framework = members[0].cell.series.framework
         colour, marker = style_of(framework)
         fill = FILLS[drawn.count(framework) % len(FILLS)]
         drawn.append(framework)
         ax.plot(
-            [1, *(row.replicas for row in members)], [1, *(row.resources for row in members)],
+            [1, *(row.world_size for row in members)], [1, *(row.resources for row in members)],
             linestyle="--", linewidth=0.8, color=colours["ink"], zorder=1,
         )  # fmt: skip
         values = [1.0, *(row.speedup.value for row in members if row.speedup)]
@@ -256,7 +272,7 @@ def _draw_panel(
             [high - value for value, (_, high) in zip(values, ends, strict=True)],
         ]
         handles[label] = ax.errorbar(
-            [1, *(row.replicas for row in members)], values, spread, color=colour, marker=marker,
+            [1, *(row.world_size for row in members)], values, spread, color=colour, marker=marker,
             markersize=5, capsize=3, linewidth=1.2, fillstyle=fill,
         )  # fmt: skip
     # Wide intervals of few runs would leave nothing to be seen of the values.
@@ -276,7 +292,7 @@ def texts(study: Study) -> dict[str, str]:
     if best and best.speedup:
         told = (
             f"The highest efficiency is {best.efficiency:.2f}: {_label(best, _sized(rows))} with"
-            f" {best.replicas} replicas ({best.kind} scaling). "
+            f" {best.world_size} replicas ({best.kind} scaling). "
         )
     where = "; ".join(describe_machine(machine) for machine in machines(study))
     return {

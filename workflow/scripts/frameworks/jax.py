@@ -6,6 +6,8 @@ those are spelled out here in operations that it compiles well (docs/performance
 """
 
 import os
+import socket
+import zlib
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +43,8 @@ class Adapter:
         self.spec = spec
         device = spec["execution"]["device"]
         self.replicas = spec["execution"].get("replicas", 1)
+        self.group = spec.get("group")  # of the nodes, one process on each
+        self.world_size = self.replicas * (self.group["size"] if self.group else 1)
         # XLA makes its pool of threads, which all replicas share, when a device is first asked for.
         os.environ["NPROC"] = str(threads * self.replicas)
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -59,20 +63,35 @@ class Adapter:
             os.environ["XLA_FLAGS"] = "--xla_disable_hlo_passes=cse_barrier_expander"
             if self.replicas > 1:
                 jax.config.update("jax_num_cpu_devices", self.replicas)
+        if self.group:
+            self._join()
         try:
             devices = jax.devices("cpu" if device == "cpu" else "cuda")
         except RuntimeError as fault:
             reason = str(fault).splitlines()[0]
             raise NotImplementedError("JAX sees no CUDA device: " + reason)
-        if len(devices) < self.replicas:
-            message = "JAX sees {} CUDA devices of the {} asked for"
-            raise NotImplementedError(message.format(len(devices), self.replicas))
-        self.device = devices[0]
-        self.mesh = Mesh(np.array(devices[: self.replicas]), [AXIS])
+        chosen = []
+        for process in range(jax.process_count()):
+            own = [device for device in devices if device.process_index == process]
+            if len(own) < self.replicas:
+                message = "JAX sees {} CUDA devices of the {} asked for"
+                raise NotImplementedError(message.format(len(own), self.replicas))
+            chosen += own[: self.replicas]
+        self.device = jax.local_devices()[0]
+        self.mesh = Mesh(np.array(chosen), [AXIS])
         self.dtype = np.float64 if precision == "fp64" else np.float32
         self.computed = jnp.bfloat16 if precision == "bf16" else self.dtype
         self.supplied = spec["execution"].get("dropout") == "supplied"
         self.optimizer = spec["optimizer"]
+
+    def _join(self):
+        """Find the processes of the other nodes."""
+        address = self.group["rendezvous"].split("//")[1]
+        bound = "0.0.0.0:" + address.split(":")[1]
+        jax.distributed.initialize(
+            address, self.group["size"], self.group["rank"], coordinator_bind_address=bound,
+            cluster_detection_method="deactivate",
+        )  # fmt: skip
 
     def read(self, stems, shape):
         parts = []
@@ -142,7 +161,7 @@ class Adapter:
         self.steps, self.batch_size, self.masks = 0, None, {}
         self.key = jax.random.key(self.spec["seed"], impl="rbg")
         step = self._step
-        if self.replicas > 1:
+        if self.world_size > 1:
             self.state = self._everywhere(self.state)
             same, split = PartitionSpec(), PartitionSpec(AXIS)
             step = jax.shard_map(
@@ -151,13 +170,27 @@ class Adapter:
                 out_specs=(same, same), check_vma=False,
             )  # fmt: skip
         self.step = jax.jit(step, donate_argnums=0)
+        if self.group:
+            from jax.experimental import multihost_utils
+
+            name = np.uint32(zlib.crc32(socket.gethostname().encode()))
+            self.hosts = set(multihost_utils.process_allgather(name).tolist())
         self.forward = jax.jit(lambda arrays, images: self._forward(arrays, images)[0])
 
     def _everywhere(self, arrays):
         """Arrays put on the device of every replica."""
-        if self.replicas == 1:
+        if self.world_size == 1:
             return jax.device_put(arrays)
-        return jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec()))
+        return self._spread(arrays, PartitionSpec())
+
+    def _spread(self, arrays, spec):
+        """Arrays put on all devices as `spec` says, of which every node has its own part."""
+        sharding = NamedSharding(self.mesh, spec)
+        if not self.group:
+            return jax.device_put(arrays, sharding)
+        return jax.tree.map(
+            lambda part: jax.make_array_from_process_local_data(sharding, np.asarray(part)), arrays
+        )
 
     def _native(self, name, array):
         """A canonical array in JAX's layout."""
@@ -189,7 +222,7 @@ class Adapter:
 
     def load(self, images, labels):
         arrays = jnp.asarray(images, self.dtype), jnp.asarray(labels, np.int32)
-        self.data = arrays if self.replicas == 1 else self._everywhere(arrays)
+        self.data = arrays if self.world_size == 1 else self._everywhere(arrays)
 
     def _forward(self, arrays, images, drop=None):
         """The output, and the running statistics that a training step leaves.
@@ -249,7 +282,7 @@ class Adapter:
             images = self._augmented(images, draws)
         self.batch_size = len(labels)
         key = jax.random.fold_in(self.key, number)
-        if self.replicas > 1:
+        if self.world_size > 1:
             key = jax.random.fold_in(key, lax.axis_index(AXIS))
 
         def drop(layer, x):
@@ -266,7 +299,7 @@ class Adapter:
 
         trained = {name: state["arrays"][name] for name in self.trained}
         (loss, statistics), gradients = jax.value_and_grad(mean_loss, has_aux=True)(trained)
-        if self.replicas > 1:
+        if self.world_size > 1:
             loss, gradients = lax.pmean((loss, gradients), AXIS)
         moments = {}
         for name, gradient in gradients.items():
@@ -334,6 +367,8 @@ class Adapter:
         losses = []
         for i, (batch, scalars) in enumerate(zip(every, self._scalars(rates))):
             cut = None if draws is None else draws[i]
+            if self.group:
+                batch, cut = self._spread((batch, cut), PartitionSpec(AXIS))
             number = np.uint32(self.steps + i)
             self.state, loss = self.step(
                 self.state, self.data, batch, cut, self.masks, scalars, number
@@ -350,7 +385,7 @@ class Adapter:
 
     def logits(self, images):
         arrays = self.state["arrays"]
-        if self.replicas > 1:
+        if self.world_size > 1:
             arrays = {name: array.addressable_data(0) for name, array in arrays.items()}
         return np.array(self.forward(arrays, images.astype(self.dtype)))
 
@@ -398,11 +433,13 @@ class Adapter:
         devices = {device for array in arrays for device in array.devices()}
         platforms = {device.platform for device in devices}
         own = self._probed()
-        if self.replicas > 1:
+        if self.world_size > 1:
             own["replicas"] = len(devices)
+        if self.group:
+            own["nodes"] = len(self.hosts)
         return {
             **own,
-            "batch_size": self.batch_size * self.replicas,
+            "batch_size": self.batch_size * self.world_size,
             "threads": _pool() // self.replicas,
             "precision": self._precision(),
             "device": platforms.pop() if len(platforms) == 1 else str(platforms),

@@ -20,6 +20,10 @@ MODES = ("static", "hybrid", "imperative")
 RECORD_FORMAT = "recordio"
 RELEASED = "2022-05"
 REPLICAS = "devices"
+NO_NODES = (
+    "MXNet exchanges between machines through parameter servers (kvstore dist_sync), processes"
+    " that are not started here"
+)
 
 
 DTYPES = {"fp32": "float32", "fp64": "float64", "bf16": "float32"}

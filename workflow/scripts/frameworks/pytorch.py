@@ -5,6 +5,7 @@ import importlib.util
 import operator
 import os
 import shutil
+import socket
 import sys
 import sysconfig
 import tempfile
@@ -86,10 +87,10 @@ class Adapter:
             )
         if self.spec["execution"]["device"] == "gpu":
             found = torch.cuda.device_count()
-            if found < self.group["size"]:
+            if found < self.group["local_size"]:
                 message = "PyTorch sees {} CUDA devices of the {} asked for"
-                raise NotImplementedError(message.format(found, self.group["size"]))
-            torch.cuda.set_device(self.group["rank"])
+                raise NotImplementedError(message.format(found, self.group["local_size"]))
+            torch.cuda.set_device(self.group["local_rank"])
 
     def _require_precision(self, precision):
         """Raise NotImplementedError where device or optimiser cannot do with that precision."""
@@ -215,18 +216,21 @@ class Adapter:
 
     def meet(self):
         """Make the process group of the replicas, once all of them ask for it."""
-        # Gloo would look for the host's name, which a machine without a network cannot resolve.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        if self.group["interface"]:
+            # Gloo would look for the host's name, which not every machine can resolve.
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", self.group["interface"])
         distributed.init_process_group(
-            "nccl" if self.device.type == "cuda" else "gloo",
-            init_method="file://" + self.group["rendezvous"],
+            "nccl" if self.device.type == "cuda" else "gloo", init_method=self.group["rendezvous"],
             rank=self.group["rank"], world_size=self.group["size"],
         )  # fmt: skip
+        self.hosts = [None] * self.group["size"]
+        if self.group["size"] > self.group["local_size"]:
+            distributed.all_gather_object(self.hosts, socket.gethostname())
 
     def _replicated(self):
         """The network as all replicas train it: their gradients are averaged as they come."""
         self.meet()
-        places = [self.group["rank"]] if self.device.type == "cuda" else None
+        places = [self.group["local_rank"]] if self.device.type == "cuda" else None
         return nn.parallel.DistributedDataParallel(self.model, places, gradient_as_bucket_view=True)
 
     def _loss(self, images, labels):
@@ -437,6 +441,8 @@ class Adapter:
         replicas = 1
         if self.group:
             settings["replicas"] = replicas = distributed.get_world_size()
+            if replicas > self.group["local_size"]:
+                settings["nodes"] = len(set(self.hosts))
         return {
             **settings,
             "optimizer": "adam" if "betas" in group else "sgd",

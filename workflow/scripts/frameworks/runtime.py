@@ -9,7 +9,8 @@ as Python 3.6. The adapter is the file `<framework>.py` beside this one: constan
 (execution modes, its own choice first), `RECORD_FORMAT` and, where it cannot do quite what a
 layer or an input says, `DEVIATIONS` (a sentence by the layer's `op` or the input's name); for
 data-parallel training `REPLICAS` ("processes", of which each has a rank, or "devices" of one
-process) or `NO_REPLICAS`, why there is none (docs/parallel.md); and a class `Adapter` with
+process, which may say in `NO_NODES` why they are on one node alone) or `NO_REPLICAS`, why there is
+none (docs/parallel.md); and a class `Adapter` with
 
     Adapter(spec, threads)      import done; raises NotImplementedError with the reason if the
                                 spec asks for what the framework cannot do here
@@ -69,9 +70,10 @@ and, where it predicts (`inference/run.py`), with
 
 Where the spec's `execution` has `replicas`, so many train one model. With "devices", the adapter
 splits every batch evenly over them; with "processes", each is given its share, and finds its
-`rank`, the `size` and a file for the `rendezvous` in spec["group"]. Losses are means over all
+`rank`, the `size` and an address for the `rendezvous` in spec["group"]. Losses are means over all
 replicas, `threads` those of one replica, and `settings` must tell the `replicas` at work and the
-batch size of all.
+batch size of all. With several `nodes` each has so many `replicas`, in processes with a rank or as
+devices of one; spec["group"] tells the `local_rank` too, and `settings` the `nodes` at work.
 """
 
 import time
@@ -532,24 +534,26 @@ def make_adapter(spec, threads):
 def group_of(spec, events):
     """This process among those that train one model together; None where it trains alone.
 
-    Replicas that are devices of one process are the adapter's own matter. Raises
-    NotImplementedError where it has none.
+    Replicas that are devices of one process are the adapter's own matter: where there are several
+    nodes, each has one. Raises NotImplementedError where the adapter has none.
     """
     execution = spec["execution"]
-    if execution.get("replicas", 1) == 1:
+    if "replicas" not in execution:
         return None
     if execution["replicas_are"] is None:
         raise NotImplementedError(execution["why_no_replicas"])
-    if execution["replicas_are"] == "devices":
+    if execution["replicas_are"] == "devices" and "nodes" not in execution:
         return None
-    return companion("_replicas").join(execution["replicas"], events)
+    return companion("_replicas").join(execution, events)
 
 
 def grouped(spec, group):
     """The spec with what an adapter must know of its process's place among the replicas."""
     if not group:
         return spec
+    local = group.local_size
     told = {"rank": group.rank, "size": group.size, "rendezvous": group.rendezvous}
+    told.update(local_rank=group.rank % local, local_size=local, interface=group.interface)
     return dict(spec, group=told)
 
 
@@ -594,7 +598,10 @@ def requested_settings(spec, threads, rate, adapter):
         arithmetic=shown_by_products(spec),
     )
     if "replicas" in spec["execution"]:
-        settings["replicas"] = spec["execution"]["replicas"]
+        nodes = spec["execution"].get("nodes", 1)
+        settings["replicas"] = spec["execution"]["replicas"] * nodes
+        if nodes > 1:
+            settings["nodes"] = nodes
     if hasattr(adapter, "make_deterministic"):
         settings["deterministic"] = spec["execution"]["deterministic"]
     if hasattr(adapter, "asked"):
@@ -637,7 +644,8 @@ def train(spec, events, threads):
         share = slice(group.rank * size, (group.rank + 1) * size)
     adapter = make_adapter(spec, threads)
     events.write("software", numpy=np.__version__, **adapter.software())
-    begin = events.phase("import", BEGIN)
+    # Other nodes are waited for before it.
+    begin = events.phase("import", max(BEGIN, group.ready) if group else BEGIN)
     try:
         reader = reader_of(adapter, spec)
         loaded = None if reader else examples(adapter, spec, "train")
@@ -668,6 +676,7 @@ def train(spec, events, threads):
         loop = Loop(adapter, order, rates, events, total, reader, waits, tell)
         if FOLLOWS:
             group.follow(loop)
+            sample_now()  # that of another node sees the end of the measured phase so
             return
 
         def evaluated(begin):
@@ -712,7 +721,7 @@ def raise_foreseen(adapter, error):
 
 def run(spec, path, threads, work=train):
     """Do the `work`, and end the events with the runner's word on how it went."""
-    events = companion("_replicas").Word() if FOLLOWS else Events(path)
+    events = companion("_replicas").Word(path) if FOLLOWS else Events(path)
     events.write(
         "start", t=BEGIN, date=datetime.datetime.utcnow().strftime("%Y-%m-%dT%H:%M:%SZ"),
         pid=os.getpid(), python=sys.version.split()[0],

@@ -16,6 +16,10 @@ MODES = ("function", "xla")
 RECORD_FORMAT = "tfrecord"
 RELEASED = "2026-03"
 REPLICAS = "devices"
+NO_NODES = (
+    "TensorFlow's replicas are devices of one process here (MirroredStrategy);"
+    " MultiWorkerMirroredStrategy is not used"
+)
 
 PRECISIONS = {
     (tf.float32, tf.float32): "fp32",

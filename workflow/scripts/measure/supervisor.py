@@ -13,6 +13,7 @@ import ctypes
 import fcntl
 import json
 import os
+import platform
 import select
 import signal
 import subprocess
@@ -21,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from measure import attempts, machine, order, processes, sensors
 from measure.progress import Progress
@@ -45,10 +46,36 @@ class Fault(RuntimeError):
     """A run ended in a way that says nothing about what was measured."""
 
 
+class Outcome(NamedTuple):
+    """How a run ended: status, reason, and of an `error` the end of its log."""
+
+    status: str
+    reason: str | None
+    log_tail: list[str]
+
+
+class Beside(Protocol):
+    """What goes on beside a runner on other nodes (`nodes.py`).
+
+    `leads` on the first node; `variables` and `descriptors` are for the runner.
+    """
+
+    leads: bool
+    variables: dict[str, str]
+    descriptors: list[int]
+
+    def fileno(self) -> int: ...
+
+    def news(self) -> Outcome | None: ...
+
+    def ended(self) -> Outcome | None: ...
+
+
 @contextlib.contextmanager
 def machine_to_itself() -> Iterator[None]:
     """Hold this machine's lock, so that no two measured runs of a user ever overlap."""
-    path = Path(tempfile.gettempdir()) / f"touchstone-{os.getuid()}.lock"
+    # A folder for temporary files may be one of several nodes.
+    path = Path(tempfile.gettempdir()) / f"touchstone-{os.getuid()}-{platform.node()}.lock"
     with open(path, "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,13 +112,15 @@ def supervise(
     log: Path,
     final: bool = False,
     trial: bool = False,
+    beside: Beside | None = None,
 ) -> str:
     """Run `command` for `spec`; leave events.jsonl, telemetry.csv and env.json in `folder`.
 
     `command` is to write `folder`/events.jsonl. Returns the status, which is also the last
     event. A runner that ends without a result raises Fault, or, if this attempt is `final`,
     has the outcome `error`. Raises Fault where it cannot even be started. A `trial` is none of
-    the study's runs: it has no place in their order, nor in the account of progress.
+    the study's runs: it has no place in their order, nor in the account of progress. Where a
+    run has several nodes, `beside` is what goes on elsewhere, which may end it here too.
     """
     device = spec["execution"]["device"]
     used = cores(spec["execution"]["threads"])
@@ -112,6 +141,10 @@ def supervise(
     asked, ask = os.pipe()
     os.set_blocking(ask, False)
     clean.update(variables, PYTHONNOUSERSITE="1", TOUCHSTONE_SAMPLE_NOW=str(ask))
+    descriptors = [ask]
+    if beside:
+        clean.update(beside.variables)
+        descriptors += beside.descriptors
     begin = time.monotonic()
     with open(log, "wb") as output:
         process = subprocess.Popen(
@@ -120,7 +153,7 @@ def supervise(
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             env=clean,
-            pass_fds=[ask],
+            pass_fds=descriptors,
             start_new_session=True,
             preexec_fn=lambda: _prepare(used, group),
         )
@@ -129,7 +162,8 @@ def supervise(
     devices = spec["execution"].get("replicas", 1)
     watched = sensors.Watched(process.pid, device, group, others, devices=devices)
     try:
-        known, stopped = _watch(process, asked, watched, spec, folder / "telemetry.csv", progress)
+        telemetry = folder / "telemetry.csv"
+        known, stopped = _watch(process, asked, watched, spec, telemetry, progress, beside)
     finally:
         os.close(asked)
         # Whatever happens to this process, nothing of the run goes on behind it.
@@ -138,19 +172,24 @@ def supervise(
         cpu_seconds = _end(process, watched)
     code = process.returncode
     said = _result(events)
-    tail: dict[str, Any] = {}
+    if beside and not stopped and said and said["status"] == "ok":
+        stopped = beside.ended()
+    lines: list[str] = []
     if stopped:
-        status, reason = stopped
+        status, reason, lines = stopped
     elif said:
         status, reason = said["status"], said["reason"]
     elif code in KILLED and kills is not None and machine.kernel_oom_kills() != kills:
         status, reason = "oom", "the kernel killed it: the host ran out of memory"
     else:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:]
-        status, reason, tail = "error", _fault(code), {"log_tail": lines}
+        status, reason = "error", _fault(code)
+    tail: dict[str, Any] = {}
+    if status == "error":
         if not final:
             raise Fault("\n".join([f"{reason}; its log {log} ends:", *lines]))
-        attempts.note(folder, reason)
+        tail = {"log_tail": lines}
+        attempts.note(folder, str(reason))
     _close(events, status=status, reason=reason, exit_code=code, begin=begin,
            end=time.monotonic(), cpu_seconds=cpu_seconds, **tail)  # fmt: skip
     if without:
@@ -226,7 +265,7 @@ def _start(
 ) -> dict[str, Any]:
     """The run's place in the order of execution, and the state that the machine starts it in."""
     if trial:
-        unknown["start.position"] = "the trial of a mode or of a batch size"
+        unknown["start.position"] = "no run of the study: a trial, or the part of another node"
     idle, why = order.idle_seconds()
     if why:
         unknown["start.idle_seconds"] = why
@@ -266,25 +305,28 @@ def _watch(
     spec: dict[str, Any],
     telemetry: Path,
     progress: Progress,
-) -> tuple[dict[str, Any], tuple[str, str] | None]:
+    beside: Beside | None,
+) -> tuple[dict[str, Any], Outcome | None]:
     """Sample until the process ends or is to be stopped.
 
     A sample is taken every interval, and whenever a byte comes through the pipe `asked`:
     the runner sends one at the edges of the measured phase. Returns what is known of every
-    sensor, and the outcome and reason if it is to be stopped.
+    sensor, and the outcome if it is to be stopped, or was by what goes on `beside`.
     """
     seconds, mib = spec["limits"]["seconds"], spec["limits"]["memory_mib"]
     interval = spec["sampling_interval"]
     due = time.monotonic()
     deadline = due + seconds
-    stopped = None
+    stopped: Outcome | None = None
     ended = os.pidfd_open(process.pid)
+    heard = [ended, asked] if beside is None else [ended, asked, beside.fileno()]
     try:
         with open(telemetry, "w", newline="") as file:
             sampler = Sampler(watched, file)
             while True:
                 sampler.sample()
-                progress.update()
+                if beside is None or beside.leads:
+                    progress.update()
                 if (late := time.monotonic() - due) >= 0:
                     # A tick that was missed is left out; the time stamps show the gap.
                     due += interval * (1 + late // interval)
@@ -292,14 +334,17 @@ def _watch(
                     wait = max(min(due, deadline) - now, 0)
                     if mib is not None:
                         wait = min(wait, MEMORY_INTERVAL)
-                    ready = select.select([ended, asked], [], [], wait)[0]
+                    ready = select.select(heard, [], [], wait)[0]
                     if ended in ready:
                         return sampler.finish(), None
                     if time.monotonic() >= deadline:
-                        stopped = "timeout", f"it ran longer than the limit of {seconds:g} s"
+                        reason = f"it ran longer than the limit of {seconds:g} s"
+                        stopped = Outcome("timeout", reason, [])
                     elif mib is not None and (used := _memory(watched, mib)) > mib:
                         reason = f"host memory of {used:.0f} MiB exceeds the limit of {mib:g} MiB"
-                        stopped = "oom", reason
+                        stopped = Outcome("oom", reason, [])
+                    elif beside and beside.fileno() in ready:
+                        stopped = beside.news()
                     if stopped:
                         return sampler.finish(), stopped
                     if asked in ready and os.read(asked, 64):

@@ -82,7 +82,7 @@ def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> 
         if cell.steps is not None:
             steps, tested = min(steps, cell.steps + cell.warmup_steps), 0
         work = macs[pair] * (6 * steps * cell.effective_batch + 2 * tested)
-        used = cell.threads or cores
+        used = (cell.threads or cores) * cell.nodes
         seconds += runs * (
             work / (FLOPS_PER_CORE * used) + steps * SECONDS_PER_STEP + SECONDS_PER_RUN
         )

@@ -84,6 +84,12 @@ def replicas(framework: str) -> tuple[str | None, str | None]:
     return kind, None if kind else why
 
 
+def why_no_nodes(framework: str) -> str | None:
+    """Why the adapter does not train on several nodes, as its `NO_NODES` says, or None."""
+    found: str | None = replicas(framework)[1] or _constants(framework).get("NO_NODES")
+    return found
+
+
 def environment(framework: str, device: str) -> str:
     """The path of the environment file for cells of that framework on that device."""
     return f"envs/{framework}-gpu.yaml" if device == "gpu" else f"envs/{framework}.yaml"

@@ -59,8 +59,8 @@ def faults(cell: Cell, test_examples: int) -> list[str]:
         )
     if cell.mode == BEST:
         found.append("mode: 'best' is tried in training alone; name a mode")
-    if cell.replicas > 1:
-        found.append("replicas: inference is done on one device; leave it out")
+    if cell.world_size > 1:
+        found.append("replicas, nodes: inference is done on one device; leave them out")
     if cell.input == "records":
         found.append("input: an inference cell predicts from 'memory' or 'synthetic'")
     if cell.precision not in PRECISIONS:

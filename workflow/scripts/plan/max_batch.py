@@ -43,7 +43,7 @@ def searches(plan: Plan) -> dict[str, Cell]:
         cell
         for cell in plan.cells.values()
         if cell.mode != BEST
-        and cell.replicas == 1
+        and cell.world_size == 1
         and not (is_operation(cell) or is_inference(cell))
     )
     found = (cell.model_copy(update=FIXED) for cell in cells)
@@ -52,7 +52,7 @@ def searches(plan: Plan) -> dict[str, Cell]:
 
 def _name(cell: Cell) -> str:
     """What a cell's name spells out but what is fixed, and a hash of all other settings."""
-    values = {key: value for key, value in cell.model_dump().items() if key not in FIXED}
+    values = cell.model_dump(exclude={*FIXED, "nodes"})  # which is 1
     slug = [str(values.pop(key)) for key in SLUG if key in values]
     return "-".join([*slug, digest(values)[:8]])
 

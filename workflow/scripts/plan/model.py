@@ -102,11 +102,19 @@ class Cell(BaseModel):
             "logical devices that share the threads (`cpu`); `docs/parallel.md`",
         ),
     ] = 1
+    nodes: Annotated[
+        int,
+        Field(
+            gt=0,
+            description="on how many nodes of a Slurm cluster it trains, each with so many "
+            "`replicas` and `threads`; `docs/parallel.md`",
+        ),
+    ] = 1
     batch_split: Annotated[
         Literal["effective", "per_replica"],
         Field(
             description="`effective`: a batch is split evenly over the replicas; `per_replica`: "
-            "each has `batch_size` of its own, and a step takes `replicas` times as many"
+            "each has `batch_size` of its own, and a step takes that from every replica"
         ),
     ] = "effective"
     batch_size: Annotated[int, Field(gt=0, description="examples per step")] = 64
@@ -251,9 +259,14 @@ class Cell(BaseModel):
     ] = None
 
     @property
+    def world_size(self) -> int:
+        """The replicas of all nodes."""
+        return self.replicas * self.nodes
+
+    @property
     def effective_batch(self) -> int:
         """Examples of a step, over all replicas."""
-        return self.batch_size * (self.replicas if self.batch_split == "per_replica" else 1)
+        return self.batch_size * (self.world_size if self.batch_split == "per_replica" else 1)
 
 
 class Scale(BaseModel):

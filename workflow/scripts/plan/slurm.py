@@ -42,8 +42,10 @@ def refusal(jobs: list[str]) -> str:
 
 
 class Nodes(NamedTuple):
-    """Nodes of a partition that are alike: GPUs by type, memory (MiB), longest job (minutes)."""
+    """Nodes of a partition that are alike: how many, and of each the GPUs by type, the memory
+    (MiB), and the longest job (minutes)."""
 
+    number: int
     gpus: dict[str, int]
     memory: float
     minutes: float
@@ -58,7 +60,7 @@ def partitions() -> Partitions | None:
     if not shutil.which("sinfo"):
         return None
     answer = subprocess.run(
-        ["sinfo", "--all", "--noheader", "--exact", "--format=%P|%m|%l|%G"],
+        ["sinfo", "--all", "--noheader", "--exact", "--format=%P|%D|%m|%l|%G"],
         capture_output=True,
         text=True,
     )
@@ -66,15 +68,17 @@ def partitions() -> Partitions | None:
 
 
 def read_sinfo(text: str) -> Partitions:
-    """Lines of partition, memory, time limit and generic resources, with bars between them."""
+    """Lines of partition, number of nodes, memory, time limit and generic resources, with bars
+    between them."""
     found: Partitions = {}
     for line in text.splitlines():
-        name, memory, limit, resources = line.split("|", 3)
+        name, size, memory, limit, resources = line.split("|", 4)
         gpus: dict[str, int] = {}
         for kind, count in re.findall(r"\bgpu(?::([^:,()]+))??(?::(\d+))?(?=[,(]|$)", resources):
             gpus[kind] = gpus.get(kind, 0) + int(count or 1)
         # A site that does not count memory leaves it at 1 MiB.
-        nodes = Nodes(gpus, (inf if memory == "1" else int(memory.rstrip("+"))), minutes(limit))
+        each = inf if memory == "1" else int(memory.rstrip("+"))
+        nodes = Nodes(int(size), gpus, each, minutes(limit))
         found.setdefault(name.rstrip("*"), []).append(nodes)
         if name.endswith("*"):
             found.setdefault("", []).append(nodes)
@@ -111,10 +115,9 @@ def _lacks(rule: str, asked: Mapping[str, Any], known: Partitions) -> list[str]:
         ]
     where = ", ".join(filter(None, names)) or "the default partition"
     nodes = [one for name in names for one in known[name]]
-    count, model = _gpus(asked)
-    each = ceil(count / max(_number(asked.get("nodes")), 1))
+    gpus, model = _gpus(asked)
     for key, value, unit, most in (
-        ("gpu", each, f" {model}" * bool(model), lambda one: _having(one, model)),
+        ("gpu", gpus, f" {model}" * bool(model), lambda one: _having(one, model)),
         ("mem_mb", _number(asked.get("mem_mb")), " MiB", lambda one: one.memory),
         ("runtime", _number(asked.get("runtime")), " min", lambda one: one.minutes),
     ):
@@ -124,6 +127,9 @@ def _lacks(rule: str, asked: Mapping[str, Any], known: Partitions) -> list[str]:
                 f"{rule}: {key}: {value:.9g}{unit} asked of a node, {where} has at most {best:.9g}"
             ]
         nodes = [one for one in nodes if most(one) >= value]
+    count = max(sum(one.number for one in known[name] if one in nodes) for name in names)
+    if (several := _nodes(asked)) > count:
+        return [f"{rule}: nodes: {several:.9g} asked, {where} has {count} that can give it"]
     return []
 
 
@@ -132,12 +138,17 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
+def _nodes(asked: Mapping[str, Any]) -> float:
+    return max(_number(asked.get("nodes")), 1)
+
+
 def _gpus(asked: Mapping[str, Any]) -> tuple[int, str]:
-    """How many GPUs a job asks for, and of which type."""
+    """How many GPUs a job asks of a node, and of which type."""
     parts = str(asked.get("gres") or "").split(":")
     if parts[0] == "gpu" and parts[-1].isdecimal():
         return int(parts[-1]), parts[1] if len(parts) == 3 else ""
-    return int(_number(asked.get("gpu"))), str(asked.get("gpu_model") or "")
+    count = ceil(_number(asked.get("gpu")) / _nodes(asked))
+    return count, str(asked.get("gpu_model") or "")
 
 
 def _having(nodes: Nodes, model: str) -> int:

@@ -221,9 +221,13 @@ def execution_of(cell: Cell) -> dict[str, Any]:
         "device", "precision", "mode", "threads", "wait_policy", "reader_threads", "deterministic",
     )  # fmt: skip
     execution = {key: getattr(cell, key) for key in keys}
-    if cell.replicas > 1:
+    if cell.world_size > 1:
         kind, why = frameworks.replicas(cell.framework)
         execution.update(replicas=cell.replicas, batch_split=cell.batch_split, replicas_are=kind)
         if why:
             execution["why_no_replicas"] = why
+    if cell.nodes > 1:
+        execution["nodes"] = cell.nodes
+        if why := frameworks.why_no_nodes(cell.framework):
+            execution["why_no_nodes"] = why
     return execution

@@ -327,7 +327,7 @@ class _Known:
             cell = cell.model_copy(update={"mode": frameworks.modes(cell.framework)[0]})
         if not is_operation(cell):
             same = {"operation_seconds": USUAL["operation_seconds"]}
-            if cell.replicas == 1:  # which has the whole batch either way
+            if cell.world_size == 1:  # which has the whole batch either way
                 same["batch_split"] = USUAL["batch_split"]
             return [inference.resolved(cell.model_copy(update=same))]
         shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
@@ -449,16 +449,17 @@ def _step_faults(cell: Cell, per_epoch: int) -> list[str]:
 
 def _replica_faults(cell: Cell) -> list[str]:
     """What of a cell cannot be split evenly over its replicas."""
-    found, replicas = [], cell.replicas
-    if cell.effective_batch % replicas:
+    found, count = [], cell.world_size
+    where = f" on {cell.nodes} nodes" if cell.nodes > 1 else ""
+    if cell.effective_batch % count:
         found.append(
-            f"batch_size: {cell.batch_size} examples cannot be split evenly over {replicas} "
-            f"replicas; choose a multiple of {replicas}, or batch_split: per_replica"
+            f"batch_size: {cell.batch_size} examples cannot be split evenly over {count} "
+            f"replicas{where}; choose a multiple of {count}, or batch_split: per_replica"
         )
-    if cell.device == "cpu" and cell.threads and cell.threads % replicas:
+    if cell.device == "cpu" and cell.threads and cell.threads % cell.replicas:
         found.append(
-            f"threads: {cell.threads} cannot be split evenly over {replicas} replicas; choose a "
-            f"multiple of {replicas}"
+            f"threads: {cell.threads} cannot be split evenly over {cell.replicas} replicas; choose "
+            f"a multiple of {cell.replicas}"
         )
     return found
 
