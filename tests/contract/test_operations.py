@@ -73,4 +73,4 @@ def test_the_results_are_those_in_double_precision(framework, root, python_of):
 
 def test_every_operation_is_tried():
     alone = {name for name in operations.names() if not operations.collective(name)}
-    assert set(SHAPES) == alone  # test_all_reduce.py tries those between replicas
+    assert set(SHAPES) == alone  # contract/test_all_reduce.py tries those between replicas

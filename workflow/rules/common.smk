@@ -176,8 +176,8 @@ def manifest_of(cell):
 
 
 def runs(wildcards):
-    """The events of all runs. Of files by the ten thousand a rule has a function: what it is given
-    as a list costs every start of Snakemake time and memory, whether its job is wanted or not.
+    """The events of all runs. Files by the ten thousand come from functions, since a list costs every
+    start of Snakemake time and memory, whether its job is wanted or not.
     """
     return [
         f"results/runs/{cell}/rep{repeat}/events.jsonl" for cell, repeat in PLAN.order
