@@ -1,6 +1,8 @@
 """The plan: cells, names, order, and what a configuration is refused for."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 
@@ -411,3 +413,21 @@ def test_the_digests_of_all_repeats_are_those_of_their_specs(study, root):
                 spec["network"] = digest(spec["network"])
         assert spec_digests(cell, 3, root) == [digest(spec) for spec in specs]
         assert len(set(spec_digests(cell, 3, root))) == 3
+
+
+def test_a_plan_of_networks_imports_no_numpy(root):
+    # It would take longer than all else that a plan reads, in every job of a cluster too.
+    asked = """
+import sys
+from pathlib import Path
+from plan.spec import spec_digests
+from plan.study import make_plan, read
+plan = make_plan(read(Path("config/config.yaml")), Path("."))
+for cell in plan.cells.values():
+    spec_digests(cell, 3, Path("."))
+print("numpy" in sys.modules)
+"""
+    variables = {"PYTHONPATH": str(root / "workflow/scripts")}
+    command = [sys.executable, "-c", asked]
+    ended = subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True)
+    assert ended.stdout == "False\n", ended.stderr

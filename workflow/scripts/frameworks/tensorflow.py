@@ -440,14 +440,10 @@ class Adapter:
         return tf.nn.batch_normalization(x, batch_mean, biased, offset, scale, layer["epsilon"])
 
     def _gathered(self, batches):
-        """For each replica, the images and labels of a whole chunk.
-
-        Of the 3.3 ms that a step of LeNet-5 takes, its own gathering and slicing were 0.2.
-        """
-        size = self.spec["factors"]["batch_size"] // self.replicas
+        """For each replica, the images and labels of a whole chunk (docs/performance.md)."""
         parts = []
         for i, place in enumerate(self.places):
-            rows = batches[:, i * size : (i + 1) * size]
+            rows = batches[:, self._part(i)]
             with tf.device(place):
                 parts.append([tf.gather(array, rows) for array in self.sets[i]])
         return parts
@@ -465,10 +461,12 @@ class Adapter:
 
     def _share(self, batch):
         """What of a batch is that of the replica that is being traced."""
-        if not self.strategy:
-            return batch
+        return batch[self._part(self._replica())] if self.strategy else batch
+
+    def _part(self, replica):
+        """Which examples of a batch are a replica's."""
         size = self.spec["factors"]["batch_size"] // self.replicas
-        return batch[self._replica() * size : (self._replica() + 1) * size]
+        return slice(replica * size, (replica + 1) * size)
 
     def _step(self, images, labels, scalars, draws):
         if self.spec["augmentation"]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent.parent / "frameworks"
+FORMATS = Path(__file__).parent.parent / "datasets/formats"
 
 
 def adapters() -> list[str]:
@@ -53,6 +54,12 @@ def record_format(framework: str) -> str:
     """The record format that the adapter reads."""
     found: str = _constants(framework)["RECORD_FORMAT"]
     return found
+
+
+def of_records(framework: str, constant: str) -> bool:
+    """What that format says of itself: `SHARDED` or `PHOTOS` (datasets/formats), whose import
+    brings NumPy, which would take longer than all else that a plan reads."""
+    return bool(constants(FORMATS / f"{record_format(framework)}.py")[constant])
 
 
 def deviations(framework: str, network: dict[str, Any], source: str) -> list[str]:

@@ -37,14 +37,6 @@ def _dataset(name: str, folder: Path) -> catalogue.Dataset:
     return catalogue.load(name, folder)
 
 
-@cache
-def _sharded(record_format: str) -> bool:
-    """Whether its files may be several, read from the format's text: its import brings NumPy,
-    which would take longer than all else that a plan reads."""
-    folder = Path(catalogue.__file__).parent / "formats"
-    return bool(frameworks.constants(folder / f"{record_format}.py")["SHARDED"])
-
-
 def seed_of(cell: Cell, repeat: int) -> int:
     """The seed of a run."""
     return cell.seed + repeat - 1
@@ -61,7 +53,7 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
         return _operation_spec(cell, repeat)
     dataset = _dataset(cell.dataset, root / "config/datasets")
     network = _graph(cell.network, tuple(dataset.shape), len(dataset.classes))
-    sharded = _sharded(frameworks.record_format(cell.framework))
+    sharded = frameworks.of_records(cell.framework, "SHARDED")
     spec = {
         "format": FORMAT,
         "cell": name_of(cell),

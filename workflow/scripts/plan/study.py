@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 
 import networks
 import operations
-from datasets import catalogue, formats
+from datasets import catalogue
 from networks.graph import GraphError
 from plan import frameworks, inference
 from plan.model import BEST, RESULTS_FORMAT, Cell, Study
@@ -468,9 +468,9 @@ def _photo_faults(cell: Cell, dataset: catalogue.Dataset) -> list[str]:
     """Why the framework's records cannot hold the photos of a data set, if they cannot."""
     if dataset.photos is None or cell.input == "synthetic":
         return []
-    kind = frameworks.record_format(cell.framework)
-    if formats.load(kind).PHOTOS:
+    if frameworks.of_records(cell.framework, "PHOTOS"):
         return []
+    kind = frameworks.record_format(cell.framework)
     return [
         f"dataset: {cell.dataset} has photos, and {cell.framework} reads {kind} records, which "
         "hold none; choose another framework, or another data set for it"
