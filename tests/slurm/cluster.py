@@ -168,9 +168,7 @@ class Cluster:
             wait_for("munged", (self.folder / "munge.sock").exists)
             self._start("slurmctld", "slurmctld", "-D")
             wait_for("slurmctld", lambda: "is UP" in self.ask("scontrol", "ping"))
-            for node in self.NODES:
-                self.switch_on(node)
-            wait_for("nodes", lambda: self.states() == dict.fromkeys(self.NODES, "idle"))
+            self.boot()
         except BaseException:
             self.__exit__()
             raise
@@ -205,6 +203,13 @@ class Cluster:
                 for group in groups:
                     with contextlib.suppress(OSError):
                         group.rmdir()
+
+    def boot(self, nodes: tuple[str, ...] = NODES) -> None:
+        """Switch on those of `nodes` that are off, and wait until all are idle."""
+        for node in nodes:
+            if node not in self.processes:
+                self.switch_on(node)
+        wait_for("nodes", lambda: all(self.states()[node] == "idle" for node in nodes))
 
     def switch_on(self, node: str) -> None:
         """Boot a node, which has our configuration where Slurm looks for it by default."""

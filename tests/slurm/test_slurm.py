@@ -245,6 +245,12 @@ def test_a_cancelled_job_and_a_node_that_goes_down(project, cluster):
     assert project.jobs() == {}
 
 
+@pytest.fixture
+def both(cluster):
+    """The nodes of the study, of which a test before may have left one without power."""
+    cluster.boot(("loopback1", "loopback2"))
+
+
 NODES = {"batch_size": 64, "weight_decay": 0.001, "framework": "pytorch"}  # as in contract tests
 ENDS = (
     "        if self.group and self.group['rank'] == 1 and self.batch_size:\n"
@@ -260,6 +266,7 @@ def losses(project, record):
     return [loss for line in lines if line["event"] == "chunk" for loss in line["losses"]][:10]
 
 
+@pytest.mark.usefixtures("both")
 def test_a_run_on_two_nodes(cluster, tmp_path):
     project = OnCluster(tmp_path / "project", cluster, ["pytorch"])
     project.study["sweeps"] = [{**NODES, "nodes": [1, 2]}]
@@ -284,6 +291,7 @@ def test_a_run_on_two_nodes(cluster, tmp_path):
     assert project.jobs() == {}
 
 
+@pytest.mark.usefixtures("both")
 def test_what_ends_a_replica_on_the_second_node_is_recorded(cluster, tmp_path):
     project = OnCluster(tmp_path / "project", cluster, ["pytorch"])
     begin = "        losses = []\n        if draws is not None:\n"
