@@ -19,8 +19,9 @@ machine-check:
 	$(MAKE) run CONFIG=config/studies/machine-check.yaml
 	@echo "Beside published machines: $(CURDIR)/results/report/machine-check.html"
 
+# Two files of tests at a time.
 test: .venv/dev
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n 2 --dist loadfile
 
 # Prove `snakemake --use-conda`, with a conda of its own if the machine has none.
 test-conda: .venv/dev

@@ -1,8 +1,9 @@
 """What every test can use: our packages, and the frameworks' own environments."""
 
+import fcntl
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +14,19 @@ sys.path.insert(0, str(ROOT / "workflow/scripts"))
 sys.path.insert(0, str(ROOT / "tests"))
 
 from workflow.project import ENVIRONMENTS  # noqa: E402
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run a test marked `alone` while no other process of this checkout runs a test."""
+    locks = item.config.cache.mkdir("alone")
+    alone = item.get_closest_marker("alone")
+    with open(locks / "turn", "w") as turn, open(locks / "room", "w") as room:
+        # Who waits until he is alone keeps the turn, so that nobody else begins.
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(turn, fcntl.LOCK_UN)
+        return (yield)
 
 
 @pytest.fixture(scope="session")

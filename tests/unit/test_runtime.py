@@ -79,7 +79,8 @@ class Arithmetic:
         return 5.0 * np.eye(3)[pixels]
 
     def products(self, a, b):
-        product = (a @ b).astype(self.arithmetic)
+        with np.errstate(over="ignore"):  # half precision ends at 65504
+            product = (a @ b).astype(self.arithmetic)
         return product, product
 
     def settings(self):

@@ -19,6 +19,8 @@ from measure import order
 from measure.sensors import Watched, gpu, memory
 from measure.supervisor import supervise
 
+pytestmark = pytest.mark.alone
+
 STEPS = 3
 PRELUDE = """
 import json, mmap, os, sys, time

@@ -12,6 +12,8 @@ import pytest
 from measure import processes
 from measure.sensors import Watched, context_switches, disk, memory, network, page_faults
 
+pytestmark = pytest.mark.alone
+
 HERE = Watched(os.getpid(), "cpu", processes=[os.getpid()])
 
 

@@ -14,6 +14,8 @@ from measure import attempts, order, processes, sensors, supervisor
 from measure.sensors import gpu
 from measure.supervisor import Fault, supervise
 
+pytestmark = pytest.mark.alone
+
 START = (
     "import json, os, sys, time\n"
     "events = open(sys.argv[1], 'w')\n"
