@@ -49,7 +49,7 @@ MOST = 1.10
 LEAST_STEPS = 3
 """Measured steps of a window, however long they take."""
 BATCHES = 8
-"""Prepared batches that the expert trains on, and as many that ours gathers its own from."""
+"""Batches of noise that either side trains on."""
 
 
 class Case(NamedTuple):

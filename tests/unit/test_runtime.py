@@ -260,6 +260,11 @@ def test_the_order_and_the_weights_are_the_same_for_ever(runtime):
     assert weights["a.bias"].tolist() == [0, 0]
 
 
+def test_noise_is_not_shuffled(runtime):
+    indices, _ = runtime.Order(2026, 7, 3, shuffled=False).take(3)
+    assert indices.tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
+
+
 def test_shares_of_the_batches_are_the_batches(runtime):
     augmentation = {"crop_padding": 2, "flip": True}
     whole = runtime.Order(7, 50, 6, augmentation)

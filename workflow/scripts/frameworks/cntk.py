@@ -349,6 +349,8 @@ class Adapter:
         """Images and labels of every step."""
         if isinstance(batches, np.ndarray):
             for batch in batches:
+                if self.spec["factors"]["input"] == "synthetic":
+                    batch = slice(batch[0], batch[-1] + 1)
                 yield self.images[batch], self.labels[batch]
             return
         for part in batches:

@@ -269,7 +269,10 @@ class Adapter:
 
     def _batch(self, data, batch):
         """Images and labels of a step."""
-        if self.spec["factors"]["input"] != "records":
+        if self.spec["factors"]["input"] == "synthetic":
+            (rows,) = batch
+            return [lax.dynamic_slice_in_dim(whole, rows[0], len(rows)) for whole in data]
+        if self.spec["factors"]["input"] == "memory":
             return [whole.at[batch[0]].get(mode="promise_in_bounds") for whole in data]
         (white, mean, std), (pixels, labels) = data, batch
         images = pixels.reshape(-1, *self.spec["data"]["shape"]).astype(np.float32)

@@ -459,6 +459,9 @@ class Adapter:
 
     def _prepared(self, batches, draws, context, share):
         """Images and labels as the steps of the replica on this context take them."""
+        if self.spec["factors"]["input"] == "synthetic" and draws is None:
+            spans = [(int(batch[0]), int(batch[-1]) + 1) for batch in batches[:, share]]
+            return [[whole[first:end] for first, end in spans] for whole in self.sets[context]]
         images, labels = self._examples(batches, context, share)
         if draws is not None:
             images = self._augmented(images, draws[:, share].reshape(-1, 3), context)

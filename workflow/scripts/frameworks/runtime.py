@@ -27,7 +27,8 @@ none (docs/parallel.md); and a class `Adapter` with
                                 statistics of batch normalisation are among them
     load(images, labels)        put the training set, float32 as above, where steps take it from
     train(batches, rates, draws)  begin one step per row of int64 indices (steps, batch size)
-                                into the training set that was loaded, or, where it was opened,
+                                into the training set that was loaded, of neighbours where the
+                                input is "synthetic", or, where it was opened,
                                 one per batch of a list of what `fetch` gave; each has its
                                 learning rate, float64 (steps,), and, where the spec augments,
                                 int32 draws (steps, batch size, 3): see `Order`; returns a
@@ -150,7 +151,8 @@ class Diverged(Exception):
 
 
 class Order:
-    """The order of the examples: a fresh seeded permutation for every epoch.
+    """The order of the examples: a fresh seeded permutation for every epoch, or, where they are not
+    to be `shuffled`, that of the set.
 
     The last partial batch of an epoch is dropped. NumPy freezes the stream of RandomState
     (NEP 19), so every NumPy gives the same order. Where the spec augments, every example has
@@ -159,9 +161,11 @@ class Order:
     is given.
     """
 
-    def __init__(self, seed, examples, batch_size, augmentation=None, share=slice(None)):
+    def __init__(
+        self, seed, examples, batch_size, augmentation=None, share=slice(None), shuffled=True
+    ):
         self.seed, self.examples, self.batch_size = seed, examples, batch_size
-        self.augmentation, self.share = augmentation, share
+        self.augmentation, self.share, self.shuffled = augmentation, share, shuffled
         self.steps = examples // batch_size
         self.epoch = 0
         self.left = self._rows(np.empty(0, np.int64))
@@ -182,7 +186,9 @@ class Order:
     def peek(self, steps):
         """The indices that the next `steps` batches will have."""
         while len(self.left) < steps:
-            order = np.random.RandomState([self.seed, self.epoch]).permutation(self.examples)
+            order = np.arange(self.examples)
+            if self.shuffled:
+                order = np.random.RandomState([self.seed, self.epoch]).permutation(order)
             self.left = np.concatenate([self.left, self._rows(order)])
             if self.augmentation:
                 rows = self._rows(self._draws())
@@ -196,6 +202,14 @@ class Order:
         draws = self.left_draws[:steps, self.share] if self.augmentation else None
         self.left, self.left_draws = self.left[steps:], self.left_draws[steps:]
         return taken, draws
+
+
+def order_of(spec, share=slice(None)):
+    """The Order of a spec's training set: noise is not shuffled, which would only cost time."""
+    return Order(
+        spec["seed"], spec["data"]["train_examples"], spec["factors"]["batch_size"],
+        spec["augmentation"], share, spec["factors"]["input"] != "synthetic",
+    )  # fmt: skip
 
 
 class Reader:
@@ -658,10 +672,7 @@ def train(spec, events, threads):
             loaded = None  # some frameworks keep a copy of their own
         begin = events.phase("build", begin)
 
-        order = Order(
-            spec["seed"], spec["data"]["train_examples"], spec["factors"]["batch_size"],
-            spec["augmentation"], share,
-        )  # fmt: skip
+        order = order_of(spec, share)
         rates = Rates(
             spec["optimizer"]["learning_rate"], spec["schedule"], order.steps,
             spec["phases"]["epochs"],
@@ -796,7 +807,7 @@ def single_steps(adapter, spec):
     adapter.build(start)
     if not reader:
         adapter.load(images, labels)
-    order = Order(spec["seed"], len(images), spec["factors"]["batch_size"], spec["augmentation"])
+    order = order_of(spec)
     rates = Rates(spec["optimizer"]["learning_rate"], spec["schedule"], order.steps, 1)
     batches, draws = order.take(steps)
     kept = {"batches": batches, "before": np.asarray(adapter.logits(images[batches[0]]))}

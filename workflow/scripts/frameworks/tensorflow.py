@@ -450,11 +450,15 @@ class Adapter:
 
     def _batch(self, batches, i):
         """Images and labels of step `i` of a chunk, of a replica its share."""
-        if isinstance(batches, list):
-            images, labels = batches[self._replica()]
+        kind, replica = self.spec["factors"]["input"], self._replica()
+        if kind == "memory":
+            images, labels = batches[replica]
             return images[i], labels[i]
+        if kind == "synthetic":
+            rows = self._share(batches[i])
+            return [_neighbours(whole, rows) for whole in self.sets[replica]]
         pixels, labels = (self._share(part[i]) for part in batches)
-        white, mean, std = self.scales[self._replica()]
+        white, mean, std = self.scales[replica]
         rows = (tf.cast(pixels, tf.float32) / white - mean) / std
         images = tf.reshape(rows, [-1, *self.spec["data"]["shape"]])
         return tf.cast(images, self.dtype), labels
@@ -564,7 +568,7 @@ class Adapter:
     def _chunk(self, batches, scalars, draws):
         steps = tf.shape(scalars)[0]
         columns = tf.unstack(scalars, axis=1)
-        if not isinstance(batches, tuple):
+        if self.spec["factors"]["input"] == "memory":
             batches = self._gathered(batches)
 
         def one(i):
@@ -783,6 +787,13 @@ def _spread(weight, dilation):
     wide = tf.pad(wide, [[0, 0], more, [0, 0], more, [0, 0], [0, 0]])
     wide = tf.reshape(wide, [height * dilation, width * dilation, channels, filters])
     return wide[: (height - 1) * dilation + 1, : (width - 1) * dilation + 1]
+
+
+def _neighbours(whole, rows):
+    """Those rows of an array, which lie together: where its alignment allows it, not a copy."""
+    found = whole[rows[0] : rows[0] + rows.shape[0]]
+    found.set_shape([rows.shape[0], *whole.shape[1:]])
+    return found
 
 
 def _rows_last(array, image):

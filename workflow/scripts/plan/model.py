@@ -65,7 +65,7 @@ class Cell(BaseModel):
         Field(
             description="`memory`: the data set, read from the framework's record format before "
             "training; `records`: every batch read from it while training; `synthetic`: seeded "
-            "noise of the same shape"
+            "noise of the same shape, not shuffled, so that a step only computes"
         ),
     ] = "memory"
     workload: Annotated[
