@@ -248,7 +248,11 @@ def start_up(framework: str) -> float:
         variables = {"TOUCHSTONE_DEPLOYMENT": "venv", "TOUCHSTONE_ENVS": str(ENVIRONMENTS)}
         begin = time.monotonic()
         subprocess.run(
-            command, env={**os.environ, **variables}, stderr=subprocess.DEVNULL, check=True
+            command,
+            env={**os.environ, **variables},
+            cwd=name,
+            stderr=subprocess.DEVNULL,
+            check=True,
         )
         run = read_run(Path(name))
     phases = {e["name"]: e for e in run.of("phase")}
@@ -427,15 +431,15 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     arguments = parsed()
     rows = read(arguments.output)
+    if arguments.start:
+        for framework in arguments.framework:
+            times = sorted(start_up(framework) for _ in range(arguments.pairs))
+            spread = f"({times[0]:.2f} to {times[-1]:.2f})"
+            print(f"{framework:12} {median(times):.2f} s  {spread}", flush=True)
+        return
     if not arguments.table:
         with tempfile.TemporaryDirectory() as folder, machine_to_itself():
             os.chdir(folder)  # the supervisor keeps the order of runs in the working folder
-            if arguments.start:
-                for framework in arguments.framework:
-                    times = sorted(start_up(framework) for _ in range(arguments.pairs))
-                    spread = f"({times[0]:.2f} to {times[-1]:.2f})"
-                    print(f"{framework:12} {median(times):.2f} s  {spread}", flush=True)
-                return
             for network in arguments.network:
                 for framework in arguments.framework:
                     try:

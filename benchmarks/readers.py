@@ -59,7 +59,7 @@ def loop_of(runtime, spec):
     adapter.build(runtime.initial_weights(spec["network"]["parameters"], spec["seed"]))
     if loaded:
         adapter.load(*loaded)
-    order = runtime.Order(spec["seed"], IMAGES, spec["factors"]["batch_size"])
+    order = runtime.order_of(spec)
     rates = runtime.Rates(1e-4, spec["schedule"], order.steps, 10**6)
     return runtime.Loop(adapter, order, rates, Unheard(), 10**9, reader)
 

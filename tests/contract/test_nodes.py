@@ -19,6 +19,7 @@ import pytest
 import train
 from analyse.record import build_record
 from measure import nodes, order
+from measure.sampler import Sampler
 from plan import frameworks
 from plan.model import Cell
 from plan.spec import make_spec
@@ -128,12 +129,29 @@ def test_two_nodes_have_the_losses_of_one_process(framework, settings, on_two_no
     assert there[0]["machine"] == record["provenance"]["machine"]
     assert there[1]["machine"]["hostname"] == "far"
     assert there[1]["clock_uncertainty"] < 0.01
-    for metric in ("cpu_cores", "host_memory", "context_switch_rate"):
-        assert record["metrics"][metric]["value"] > 0, record["metrics"][metric]
+    assert watched(record)
     alone = record_of_the_first(folder)
     for metric in ("cpu_cores", "host_memory_peak"):
         ratio = record["metrics"][metric]["value"] / alone["metrics"][metric]["value"]
         assert 1.2 < ratio < 5, (metric, ratio)
+
+
+def watched(record):
+    """Whether the sensors of all nodes saw the measured phase from edge to edge."""
+    names = ("cpu_cores", "host_memory", "context_switch_rate")
+    found = [record["metrics"][name] for name in names]
+    return all((metric["value"] or 0) > 0 for metric in found) or pytest.fail(str(found))
+
+
+def test_a_node_is_watched_until_late_sensors_of_the_first_have_seen_the_end(
+    on_two_nodes, monkeypatch
+):
+    def late(sampler, sample=Sampler.sample):
+        time.sleep(0.4)
+        sample(sampler)
+
+    monkeypatch.setattr(Sampler, "sample", late)
+    assert watched(build_record(on_two_nodes()))
 
 
 def record_of_the_first(folder):

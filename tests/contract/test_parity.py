@@ -45,7 +45,7 @@ def every_layer() -> Graph:
     pooled = graph.dense("d1", graph.global_avg_pool("g1", x), 24, bias=False)
     x = graph.conv("c5", x, 5, 3, stride=2, padding=(0, 1, 0, 1))
     x = graph.dropout("o2", graph.relu("r2", graph.flatten("f1", x)), 0.5)
-    x = graph.dense("d2", x, 24, l1=2.0**-6, l2=2.0**-6)
+    x = graph.dense("d2", x, 24, l1=2.0**-5, l2=2.0**-5)
     x = graph.relu("r3", graph.add("a2", x, pooled))
     graph.dense("logits", graph.dropout("o3", x, 0.5), 10)
     graph.check()
@@ -219,7 +219,7 @@ def test_a_broken_adapter_fails_its_certificate(case, tracer, planted):
     assert beyond in found["beyond"], found
     trace, what = beyond.split()
     tolerance = found.get("tolerances", TOLERANCES)[trace][what]
-    assert found["deviations"][trace][what] > 5 * tolerance
+    assert found["deviations"][trace][what] > 10 * tolerance
 
 
 def test_a_trace_of_other_batches_is_refused(tracer, tmp_path):

@@ -687,7 +687,6 @@ def train(spec, events, threads):
         loop = Loop(adapter, order, rates, events, total, reader, waits, tell)
         if FOLLOWS:
             group.follow(loop)
-            sample_now()  # that of another node sees the end of the measured phase so
             return
 
         def evaluated(begin):
