@@ -185,6 +185,17 @@ def test_accuracies_are_in_percent_and_have_a_difference_alone(root):
     assert {r["metric"] for r in ours} == {"accuracy_after_25_epochs", "training_time"}
 
 
+def test_what_the_scale_makes_unlike_is_not_compared(root):
+    whole, smoke = (made(root, "lawrence2017", scale) for scale in ("paper", "smoke"))
+    (row,) = [r for r in rows_of(smoke, "systems") if r["line"] == "6"]
+    assert row["measured_median"] and (row["difference"], row["ratio"]) == ("", "")
+    why = "not comparable: dataset synthetic-64-small for mnist-64, epochs 4 for 25"
+    assert why in row["remark"] and why in smoke.files["tables/systems.md"]
+    assert why in html.unescape(smoke.page)
+    (row,) = [r for r in rows_of(whole, "systems") if r["line"] == "6"]
+    assert row["difference"] and "not comparable" not in row["remark"]
+
+
 def test_claims_are_judged_by_the_generated_numbers(yin):
     found = verdicts(yin)
     assert found["gpu-faster"] == "not measured"

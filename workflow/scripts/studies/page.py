@@ -39,6 +39,7 @@ from studies.points import (
     matches,
     measured_points,
     published_points,
+    told_unlike,
     totals,
 )
 from studies.published import Table, number, show, words
@@ -125,6 +126,7 @@ def make(
         measured += bottlenecks(together)
     by_cell = {one.plan.name: pair for one, pair in zip(study.cells, pairs, strict=True)}
     changed = {name: changes([pair]) for name, pair in by_cell.items()}
+    measured = told_unlike(measured, changed)
     ours, theirs = Judge(measured, exact=False, changed=changed), Judge(published, exact=True)
     claims = [(claim, ours.judge(claim), theirs.judge(claim)) for claim in dossier.claims]
     findings = examine(table)

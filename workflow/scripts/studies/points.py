@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from analyse.bottleneck import verdicts
-from analyse.metrics import METRICS
+from analyse.metrics import CENSORED, METRICS
 from analyse.study import Cell as MeasuredCell
 from analyse.study import Study
 from plan.model import Cell
@@ -24,6 +24,13 @@ OF_CALLS = (
 )  # fmt: skip
 """The metrics that a study shows of a basic operation, which trains nothing."""
 
+OF_THE_WHOLE = (
+    "training_time", "test_accuracy", "final_loss", "total_inference_time", *CENSORED,
+)  # fmt: skip
+"""The metrics that other data, or more or less training, change for that alone."""
+OF_THE_SCALE = ("dataset", "epochs", "steps")
+"""The settings that say so."""
+
 BOTTLENECK = "bottleneck"
 NO_BOTTLENECK = (
     "it takes a GPU's utilisation, or this cell with `input: records` beside the same one with"
@@ -36,7 +43,8 @@ class Point:
     """A metric of a cell: its values by block (repeat), or the reason why there is none.
 
     A published figure has one value; `row` is where it stands, `reading` how it was taken, and
-    `missing` why this workflow has nothing like it. A measured one has the name of its cell.
+    `missing` why this workflow has nothing like it. A measured one has the name of its cell;
+    `unlike` is what the scale of the study changed, where no published figure is like it then.
     """
 
     metric: str
@@ -49,6 +57,7 @@ class Point:
     missing: str | None = None
     cell: str | None = None
     flags: tuple[str, ...] = ()
+    unlike: str | None = None
 
 
 def level(name: str, value: Any) -> Level:
@@ -142,6 +151,20 @@ def measured_points(
                 )
             )  # fmt: skip
     return points
+
+
+def told_unlike(points: Iterable[Point], changed: Mapping[str, Mapping[str, str]]) -> list[Point]:
+    """Measured figures with what the scale of their study changed that keeps them from comparison.
+
+    Args:
+        changed: by cell and setting, the change in words.
+    """
+    found = []
+    for point in points:
+        change = changed.get(point.cell or "", {}) if point.metric in OF_THE_WHOLE else {}
+        words = ", ".join(change[name] for name in OF_THE_SCALE if name in change)
+        found.append(replace(point, unlike=words or None))
+    return found
 
 
 def totals(cells: Sequence[tuple[MeasuredCell, Cell]], wanted: Sequence[Total]) -> list[Point]:

@@ -27,7 +27,8 @@ class Entry:
 
     `factors` are the source's words where it has the figure. `values` are by block. `reason`
     says why nothing was measured, `remark` why nothing is published, or how that was read. `apart`
-    is what tells a cell of ours from another one at the same place.
+    is what tells a cell of ours from another one at the same place. `unlike` is why the two sides
+    are not compared.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Entry:
     cell: str | None
     line: int | None
     apart: str = ""
+    unlike: str | None = None
 
     @property
     def measured(self) -> float | None:
@@ -51,14 +53,16 @@ class Entry:
     @property
     def difference(self) -> float | None:
         """Measured - published."""
-        if self.measured is None or self.published is None:
+        if self.unlike or self.measured is None or self.published is None:
             return None
         return self.measured - self.published
 
     @property
     def ratio(self) -> float | None:
         """Measured / published; accuracies have none, for a share has no natural zero."""
-        if self.measured is None or not self.published or self.metric == "test_accuracy":
+        if self.unlike or self.metric == "test_accuracy":
+            return None
+        if self.measured is None or not self.published:
             return None
         return self.measured / self.published
 
@@ -128,6 +132,7 @@ def _entry(
         flags=partner.flags if partner else (),
         cell=partner.cell if partner else None,
         line=point.row.line if point.row else None,
+        unlike=partner.unlike if partner else None,
     )
 
 
@@ -288,10 +293,18 @@ class Notes:
             notes.append(f"not measured: {entry.reason}")
         if entry.remark:
             notes.append(f"published: {entry.remark}")
+        if why := not_comparable(entry):
+            notes.append(why)
         if entry.measured is not None:
             notes += [f"flag {flag} (explained in the report)" for flag in entry.flags]
         self.texts += [text for text in notes if text not in self.texts]
         return ",".join(map(str, sorted(self.texts.index(text) + 1 for text in notes)))
+
+
+def not_comparable(entry: Entry) -> str:
+    """Why two sides that are there are not compared, if they are not."""
+    both = entry.measured is not None and entry.published is not None
+    return f"not comparable: {entry.unlike}" if entry.unlike and both else ""
 
 
 def texts(entry: Entry) -> tuple[str, str, str]:
@@ -324,7 +337,8 @@ def as_csv(found: Iterable[Entry], factors: Sequence[str]) -> str:
         row = [*head(one, factors)]
         row += [one.name, one.metric, one.unit, *map(_plain, numbers), str(len(values))]
         row += [_plain(one.difference), _plain(one.ratio)]
-        row += [one.reason or "" if one.measured is None else "", one.remark or ""]
+        row += [one.reason or "" if one.measured is None else ""]
+        row += ["; ".join(filter(None, (one.remark, not_comparable(one))))]
         row += [", ".join(one.flags), one.cell or "", str(one.line or "")]
         writer.writerow(row)
     return text.getvalue()
