@@ -7,10 +7,11 @@ PYTHON = python3.11
 # The pages of docs/ as a site that is read without a network; a link that leads nowhere is a fault.
 SITE = .venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs site
 
-# Another study: make run CONFIG=config/studies/NAME.yaml
+# Another study: make run CONFIG=config/studies/NAME.yaml. Certificates and data sets are made side
+# by side, runs one by one.
 run: .venv/base
 	$(if $(CONFIG),.venv/bin/python workflow/scripts/check_config.py $(CONFIG))
-	$(SNAKEMAKE) $(if $(CONFIG),--configfile $(CONFIG))
+	$(SNAKEMAKE) --cores all $(if $(CONFIG),--configfile $(CONFIG))
 	@echo "The report: $(CURDIR)/results/report/index.html"
 
 # What this machine can do, in minutes: basic operations, LeNet-5 and a small CNN, beside the

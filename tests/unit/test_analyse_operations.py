@@ -47,9 +47,9 @@ def test_an_operation_has_rates_and_nothing_of_training(tmp_path):
         assert record["metrics"][name]["reason"] == "an operation is called, not trained"
 
 
-def test_training_counts_six_operations_for_every_multiply_accumulate(tmp_path):
+def test_training_counts_two_operations_for_every_multiply_accumulate_of_it(tmp_path):
     record = build_record(make_run(tmp_path))
-    assert value(record, "flop_rate") == 6 * 2**20 * 256 / 1e9
+    assert value(record, "flop_rate") == 2 * 3 * 2**20 * 256 / 1e9
 
 
 def test_a_chunk_of_an_operation_with_losses_is_refused(tmp_path):

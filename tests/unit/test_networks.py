@@ -337,6 +337,21 @@ def test_frozen_layers_and_penalties_are_told_of_their_arrays():
         graph.batch_norm("b", "c")
 
 
+def test_training_needs_the_gradients_of_what_is_trained_alone():
+    graph = Graph("test", (8, 8, 3))
+    with graph.frozen():
+        x = graph.conv("c1", "input", filters=4, kernel=1, bias=False)
+    x = graph.relu("r1", graph.conv("c2", x, filters=5, kernel=1, bias=False))
+    with graph.frozen():
+        x = graph.conv("c3", x, filters=6, kernel=1, bias=False)
+    x = graph.dense("d1", graph.global_avg_pool("g1", x), 10)
+    forward = [64 * 3 * 4, 64 * 4 * 5, 64 * 5 * 6, 60]
+    assert graph.macs == sum(forward)
+    assert graph.training_macs == sum(a * b for a, b in zip(forward, (1, 2, 2, 3), strict=True))
+    made = networks.build("vo2021-a", (32, 32, 3), 10)
+    assert made.macs < made.training_macs < 1.5 * made.macs  # most of it is frozen
+
+
 def test_counts_of_the_text_networks_follow_from_their_layers():
     made = networks.build("lstm-text", (64, 1, 1), 4)
     lstm = 4 * 128 * (64 + 128) + 4 * 128
@@ -349,6 +364,7 @@ def test_counts_of_the_text_networks_follow_from_their_layers():
     # The products of attention: every step with every step, twice, over all features.
     layer = 64 * (64 * 192 + 64 * 64 + 2 * 64 * 256) + 2 * 64 * 64 * 64
     assert made.macs == 2 * layer + 64 * 4
+    assert made.training_macs == 3 * made.macs  # behind a trained table of letters
 
 
 def test_layers_of_sequences():

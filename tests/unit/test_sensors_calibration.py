@@ -62,7 +62,7 @@ def measure(tmp_path, monkeypatch):
         spec = {
             "format": 1, "cell": "cell", "repeat": 1, "seed": 1, "deviations": [],
             "factors": {"batch_size": 1, "device": "cpu"},
-            "network": {"macs": 1},
+            "network": {"training_macs": 3},
             "data": {"train_examples": steps, "test_examples": 1},
             "phases": {"epochs": 1, "warmup_steps": 0, "warmup_seconds": 0.0},
             "execution": {"device": "cpu", "threads": None, "wait_policy": "passive"},

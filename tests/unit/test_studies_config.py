@@ -145,7 +145,8 @@ def test_the_estimate_counts_arithmetic_steps_and_runs(study, root):
     name = next(iter(plan.cells))  # batch size 32, 10 epochs
     found = estimate(plan, {name: 2}, root / "config/datasets", cores=4)
     steps = 10 * 1875
-    work = 416_520 * (6 * steps * 32 + 2 * 10_000)  # LeNet-5's multiply-accumulates
+    # LeNet-5's multiply-accumulates; those for the gradient by the images are not needed.
+    work = 2 * ((3 * 416_520 - 117_600) * steps * 32 + 416_520 * 10_000)
     one = work / (4 * FLOPS_PER_CORE) + steps * SECONDS_PER_STEP + SECONDS_PER_RUN
     assert found.seconds == pytest.approx(2 * one)
     assert found.runs == 2 and found.gpu_runs == 0
@@ -157,7 +158,7 @@ def test_the_estimate_of_a_limit_of_steps_counts_these_and_no_evaluation(study, 
     plan = make_plan(study, root)
     name = next(iter(plan.cells))  # batch size 32
     found = estimate(plan, {name: 1}, root / "config/datasets", cores=4)
-    work = 416_520 * 6 * (30 + 20) * 32
+    work = 2 * (3 * 416_520 - 117_600) * (30 + 20) * 32
     one = work / (4 * FLOPS_PER_CORE) + (30 + 20) * SECONDS_PER_STEP + SECONDS_PER_RUN
     assert found.seconds == pytest.approx(one)
 

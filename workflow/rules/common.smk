@@ -5,6 +5,8 @@ import os
 import re
 from collections import Counter
 from functools import cache
+
+import psutil
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 
@@ -74,6 +76,8 @@ STUDY_PAGES = (
     else []
 )
 BEFORE_RUNS = len(PLAN.order) + 1
+# What a trace takes at most: ResNet-50 in double precision in CNTK.
+TRACE_GIB = 6
 
 
 wildcard_constraints:
@@ -111,7 +115,7 @@ onstart:
             )
     if workflow.local_exec and (why := foregone.no_device("gpu")):
         without = sum(
-            job.rule.name == "train" and gpus(job.wildcards) for job in begun
+            job.rule.name == "train" and gpus(job.wildcards) > 0 for job in begun
         )
         if without:
             print(
@@ -124,8 +128,8 @@ onstart:
     # How many runs this execution makes, for the line that says how long is left.
     progress.start(needed.total())
     if needed and workflow.is_main_process:
-        cores = workflow.cores or os.cpu_count() or 1
-        told = estimate(PLAN, needed, ROOT / "config/datasets", cores)
+        # Whatever --cores says, a run has all of them unless its cell has threads.
+        told = estimate(PLAN, needed, ROOT / "config/datasets", os.cpu_count() or 1)
         print(told.text, file=sys.stderr)
 
 
@@ -346,6 +350,12 @@ def traced(wildcards):
 def traced_environment(wildcards):
     """The environment file of a framework on the CPU."""
     return str(ROOT / frameworks.environment(wildcards.framework, "cpu"))
+
+
+def trace_threads():
+    """So many that the traces at one time have `TRACE_GIB` of memory each."""
+    at_once = psutil.virtual_memory().total / 2**30 // TRACE_GIB
+    return math.ceil((workflow.cores or 1) / max(at_once, 1))
 
 
 def traced_code(wildcards):

@@ -13,6 +13,8 @@ rule trace:
     priority: BEFORE_RUNS
     conda:
         traced_environment
+    # It computes on one core.
+    threads: trace_threads()
     params:
         spec=traced,
         single=lambda wildcards: "--single" if wildcards.single else "",

@@ -124,10 +124,10 @@ METRICS = {
     "epochs_to_accuracy": Metric("epochs", "Epochs until that evaluation."),
     "flop_rate": Metric(
         "GFLOP/s",
-        "Floating-point operations of the measured phase / its time / 10^9. Of training, 6 for"
-        " every multiply-accumulate of the network's forward pass and example: 2 forward, and 4"
-        " for the gradients by inputs and weights; of inference 2. Only convolutions and dense"
-        " layers count.",
+        "Floating-point operations of the measured phase / its time / 10^9: 2 for every"
+        " multiply-accumulate of the network's forward pass and example. In training as many again"
+        " for the gradient by a layer's weights, if they are trained, and by its inputs, if"
+        " anything before it is. Only convolutions, matrix products and recurrences count.",
     ),
     "memory_rate": Metric(
         "GB/s",

@@ -449,7 +449,8 @@ def _work(run: Run, measured: Phase) -> dict[str, Answer]:
     operation = run.spec.get("operation")
     told = [event["value"] for event in run.of("deviation")]
     if operation is None:
-        flops = (6 if run.trains else 2) * run.spec["network"]["macs"] * measured.examples
+        macs = run.spec["network"]["training_macs" if run.trains else "macs"]
+        flops = 2 * macs * measured.examples
         shown = "what a network computes is shown by its certificate"
         return {
             "flop_rate": flops / measured.seconds / 1e9,

@@ -25,7 +25,7 @@ SPEC_FIELDS: dict[str, Kind] = {
     "sampling_interval": NUMBER,
 }
 TRAINING_FIELDS: dict[str, Kind] = {
-    "network.macs": int,
+    "network.training_macs": int,
     "data.train_examples": int,
     "data.test_examples": int,
     "phases.epochs": int,

@@ -60,25 +60,29 @@ class Parameter:
     l1: float = 0.0
     l2: float = 0.0
 
+    @property
+    def layer(self) -> str:
+        """The name of its layer."""
+        return self.name.partition(".")[0]
+
 
 @dataclass
 class Graph:
     """Layers in the order they are computed; every method that adds one returns its name.
 
-    `macs` counts the multiply-accumulates of convolutions, matrix products and recurrences for one
-    example. `vocabulary` is set where the input is tokens.
+    `vocabulary` is set where the input is tokens.
     """
 
     name: str
     input_shape: tuple[int, int, int]
     layers: list[Layer] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
-    macs: int = 0
     vocabulary: int | None = None
 
     def __post_init__(self) -> None:
         self._shapes: dict[str, tuple[int, ...]] = {"input": self.input_shape}
         self._by_name: dict[str, Layer] = {}
+        self._macs: dict[str, int] = {}
         self._frozen = False
 
     @contextmanager
@@ -124,7 +128,7 @@ class Graph:
         out = self._windows((height, width), size, stride, sides, dilation)
         fan_in = channels // groups * size[0] * size[1]
         shape = (filters, channels // groups, *size)
-        self.macs += max(out[0], 0) * max(out[1], 0) * filters * fan_in
+        self._macs[name] = max(out[0], 0) * max(out[1], 0) * filters * fan_in
         self._add(
             "conv", name, (source,), (*out, filters), filters=filters, kernel=list(size),
             stride=stride, padding=sides, dilation=dilation, groups=groups, bias=bias,
@@ -149,7 +153,7 @@ class Graph:
             raise GraphError(f"layer {name} (dense) has a penalty below 0")
         shape = self._features(source, name, "dense")
         features = shape[-1]
-        self.macs += math.prod(shape[:-1]) * units * features
+        self._macs[name] = math.prod(shape[:-1]) * units * features
         self._add(
             "dense", name, (source,), (*shape[:-1], units), units=units, bias=bias,
             image=self._image_behind(source),
@@ -324,7 +328,7 @@ class Graph:
                 f"layer {name} (attention) has {features} features, which are no queries, keys "
                 f"and values for {heads} heads"
             )
-        self.macs += 2 * steps * steps * (features // 3)
+        self._macs[name] = 2 * steps * steps * (features // 3)
         return self._add("attention", name, (source,), (steps, features // 3), heads=heads)
 
     def lstm(self, name: str, source: str, units: int, sequence: bool = False) -> str:
@@ -336,7 +340,7 @@ class Graph:
         (i, f, g, o) = w x + u h + b.
         """
         steps, features = self._sequence(source, name, "lstm")
-        self.macs += steps * 4 * units * (features + units)
+        self._macs[name] = steps * 4 * units * (features + units)
         shape = (steps, units) if sequence else (units,)
         self._add("lstm", name, (source,), shape, units=units, sequence=sequence)
         self._array(f"{name}.weight", (4 * units, features), "lecun_normal", features)
@@ -366,6 +370,27 @@ class Graph:
         return sum(math.prod(p.shape) for p in self.parameters if p.trainable)
 
     @property
+    def macs(self) -> int:
+        """Multiply-accumulates of convolutions, matrix products and recurrences for one example."""
+        return sum(self._macs.values())
+
+    @property
+    def training_macs(self) -> int:
+        """Those of a training step: each layer's forward, again for the gradient by its weights
+        unless they are frozen, and by its inputs if anything before it is trained."""
+        weighted = {parameter.layer for parameter in self.parameters}
+        trained = {parameter.layer for parameter in self.parameters if parameter.trainable}
+        found, learning = 0, set[str]()
+        for layer in self.layers:
+            behind = any(source in learning for source in layer.inputs)
+            if behind or layer.name in trained:
+                learning.add(layer.name)
+            # A product of two inputs has the gradients by both.
+            other = layer.name in trained or (behind and layer.name not in weighted)
+            found += self._macs.get(layer.name, 0) * (1 + behind + other)
+        return found
+
+    @property
     def activations(self) -> int:
         """Values that all the layers' outputs hold for one example."""
         return sum(math.prod(layer.shape) for layer in self.layers)
@@ -379,6 +404,7 @@ class Graph:
             "output": self.layers[-1].name,
             "parameter_count": self.parameter_count,
             "macs": self.macs,
+            "training_macs": self.training_macs,
             "layers": [
                 {
                     "name": layer.name,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import networks
 from datasets import catalogue
+from networks.graph import Graph
 from plan import frameworks
 from plan.inference import is_inference
 from plan.model import Cell
@@ -48,9 +49,9 @@ class Estimate(NamedTuple):
 def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> Estimate:
     """Estimate runs of a plan.
 
-    The time of a step is 6 floating-point operations per multiply-accumulate of the network and
-    example (2 forward, 4 backward) at `FLOPS_PER_CORE`, plus `SECONDS_PER_STEP`; the test set
-    costs 2 per multiply-accumulate. Certificates and downloads are not counted.
+    The time of a step is 2 floating-point operations per multiply-accumulate of training and
+    example at `FLOPS_PER_CORE`, plus `SECONDS_PER_STEP`; the test set costs those of the forward
+    pass. Certificates and downloads are not counted.
 
     Args:
         cells: how many runs of each cell are to be made.
@@ -59,7 +60,7 @@ def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> 
     """
     trained = [cell for cell in plan.cells.values() if not is_operation(cell)]
     sets = {cell.dataset: catalogue.load(cell.dataset, folder) for cell in trained}
-    macs: dict[tuple[str, str], int] = {}
+    graphs: dict[tuple[str, str], Graph] = {}
     seconds, gpu_runs = 0.0, 0
     for name, runs in cells.items():
         cell = plan.cells[name]
@@ -71,17 +72,18 @@ def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> 
             continue
         data = sets[cell.dataset]
         pair = (cell.network, cell.dataset)
-        if pair not in macs:
-            macs[pair] = networks.build(cell.network, tuple(data.shape), len(data.classes)).macs
+        if pair not in graphs:
+            graphs[pair] = networks.build(cell.network, tuple(data.shape), len(data.classes))
+        graph = graphs[pair]
         if is_inference(cell):
-            work = macs[pair] * 2 * data.splits.test / FLOPS_PER_CORE / (cell.threads or cores)
+            work = graph.macs * 2 * data.splits.test / FLOPS_PER_CORE / (cell.threads or cores)
             measured = cell.warmup_seconds + 2 * cell.inference_seconds
             seconds += runs * (work + measured + SECONDS_PER_RUN)
             continue
         steps, tested = cell.epochs * (data.splits.train // cell.effective_batch), data.splits.test
         if cell.steps is not None:
             steps, tested = min(steps, cell.steps + cell.warmup_steps), 0
-        work = macs[pair] * (6 * steps * cell.effective_batch + 2 * tested)
+        work = 2 * (graph.training_macs * steps * cell.effective_batch + graph.macs * tested)
         used = (cell.threads or cores) * cell.nodes
         seconds += runs * (
             work / (FLOPS_PER_CORE * used) + steps * SECONDS_PER_STEP + SECONDS_PER_RUN
