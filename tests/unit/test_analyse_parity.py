@@ -50,6 +50,38 @@ def test_a_certificate_tells_what_cannot_be_done_from_what_failed(
     assert (shown.verdict, shown.why) == ("not shown", why)
 
 
+def traced(losses=0.0, gradient=0.0):
+    """A trace of a network with one array, whose losses and gradient are so far from another."""
+    return {
+        "batches": np.arange(4), "before": np.ones(3), "after": np.ones(3),
+        "losses": np.array([1.0, 1.0 + losses]), "weight:d.weight": np.ones(2),
+        "moved:d.weight": np.array(0.5), "gradient:d.weight": np.array([1.0, 1.0 + gradient]),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "apart", "beyond"),
+    [
+        ({"losses": 1e-3}, {}, ["adam32 losses", "sgd32 losses"]),
+        ({"losses": 1e-3}, {"losses": 6e-4}, []),
+        ({"losses": 1e-3}, {"losses": 4e-4}, ["adam32 losses", "sgd32 losses"]),
+        ({"gradient": 1e-3}, {"gradient": 1e-2}, ["sgd32 gradients"]),
+    ],
+)
+def test_what_rounding_sends_astray_by_chance_is_no_fault(found, apart, beyond, tmp_path):
+    """The reference in single precision is exact here, as it may be by chance."""
+    names = ("sgd32", "adam32")
+    reference = {name[:-2] + kind: traced() for name in names for kind in ("32", "64")}
+    reference |= {name[:-2] + "64apart": traced(**apart) for name in names}
+    files = {"c": dict.fromkeys(names, traced(**found)), "single": reference, "r": {}}
+    for name, traces in files.items():
+        arrays = {f"{t}/{key}": array for t, one in traces.items() for key, array in one.items()}
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    paths = {name: tmp_path / f"{name}.npz" for name in ("r", "c")}
+    certificate = compare("net", paths, tmp_path / "single.npz")
+    assert sorted(certificate["frameworks"]["c"]["beyond"]) == beyond
+
+
 def tabulate(root, folder, **entries):
     """How the table of one certificate ends, and by framework what its row says."""
     certificate = {"network": "net", "reference": "a", "frameworks": entries}

@@ -127,8 +127,8 @@ def test_piccione2018_has_every_network_of_every_data_set(root):
         ("cifar10", "vgg16-cifar", 128, 0.01),
         ("synthetic-224", "alexnet", 128, 0.01),
         ("synthetic-224", "resnet50", 8, 0.1),
-        ("synthetic-224", "googlenet", 8, 0.1),
-        ("synthetic-224", "vgg16", 8, 0.01),
+        ("synthetic-224", "googlenet", 8, 0.001),
+        ("synthetic-224", "vgg16", 8, 0.001),
     }
     assert {c.input for c in cells} == {"records"}
     assert {(c.dataset == "synthetic-224", c.steps) for c in cells} == {(True, 300), (False, None)}

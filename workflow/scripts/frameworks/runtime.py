@@ -800,6 +800,10 @@ def trace(spec, threads):
 def single_steps(adapter, spec):
     """The steps of `trace`, and what it keeps of them."""
     images, labels = examples(adapter, spec, "train")
+    if spec["apart"]:
+        random = np.random.RandomState([spec["seed"], 2])
+        images = images * (1 + spec["apart"] * random.uniform(-1, 1, images.shape))
+        images = images.astype(np.float32)
     reader = reader_of(adapter, spec)
     parameters, steps = spec["network"]["parameters"], spec["steps"]
     start = unsettled(initial_weights(parameters, spec["seed"]), parameters, spec["seed"])
@@ -838,7 +842,8 @@ def run_traces(spec, path, threads):
     try:
         for name, one in spec["traces"].items():
             execution = dict(spec["execution"], precision=one["precision"], dropout="supplied")
-            own = dict(spec, optimizer=one["optimizer"], steps=one["steps"], execution=execution)
+            own = dict(spec, execution=execution, optimizer=one["optimizer"], steps=one["steps"])
+            own["apart"] = one.get("apart")
             for key, array in trace(own, threads).items():
                 kept[name + "/" + key] = array
     except NotImplementedError as fault:

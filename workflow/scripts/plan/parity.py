@@ -47,6 +47,11 @@ EXACT_TRACES: dict[str, dict[str, Any]] = {
     "adam64": {**SINGLE_TRACES["adam32"], "precision": "fp64"},
 }
 """What the reference is traced with beside these, for them to be compared with."""
+APART = 2.0**-16
+"""By what share of themselves, at most, images are changed to see how far rounding is amplified:
+so that the logits move by some ten times what single precision does to them."""
+APART_TRACES = {f"{name}apart": {**trace, "apart": APART} for name, trace in EXACT_TRACES.items()}
+"""The same from images that are apart."""
 
 
 def reduced(network: str) -> dict[str, Any]:
@@ -73,6 +78,8 @@ def trace_spec(
     traces, usual = (SINGLE_TRACES, SINGLE) if single else (TRACES, USUAL)
     if single and not frameworks.single_precision_only(framework):
         traces = {**SINGLE_TRACES, **EXACT_TRACES}
+        if "vocabulary" not in graph:  # no word is nearly another one
+            traces |= APART_TRACES
     cell = Cell(
         framework=framework, network=graph["name"], dataset="synthetic", mode=mode,
         input="synthetic", batch_size=BATCH_SIZE, threads=1, **{**usual, **settings},
@@ -96,11 +103,10 @@ def trace_spec(
         "execution": execution_of(cell),
         "traces": {
             name: {
-                "precision": trace["precision"],
+                **trace,
                 "optimizer": optimizer_of(
                     cell.model_copy(update={"optimizer": trace["optimizer"]})
                 ),
-                "steps": trace["steps"],
             }
             for name, trace in traces.items()
         },
