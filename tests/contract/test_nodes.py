@@ -110,6 +110,7 @@ def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
     ids=["effective", "two replicas on each"],
 )
 @pytest.mark.parametrize("framework", ABLE)
+@pytest.mark.alone
 def test_two_nodes_have_the_losses_of_one_process(framework, settings, on_two_nodes, study):
     same = {key: value for key, value in CELL.items() if key not in ("network", "dataset")}
     reference = losses_of(events_of(study(framework, ".jsonl", **same)))
