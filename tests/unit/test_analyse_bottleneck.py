@@ -63,8 +63,8 @@ def test_synthetic_examples_stand_in_for_those_in_memory():
 @pytest.mark.parametrize(
     ("others", "missing"),
     [
-        ([], "the same cell with `input: memory`"),
-        ([cell(256, mode="compile")], "the same cell with `input: memory`"),
+        ([], "the same cell with input: memory"),
+        ([cell(256, mode="compile")], "the same cell with input: memory"),
         ([cell(256)], "the same cell with another batch size"),
     ],
 )

@@ -2,8 +2,10 @@
 
 import csv
 import json
+import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -163,6 +165,31 @@ def test_a_driver_that_is_killed_loses_only_the_run_in_progress(make):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         assert [line["event"] for line in lines].count("start") == 1
         assert lines[-1]["event"] == "outcome" and lines[-1]["status"] == "ok"
+
+
+def test_the_driver_sleeps_while_a_run_is_measured(make):
+    project = make(
+        {"framework": "mxnet", "batch_size": [32, 64, 128, 256], "epochs": 30}, parity=False
+    )
+    process = project.start()
+    status, runs = Path(f"/proc/{process.pid}/status"), project.folder / "results/runs"
+
+    def woken():
+        """How often the driver's main thread has waited for something so far."""
+        return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)$", status.read_text(), re.M)[1])
+
+    deadline = time.monotonic() + 180
+    while not (ended := list(runs.glob("*/rep1/env.json"))) or len(list(runs.glob("*/*"))) < 3:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    time.sleep(2)  # the records of those that have ended are made meanwhile
+    before = woken()
+    time.sleep(2)
+    found, still = woken() - before, list(runs.glob("*/rep1/env.json"))
+    process.kill()
+    process.communicate()
+    assert len(still) == len(ended)  # one run was under way all the time
+    assert found == 0
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def _judged(cell: Cell, found: Evidence) -> tuple[str, str]:
     on_gpu = cell.facet[2] == "gpu"
     if _reads(cell):
         if found.ratio is None:
-            return CANNOT_TELL, "missing: the same cell with `input: memory`, in the same blocks"
+            return CANNOT_TELL, "missing: the same cell with input: memory, in the same blocks"
         if found.ratio.error is None:
             return CANNOT_TELL, "missing: a second repeat, for the noise of what reading costs"
         share = found.input_share

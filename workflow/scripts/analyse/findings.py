@@ -42,7 +42,7 @@ def write(study: Study, folder: Path) -> None:
         ),
         (
             "trials", trials.COLUMNS, TRIALS_SHOWN, trials.rows(trials.trials(study)),
-            "No cell of this study has the mode `best`.",
+            "No cell of this study has the mode best.",
         ),
     )  # fmt: skip
     for name, columns, shown, rows, empty in tables:

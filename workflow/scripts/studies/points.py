@@ -33,8 +33,8 @@ OF_THE_SCALE = ("dataset", "epochs", "steps")
 
 BOTTLENECK = "bottleneck"
 NO_BOTTLENECK = (
-    "it takes a GPU's utilisation, or this cell with `input: records` beside the same one with"
-    " `input: memory`"
+    "it takes a GPU's utilisation, or this cell with input: records beside the same one with"
+    " input: memory"
 )
 
 
