@@ -7,6 +7,7 @@ so that the study's tables go on and say that its parity is not shown.
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,7 +51,8 @@ def main() -> None:
         status = subprocess.run(command, env=variables).returncode
     if status:
         log = f"results/logs/trace/{arguments.network}-{arguments.output.stem}.log"
-        reason = f"tracing it failed ({log}); delete {arguments.output} to try again"
+        how = "was killed, as for want of memory" if status == -signal.SIGKILL else "failed"
+        reason = f"tracing it {how} ({log}); delete {arguments.output} to try again"
         np.savez(arguments.output, failed=reason)
 
 

@@ -555,7 +555,7 @@ def _dilated(kernel, dilation):
 def _depthwise(x, kernel, layer):
     """The convolution of every channel by itself: a sum of moved images, each times its weights.
 
-    CNTK's own takes minutes for a step of Xception.
+    CNTK's own takes minutes for a step of Xception; this takes 1.6 s (docs/parity.md).
     """
     sides, (height, width, _) = layer["padding"], layer["shape"]
     x = C.pad(x, [(0, 0), tuple(sides[:2]), tuple(sides[2:])], C.CONSTANT_PAD, 0)
