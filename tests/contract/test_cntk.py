@@ -48,7 +48,15 @@ convolved.eval({image: np.ones((1, 1, 8, 8), np.float32)})
     assert "Dilated convolution on CPU is not yet implemented" in run(python, code).stderr
 
 
-@pytest.mark.parametrize("asked, told", [(None, 0), ("5", 5)])
+def own_choice():
+    """What MKL of 2018 chooses itself: Intel's processors' best, on others its slowest."""
+    processor = Path("/proc/cpuinfo").read_text()
+    if "GenuineIntel" not in processor:
+        return 0
+    return 7 if "avx512f" in processor else 5
+
+
+@pytest.mark.parametrize("asked, told", [(None, own_choice()), ("5", 5)])
 def test_mkl_tells_the_mode_that_it_computes_in(asked, told, python):
     """Set before the first product, though after the import, as the adapter does."""
     code = f"""

@@ -416,6 +416,11 @@ class Adapter:
     def fetched(self, handle):
         return handle
 
+    def _mode(self):
+        """The mode that MKL computes in; on some processors AVX2 is its own choice too."""
+        told = os.environ.get("MKL_DEBUG_CPU_TYPE")
+        return MODES[0] if told and self.mkl.mkl_serv_get_cpu_type() == AVX2 else MODES[1]
+
     def predicting(self):
         parameters = self.model.parameters
         types = {np.dtype(parameter.dtype) for parameter in parameters}
@@ -424,7 +429,7 @@ class Adapter:
             threads=C.cntk_py.get_max_num_cputhreads(),
             precision=types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
             device="cpu" if C.use_default_device().type() == 0 else "gpu",
-            mode=MODES[0] if self.mkl.mkl_serv_get_cpu_type() == AVX2 else MODES[1],
+            mode=self._mode(),
             parameters=sum(int(np.prod(parameter.shape)) for parameter in parameters),
         )
 
@@ -476,7 +481,7 @@ class Adapter:
             threads=C.cntk_py.get_max_num_cputhreads(),
             precision=types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
             device="cpu" if C.use_default_device().type() == 0 else "gpu",
-            mode=MODES[0] if self.mkl.mkl_serv_get_cpu_type() == AVX2 else MODES[1],
+            mode=self._mode(),
             parameters=sum(int(np.prod(parameter.shape)) for parameter in parameters),
         )
 
