@@ -131,8 +131,14 @@ class Doomed(OnCluster):
         """The records of a framework."""
         return [each for each in self.records() if each["factors"]["framework"] == framework]
 
-    def wait_for_record(self, framework: str) -> None:
-        wait_for(f"a record of {framework}", lambda: self.found(framework), 240)
+    def wait_for_records(self, framework: str, number: int = 1) -> None:
+        """Wait for so many records of a framework, or the driver's end."""
+
+        def known():
+            return self.driver.poll() is not None or len(self.found(framework)) == number
+
+        wait_for(f"{number} records of {framework}", known, 240)
+        assert len(self.found(framework)) == number, self.output()[-5000:]
 
     def end(self) -> None:
         """Leave no driver behind; the nodes end its jobs."""
@@ -359,7 +365,7 @@ def test_what_no_node_can_give_is_refused_before_anything_is_submitted(cluster, 
 
 def test_a_job_that_fails(doomed):
     """It is tried again as another job; what the second one finds is recorded."""
-    doomed.wait_for_record("tensorflow")
+    doomed.wait_for_records("tensorflow")
     (record,) = doomed.found("tensorflow")
     assert record["status"] == "error" and "ZeroDivisionError" in record["log_tail"][-1]
     (log,) = doomed.logs("tensorflow")
@@ -368,11 +374,8 @@ def test_a_job_that_fails(doomed):
 
 
 def test_memory_that_the_study_limits(doomed):
-    def found():
-        return [r for r in doomed.found("mxnet") if r["factors"]["batch_size"] == 64]
-
-    wait_for("a record", found, 240)
-    (record,) = found()
+    doomed.wait_for_records("mxnet", 2)
+    (record,) = [r for r in doomed.found("mxnet") if r["factors"]["batch_size"] == 64]
     assert record["status"] == "oom"
     assert record["reason"].endswith("exceeds the limit of 300 MiB")
 
@@ -381,7 +384,7 @@ def test_memory_that_slurm_limits(doomed, cluster):
     """Slurm counts such a job as failed, whatever it wrote: the next one records its word."""
     if not cluster.kills:
         pytest.skip("this machine lets us hold no job to its memory (control groups, version 1)")
-    wait_for("a record", lambda: len(doomed.found("mxnet")) == 2, 150)
+    doomed.wait_for_records("mxnet", 2)
     (record,) = [r for r in doomed.found("mxnet") if r["factors"]["batch_size"] == 128]
     (log,) = doomed.logs("mxnet")
     assert f"SLURM-job '{log.stem}' failed, SLURM status is: 'FAILED'" in doomed.output()
@@ -392,7 +395,7 @@ def test_memory_that_slurm_limits(doomed, cluster):
 
 def test_a_job_that_exceeds_its_time(doomed):
     """So does the time that Slurm limits; with it the study is through, and its tables are made."""
-    doomed.wait_for_record("pytorch")
+    doomed.wait_for_records("pytorch")
     (record,) = doomed.found("pytorch")
     (log,) = doomed.logs("pytorch")
     assert f"SLURM-job '{log.stem}' failed, SLURM status is: 'TIMEOUT'" in doomed.output()

@@ -204,7 +204,32 @@ def test_nothing_of_a_run_goes_on_behind_it(watch, follow):
         "say(child=child.pid); say(event='result', status='ok', reason=None)"
     )
     assert run.status == "ok" and not running(run.events[0]["child"])
-    assert not list(processes.own_group().glob(f"{processes.PREFIX}{os.getpid()}"))
+    assert not list(processes.own_group().glob(f"{processes.PREFIX}{os.getpid()}-*"))
+
+
+@pytest.fixture
+def own_group(follow, monkeypatch):
+    """A control group that no other supervisor is in, as this process's own."""
+    own = processes.own_group() / f"test-{os.getpid()}"
+    own.mkdir()
+    monkeypatch.setattr(processes, "own_group", lambda: own)
+    yield own
+    for group in *own.glob(f"{processes.PREFIX}*"), own:
+        group.rmdir()
+
+
+@pytest.mark.parametrize("follow", ["group"], indirect=True)
+def test_a_supervisor_removes_what_killed_ones_left_and_no_other_group(own_group):
+    """A run's group is empty until its runner is in it."""
+    left = own_group / f"{processes.PREFIX}1-left"
+    left.mkdir()
+    first, _ = processes.make_group()
+    assert not left.exists()
+    second, _ = processes.make_group()
+    assert first.path.exists() and second.path.exists()
+    for group in first, second:
+        group.remove()
+        assert not group.path.exists()
 
 
 class Scripted:

@@ -122,12 +122,12 @@ onstart:
                 f"warning: {without} runs want a GPU, and there is {why}",
                 file=sys.stderr,
             )
+    # Its limit of jobs a second would have Snakemake look at all jobs that wait once
+    # a second for every job that has ended: beside a measured run.
+    workflow.scheduler.job_rate_limiter = None
     needed = Counter(
         job.wildcards.cell for job in begun if job.rule.name == "train"
     )
-    # Its limit of jobs a second, of which we start few, has Snakemake look at all jobs that wait once
-    # a second for every job that has ended: beside a measured run.
-    workflow.scheduler.job_rate_limiter = None
     # How many runs this execution makes, for the line that says how long is left.
     progress.start(needed.total())
     if needed and workflow.is_main_process:

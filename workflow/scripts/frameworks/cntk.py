@@ -416,22 +416,23 @@ class Adapter:
     def fetched(self, handle):
         return handle
 
-    def _mode(self):
-        """The mode that MKL computes in; on some processors AVX2 is its own choice too."""
-        told = os.environ.get("MKL_DEBUG_CPU_TYPE")
-        return MODES[0] if told and self.mkl.mkl_serv_get_cpu_type() == AVX2 else MODES[1]
-
-    def predicting(self):
+    def _computing(self):
+        """What training and predicting both read back."""
         parameters = self.model.parameters
         types = {np.dtype(parameter.dtype) for parameter in parameters}
+        # On some of Intel's processors AVX2 is MKL's own choice too.
+        told = os.environ.get("MKL_DEBUG_CPU_TYPE")
+        avx2 = told and self.mkl.mkl_serv_get_cpu_type() == AVX2
         return dict(
-            batch_size=len(self.predicted),
             threads=C.cntk_py.get_max_num_cputhreads(),
             precision=types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
             device="cpu" if C.use_default_device().type() == 0 else "gpu",
-            mode=self._mode(),
+            mode=MODES[0] if avx2 else MODES[1],
             parameters=sum(int(np.prod(parameter.shape)) for parameter in parameters),
         )
+
+    def predicting(self):
+        return dict(batch_size=len(self.predicted), **self._computing())
 
     def weights(self):
         return {name: self._canonical(name, array.value) for name, array in self.arrays.items()}
@@ -472,17 +473,11 @@ class Adapter:
                 "nesterov": kinds == {"LearnerNesterov"},
                 "weight_decay": max(decay for _, decay in self.groups),
             }
-        parameters = self.model.parameters
-        types = {np.dtype(parameter.dtype) for parameter in parameters}
         return dict(
             own,
             optimizer=asked["name"] if self.universal else "sgd",
             batch_size=self.trainer.previous_minibatch_sample_count,
-            threads=C.cntk_py.get_max_num_cputhreads(),
-            precision=types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
-            device="cpu" if C.use_default_device().type() == 0 else "gpu",
-            mode=self._mode(),
-            parameters=sum(int(np.prod(parameter.shape)) for parameter in parameters),
+            **self._computing(),
         )
 
     def software(self):

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import re
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +29,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 """Clock ticks per second, the unit of CPU times in /proc/PID/stat."""
 NUMBER = re.compile(rb"^(\w+):\s+(\d+)\b", re.MULTILINE)
 PREFIX = "touchstone-"
-"""Control groups of ours are named by it and the supervisor's process id."""
+"""Names of our control groups begin with it and the supervisor's process id."""
 
 
 class Account(NamedTuple):
@@ -116,9 +118,10 @@ def become_reaper() -> None:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """A cgroup v2 of one run."""
+    """A cgroup v2 of one run; as long as `lock` is open, no other supervisor removes it."""
 
     path: Path
+    lock: int
 
     def enter(self) -> None:
         """Move this process, and all that it will start, into the group."""
@@ -139,6 +142,7 @@ class ControlGroup:
         """Remove it, unless something is left in it."""
         with contextlib.suppress(OSError):
             self.path.rmdir()
+        os.close(self.lock)
 
 
 def own_group() -> Path:
@@ -154,15 +158,24 @@ def own_group() -> Path:
 
 def make_group() -> tuple[ControlGroup | None, str | None]:
     """A control group for a run under the one that this process is in, or why there is none."""
+    lock = None
     try:
         own = own_group()
-        for left in own.glob(f"{PREFIX}*"):
-            # A killed supervisor left it behind; one that is in use cannot be removed.
-            ControlGroup(left).remove()
-        group = ControlGroup(own / f"{PREFIX}{os.getpid()}")
-        group.path.mkdir()
+        lock = os.open(own, os.O_RDONLY)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # No other supervisor is here: what there is, killed ones left behind.
+            for left in own.glob(f"{PREFIX}*"):
+                with contextlib.suppress(OSError):
+                    left.rmdir()
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        # Elsewhere in this group, process ids may be other ones (containers).
+        path = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=own)
     except OSError as fault:
+        if lock is not None:
+            os.close(lock)
         return None, f"no control group can be made: {fault.strerror or fault}"
+    group = ControlGroup(Path(path), lock)
     try:
         # Only trying tells whether a process may be moved there, and what is counted.
         subprocess.run(["true"], check=True, preexec_fn=group.enter)
