@@ -280,3 +280,19 @@ def test_a_network_that_does_not_fit_is_refused_when_the_plan_is_made(make):
     assert status != 0 and "Traceback" not in output
     assert "sweeps[0].network: network alexnet on input [28, 28, 1]: layer " in output
     assert not (project.folder / "results").exists()
+
+
+def test_traces_ask_for_what_their_networks_take(make):
+    """Large ones have a machine to themselves, with Slurm as without."""
+    project = make({"framework": "mxnet"})
+
+    def asked(network):
+        trace = f"results/parity/{network}/cntk.npz"
+        status, output = project.snakemake("--dry-run", "--cores", "10000", trace)
+        assert status == 0, output
+        found = (re.search(rf"{what}[:=] ?(\d+)", output) for what in ("threads", "mem_mb"))
+        return [int(number[1]) for number in found]
+
+    (few, little), (many, much) = asked("lenet5"), asked("vo2021-b")
+    assert many > 10 * few
+    assert little < 3_000 and much > 30_000

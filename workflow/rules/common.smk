@@ -20,7 +20,7 @@ from plan.estimate import estimate
 from plan.inference import is_inference
 from plan.max_batch import probe_spec, searches
 from plan.model import BEST
-from plan.parity import REFERENCE, parity_spec
+from plan.parity import REFERENCE, parity_spec, reduced
 from plan.slurm import impossible, orphans, partitions, refusal
 from plan.spec import data_folder, spec_digests
 from plan.study import (
@@ -76,8 +76,6 @@ STUDY_PAGES = (
     else []
 )
 BEFORE_RUNS = len(PLAN.order) + 1
-# What a trace takes at most: ResNet-50 in double precision in CNTK.
-TRACE_GIB = 6
 
 
 wildcard_constraints:
@@ -355,9 +353,15 @@ def traced_environment(wildcards):
     return str(ROOT / frameworks.environment(wildcards.framework, "cpu"))
 
 
-def trace_threads():
-    """So many that the traces at one time have `TRACE_GIB` of memory each."""
-    at_once = psutil.virtual_memory().total / 2**30 // TRACE_GIB
+def trace_mib(wildcards):
+    """The memory that a trace takes at most, MiB."""
+    parameters = reduced(wildcards.network)["parameter_count"]
+    return 2048 + parameters * frameworks.trace_bytes(wildcards.framework) // 2**20
+
+
+def trace_threads(wildcards):
+    """So many that the traces at one time have the memory that they take."""
+    at_once = psutil.virtual_memory().total // 2**20 // trace_mib(wildcards)
     return math.ceil((workflow.cores or 1) / max(at_once, 1))
 
 

@@ -14,7 +14,9 @@ rule trace:
     conda:
         traced_environment
     # It computes on one core.
-    threads: trace_threads()
+    threads: trace_threads
+    resources:
+        mem_mb=trace_mib,
     params:
         spec=traced,
         single=lambda wildcards: "--single" if wildcards.single else "",

@@ -20,6 +20,7 @@ MODES = ("mkl_avx2", "default")
 """MKL's AVX2 kernels, or what it chooses itself: on AMD's processors its slowest."""
 RECORD_FORMAT = "png"
 RELEASED = "2018-04"
+TRACE_BYTES = 288  # Adam, written in CNTK's operations, keeps the result of each
 NO_REPLICAS = "CNTK trains data-parallel over MPI, of which its environment has a stand-in alone"
 
 DEVIATIONS = {

@@ -83,6 +83,13 @@ def single_precision_only(framework: str) -> bool:
     return bool(_constants(framework).get("SINGLE_PRECISION_ONLY", False))
 
 
+def trace_bytes(framework: str) -> int:
+    """What a trace takes at most for each parameter, bytes: `TRACE_BYTES`, or what PyTorch takes
+    for the traces of both precisions."""
+    found: int = _constants(framework).get("TRACE_BYTES", 170)
+    return found
+
+
 def replicas(framework: str) -> tuple[str | None, str | None]:
     """What the adapter's replicas are, `processes` or `devices` of one, or why it has none."""
     constants = _constants(framework)
