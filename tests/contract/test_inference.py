@@ -20,7 +20,9 @@ from plan.parity import REFERENCE, reduced
 from plan.spec import make_spec
 
 ABLE = [name for name in frameworks.adapters() if frameworks.only(name) != "operations"]
+TENSORRT = "onnxruntime", "tensorrt"
 MODES = [(name, mode) for name in ABLE for mode in frameworks.modes(name)]
+MODES.remove(TENSORRT)  # on GPUs alone
 OUTPUTS = 1e-5
 """Of outputs of LeNet-5, relative to the largest."""
 DEEP = 1e-4
@@ -203,6 +205,14 @@ def test_a_setting_that_is_not_the_asked_one_fails_the_run(
     command += [str(tmp_path / "spec.json"), str(tmp_path / "events.jsonl")]
     ended = subprocess.run(command, cwd=study.folder, capture_output=True, text=True)
     assert ended.returncode and re.search(message, ended.stderr.splitlines()[-1])
+
+
+def test_tensorrt_computes_on_gpus_alone(launch):
+    framework, mode = TENSORRT
+    cell = a_cell(framework, mode=mode, workload="inference", weights="initial", **SHORT)
+    ended, events = launch("tensorrt", cell)
+    assert events[-1]["status"] == "unsupported"
+    assert events[-1]["reason"] == "TensorRT computes on NVIDIA's GPUs alone"
 
 
 def test_onnxruntime_does_not_train(launch):

@@ -10,7 +10,8 @@ import simplejpeg
 from onnx import helper, numpy_helper
 
 ONLY = "inference"
-MODES = ("optimized",)
+MODES = ("optimized", "tensorrt")
+"""Its own kernels, for CPUs or in CUDA; or NVIDIA's TensorRT, where that is on the machine."""
 RECORD_FORMAT = "lmdb"
 RELEASED = "2026-10"
 
@@ -18,7 +19,13 @@ OPSET, IR = 17, 8
 """Versions of the operators and of the format, which every release since 2022 reads."""
 SPINNING = "session.intra_op.allow_spinning"
 """Whether an idle thread of its pool waits actively: the key of a session's configuration."""
-PROVIDER = "CPUExecutionProvider"
+ONE_PROVIDER = "session.disable_cpu_ep_fallback"
+"""Whether a layer that the provider does not know is an error, and not computed on the CPU."""
+PROVIDERS = {
+    ("cpu", "optimized"): "CPUExecutionProvider",
+    ("gpu", "optimized"): "CUDAExecutionProvider",
+    ("gpu", "tensorrt"): "TensorrtExecutionProvider",
+}
 GATES = (0, 3, 1, 2)
 """Where ONNX's order of an LSTM's gates, i, o, f, g, finds ours: i, f, g, o."""
 
@@ -30,17 +37,24 @@ class Adapter:
         self.spec, self.threads = spec, threads
         if "inference" not in spec:
             raise NotImplementedError("ONNX Runtime does not train here: it predicts alone")
-        if spec["execution"]["device"] == "gpu":
-            raise NotImplementedError("ONNX Runtime's package for CPUs sees no GPU")
         if spec["execution"]["precision"] != "fp32":
             raise NotImplementedError("ONNX Runtime has convolutions in single precision alone")
+        device, mode = spec["execution"]["device"], spec["execution"]["mode"]
+        if (device, mode) not in PROVIDERS:
+            raise NotImplementedError("TensorRT computes on NVIDIA's GPUs alone")
+        self.provider, self.on_gpu = PROVIDERS[device, mode], device == "gpu"
+        if self.on_gpu:
+            # TensorRT asks nobody else whether it may round to TF32.
+            os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+            onnxruntime.preload_dlls()
         self.spinning = "1" if spec["execution"]["wait_policy"] == "active" else "0"
 
     def asked(self):
         return {
             "inter_op_threads": 1,
             "layout": "NCHW",
-            "provider": PROVIDER,
+            "one_provider": str(int(self.on_gpu)),
+            "provider": self.provider,
             "spinning": self.spinning,
         }
 
@@ -60,7 +74,18 @@ class Adapter:
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         options.add_session_config_entry(SPINNING, self.spinning)
-        return onnxruntime.InferenceSession(model.SerializeToString(), options, [PROVIDER])
+        options.add_session_config_entry(ONE_PROVIDER, str(int(self.on_gpu)))
+        settings = {"use_tf32": "0"} if self.provider == "CUDAExecutionProvider" else {}
+        try:
+            return onnxruntime.InferenceSession(
+                model.SerializeToString(), options, [(self.provider, settings)],
+                enable_fallback=False,
+            )  # fmt: skip
+        except RuntimeError as fault:
+            if "install TensorRT" in str(fault):
+                reason = "TensorRT's libraries (libnvinfer) are not on this machine"
+                raise NotImplementedError(reason) from fault
+            raise
 
     def prepare(self, images):
         return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
@@ -94,16 +119,20 @@ class Adapter:
         level = options.graph_optimization_level
         everything = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         trained = (p["shape"] for p in self.parameters if p["trainable"])
+        provider = self.session.get_providers()[0]  # the one that is asked first
+        found = {name: kind for kind, name in PROVIDERS.items()}
+        device, mode = found.get(provider, (provider, provider))
         return {
             "batch_size": image.shape[0],
             "threads": options.intra_op_num_threads,
             "inter_op_threads": options.inter_op_num_threads,
             "spinning": options.get_session_config_entry(SPINNING),
-            "provider": ", ".join(self.session.get_providers()),
+            "one_provider": options.get_session_config_entry(ONE_PROVIDER),
+            "provider": provider,
             "precision": {"tensor(float)": "fp32"}.get(image.type, image.type),
-            "device": "cpu" if self.session.get_providers() == [PROVIDER] else "gpu",
+            "device": device,
             "layout": "NCHW" if image.shape[1:] == self._planes() else str(image.shape),
-            "mode": MODES[0] if level == everything else str(level),
+            "mode": mode if level == everything else str(level),
             "parameters": sum(int(np.prod(shape)) for shape in trained),
         }
 
