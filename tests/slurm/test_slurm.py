@@ -127,18 +127,19 @@ class Doomed(OnCluster):
         pattern = f"results/logs/slurm/rule_train/{framework}-*-b128-*/*.log"
         return sorted(self.folder.glob(pattern), key=lambda path: int(path.stem))
 
-    def found(self, framework: str) -> list[dict]:
-        """The records of a framework."""
-        return [each for each in self.records() if each["factors"]["framework"] == framework]
+    def record(self, framework: str, batch_size: int = 128, seconds: float = 240) -> dict:
+        """The record of a framework's cell, which is waited for, or for the driver's end."""
 
-    def wait_for_records(self, framework: str, number: int = 1) -> None:
-        """Wait for so many records of a framework, or the driver's end."""
+        def found():
+            asked = {"framework": framework, "batch_size": batch_size}
+            return [each for each in self.records() if asked.items() <= each["factors"].items()]
 
         def known():
-            return self.driver.poll() is not None or len(self.found(framework)) == number
+            return self.driver.poll() is not None or found()
 
-        wait_for(f"{number} records of {framework}", known, 240)
-        assert len(self.found(framework)) == number, self.output()[-5000:]
+        wait_for(f"a record of {framework}", known, seconds)
+        assert len(found()) == 1, self.output()[-5000:]
+        return found()[0]
 
     def end(self) -> None:
         """Leave no driver behind; the nodes end its jobs."""
@@ -365,8 +366,7 @@ def test_what_no_node_can_give_is_refused_before_anything_is_submitted(cluster, 
 
 def test_a_job_that_fails(doomed):
     """It is tried again as another job; what the second one finds is recorded."""
-    doomed.wait_for_records("tensorflow")
-    (record,) = doomed.found("tensorflow")
+    record = doomed.record("tensorflow")
     assert record["status"] == "error" and "ZeroDivisionError" in record["log_tail"][-1]
     (log,) = doomed.logs("tensorflow")
     assert f"SLURM-job '{log.stem}' failed, SLURM status is: 'FAILED'" in doomed.output()
@@ -374,8 +374,7 @@ def test_a_job_that_fails(doomed):
 
 
 def test_memory_that_the_study_limits(doomed):
-    doomed.wait_for_records("mxnet", 2)
-    (record,) = [r for r in doomed.found("mxnet") if r["factors"]["batch_size"] == 64]
+    record = doomed.record("mxnet", batch_size=64)
     assert record["status"] == "oom"
     assert record["reason"].endswith("exceeds the limit of 300 MiB")
 
@@ -384,8 +383,7 @@ def test_memory_that_slurm_limits(doomed, cluster):
     """Slurm counts such a job as failed, whatever it wrote: the next one records its word."""
     if not cluster.kills:
         pytest.skip("this machine lets us hold no job to its memory (control groups, version 1)")
-    doomed.wait_for_records("mxnet", 2)
-    (record,) = [r for r in doomed.found("mxnet") if r["factors"]["batch_size"] == 128]
+    record = doomed.record("mxnet", seconds=150)
     (log,) = doomed.logs("mxnet")
     assert f"SLURM-job '{log.stem}' failed, SLURM status is: 'FAILED'" in doomed.output()
     assert record["status"] == "oom"
@@ -395,8 +393,7 @@ def test_memory_that_slurm_limits(doomed, cluster):
 
 def test_a_job_that_exceeds_its_time(doomed):
     """So does the time that Slurm limits; with it the study is through, and its tables are made."""
-    doomed.wait_for_records("pytorch")
-    (record,) = doomed.found("pytorch")
+    record = doomed.record("pytorch")
     (log,) = doomed.logs("pytorch")
     assert f"SLURM-job '{log.stem}' failed, SLURM status is: 'TIMEOUT'" in doomed.output()
     assert record["status"] == "timeout"

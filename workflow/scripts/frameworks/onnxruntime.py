@@ -42,8 +42,9 @@ class Adapter:
         device, mode = spec["execution"]["device"], spec["execution"]["mode"]
         if (device, mode) not in PROVIDERS:
             raise NotImplementedError("TensorRT computes on NVIDIA's GPUs alone")
-        self.provider, self.on_gpu = PROVIDERS[device, mode], device == "gpu"
-        if self.on_gpu:
+        self.provider, self.one_provider = PROVIDERS[device, mode], "0"
+        if device == "gpu":
+            self.one_provider = "1"
             # TensorRT asks nobody else whether it may round to TF32.
             os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
             onnxruntime.preload_dlls()
@@ -53,7 +54,7 @@ class Adapter:
         return {
             "inter_op_threads": 1,
             "layout": "NCHW",
-            "one_provider": str(int(self.on_gpu)),
+            "one_provider": self.one_provider,
             "provider": self.provider,
             "spinning": self.spinning,
         }
@@ -74,7 +75,7 @@ class Adapter:
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         options.add_session_config_entry(SPINNING, self.spinning)
-        options.add_session_config_entry(ONE_PROVIDER, str(int(self.on_gpu)))
+        options.add_session_config_entry(ONE_PROVIDER, self.one_provider)
         settings = {"use_tf32": "0"} if self.provider == "CUDAExecutionProvider" else {}
         try:
             return onnxruntime.InferenceSession(

@@ -1,5 +1,6 @@
 """The specs from which frameworks are compared: one network, synthetic images, few steps."""
 
+from functools import cache
 from typing import Any
 
 import networks
@@ -54,8 +55,12 @@ APART_TRACES = {f"{name}apart": {**trace, "apart": APART} for name, trace in EXA
 """The same from images that are apart."""
 
 
+@cache
 def reduced(network: str) -> dict[str, Any]:
-    """The network's graph at reduced resolution; raises ConfigError if it fits none."""
+    """The network's graph at reduced resolution; raises ConfigError if it fits none.
+
+    Each of its traces asks for it several times: nobody may change it.
+    """
     cause = ""
     for shape in [*((side, side, 3) for side in SIDES), (STEPS, 1, 1)]:
         try:
