@@ -65,7 +65,7 @@ def measure(tmp_path, monkeypatch):
             "network": {"training_macs": 3},
             "data": {"train_examples": steps, "test_examples": 1},
             "phases": {"epochs": 1, "warmup_steps": 0, "warmup_seconds": 0.0},
-            "execution": {"device": "cpu", "threads": None, "wait_policy": "passive"},
+            "execution": {"device": "cpu", "threads": None, "wait_policy": "default"},
             "limits": {"seconds": 60.0, "memory_mib": None}, "sampling_interval": 10.0,
         }  # fmt: skip
         (tmp_path / "spec.json").write_text(json.dumps(spec))

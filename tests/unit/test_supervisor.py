@@ -30,11 +30,11 @@ def watch(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
 
-    def run(text, seconds=30.0, mib=None, threads=1, interval=0.1, final=False):
+    def run(text, seconds=30.0, mib=None, threads=1, interval=0.1, final=False, wait="default"):
         spec = {
             "cell": "cell", "repeat": 1,
             "factors": {"batch_size": 1}, "data": {"train_examples": 1}, "phases": {"epochs": 1},
-            "execution": {"device": "cpu", "threads": threads, "wait_policy": "passive"},
+            "execution": {"device": "cpu", "threads": threads, "wait_policy": wait},
             "limits": {"seconds": seconds, "memory_mib": mib}, "sampling_interval": interval,
         }  # fmt: skip
         events = tmp_path / "events.jsonl"
@@ -66,13 +66,15 @@ def test_a_runner_that_says_how_it_went(watch):
     }  # fmt: skip
 
 
-def test_the_runner_gets_the_cores_and_the_threads_of_the_spec(watch):
+@pytest.mark.parametrize("wait, told", [("default", None), ("passive", "PASSIVE")])
+def test_the_runner_gets_the_cores_the_threads_and_the_waiting_of_the_spec(watch, wait, told):
     run = watch(
         "say(cores=sorted(os.sched_getaffinity(0)), threads=os.environ['OMP_NUM_THREADS'],"
-        " wait=os.environ['OMP_WAIT_POLICY']); say(event='result', status='ok', reason=None)"
+        " wait=os.environ.get('OMP_WAIT_POLICY')); say(event='result', status='ok', reason=None)",
+        wait=wait,
     )
     first = sorted(os.sched_getaffinity(0))[0]
-    assert run.events[0] == {"event": "note", "cores": [first], "threads": "1", "wait": "PASSIVE"}
+    assert run.events[0] == {"event": "note", "cores": [first], "threads": "1", "wait": told}
     assert run.env["run"]["affinity"] == [first]
 
 
@@ -359,7 +361,7 @@ def test_the_runner_dies_with_its_supervisor(tmp_path, root):
         "from measure.supervisor import supervise\n"
         "spec = {'cell': 'c', 'repeat': 1, 'factors': {'batch_size': 1},\n"
         "  'data': {'train_examples': 1}, 'phases': {'epochs': 1}, 'sampling_interval': 1.0,\n"
-        "  'execution': {'device': 'cpu', 'threads': 1, 'wait_policy': 'passive'},\n"
+        "  'execution': {'device': 'cpu', 'threads': 1, 'wait_policy': 'default'},\n"
         "  'limits': {'seconds': 60.0, 'memory_mib': None}}\n"
         "command = [sys.executable, '-c', 'import os, sys, time; print(os.getpid(), flush=True);"
         "time.sleep(60)']\n"

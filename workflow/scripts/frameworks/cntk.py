@@ -16,8 +16,8 @@ warnings.filterwarnings("ignore", category=UserWarning, module="cntk")
 
 import cntk as C  # noqa: E402
 
-MODES = ("mkl_avx2", "default")
-"""MKL's AVX2 kernels, or what it chooses itself: on AMD's processors its slowest."""
+MODES = ("default", "mkl_avx2")
+"""What MKL chooses itself, on AMD's processors its slowest kernels; or its AVX2 kernels."""
 RECORD_FORMAT = "png"
 RELEASED = "2018-04"
 TRACE_BYTES = 288  # Adam, written in CNTK's operations, keeps the result of each
@@ -428,7 +428,7 @@ class Adapter:
             threads=C.cntk_py.get_max_num_cputhreads(),
             precision=types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
             device="cpu" if C.use_default_device().type() == 0 else "gpu",
-            mode=MODES[0] if avx2 else MODES[1],
+            mode="mkl_avx2" if avx2 else "default",
             parameters=sum(int(np.prod(parameter.shape)) for parameter in parameters),
         )
 

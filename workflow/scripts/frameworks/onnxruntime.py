@@ -18,7 +18,8 @@ RELEASED = "2026-10"
 OPSET, IR = 17, 8
 """Versions of the operators and of the format, which every release since 2022 reads."""
 SPINNING = "session.intra_op.allow_spinning"
-"""Whether an idle thread of its pool waits actively: the key of a session's configuration."""
+"""Whether an idle thread of its pool waits actively, which is its default: the key of a session's
+configuration."""
 ONE_PROVIDER = "session.disable_cpu_ep_fallback"
 """Whether a layer that the provider does not know is an error, and not computed on the CPU."""
 PROVIDERS = {
@@ -48,7 +49,7 @@ class Adapter:
             # TensorRT asks nobody else whether it may round to TF32.
             os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
             onnxruntime.preload_dlls()
-        self.spinning = "1" if spec["execution"]["wait_policy"] == "active" else "0"
+        self.spinning = "0" if spec["execution"]["wait_policy"] == "passive" else "1"
 
     def asked(self):
         return {

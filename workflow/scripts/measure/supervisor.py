@@ -29,9 +29,7 @@ from measure.progress import Progress
 from measure.sampler import Sampler
 from measure.sensors import memory
 
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
-)  # fmt: skip
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 MEMORY_INTERVAL = 0.1
 """Seconds between looks at the memory of a run that has a limit."""
 LOG_TAIL = 20
@@ -100,9 +98,14 @@ def cores(threads: int | None) -> list[int]:
 
 
 def thread_variables(threads: int, wait_policy: str) -> dict[str, str]:
-    """The environment variables that set threads alike for every framework's libraries."""
+    """The environment variables that set threads alike for every framework's libraries.
+
+    How idle threads wait is each framework's own matter, unless the study asks for a policy.
+    """
     variables = dict.fromkeys(THREAD_VARIABLES, str(threads))
-    return {**variables, "OMP_WAIT_POLICY": wait_policy.upper()}
+    if wait_policy != "default":
+        variables["OMP_WAIT_POLICY"] = wait_policy.upper()
+    return variables
 
 
 def supervise(

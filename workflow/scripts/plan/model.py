@@ -217,9 +217,13 @@ class Cell(BaseModel):
         Field(gt=0, description="cores and threads of a CPU run; null is all the process may use"),
     ] = None
     wait_policy: Annotated[
-        Literal["passive", "active"],
-        Field(description="`OMP_WAIT_POLICY`: what an idle worker thread does"),
-    ] = "passive"
+        Literal["default", "passive", "active"],
+        Field(
+            description="what an idle worker thread does: `default` leaves it to the framework, "
+            "`passive` lets it sleep, `active` lets it spin (`OMP_WAIT_POLICY`, and what else a "
+            "framework has for it)"
+        ),
+    ] = "default"
     deterministic: Annotated[
         bool,
         Field(
