@@ -71,6 +71,7 @@ def study(tmp_path_factory, root, python_of):
         spec.write_text(json.dumps(told))
         path = folder / f"{stem}{output}"
         command = [python_of(framework), str(adapters / "runtime.py"), str(spec), str(path)]
+        # Tests share the cores with other tests, beside which spinning threads would take minutes.
         threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
         variables = {**os.environ, **threads}
         ended = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True)

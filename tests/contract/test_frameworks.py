@@ -152,19 +152,6 @@ PLANTED = {
         "tensorflow", {}, "intra_op_parallelism_threads(threads)",
         "intra_op_parallelism_threads(threads + 1)", r"\bthreads: asked \d+, found",
     ),
-    "threads between operations": (
-        "tensorflow", {}, "inter_op_parallelism_threads(threads)",
-        "inter_op_parallelism_threads(threads + 1)", r"inter_op_threads: asked \d+, found",
-    ),
-    "PyTorch's threads between operations": (
-        "pytorch", {}, "interop_threads(1)", "interop_threads(2)",
-        "inter_op_threads: asked 1, found 2",
-    ),
-    "MXNet's workers": (
-        "mxnet", {}, "import mxnet as mx",
-        'os.environ["MXNET_CPU_WORKER_NTHREADS"] = "2"\nimport mxnet as mx',
-        "inter_op_threads: asked 1, found 2",
-    ),
     "layout": (
         "pytorch", {}, "memory_format = LAYOUTS[self.layout]",
         "memory_format = torch.contiguous_format", "layout: asked 'NHWC', found 'NCHW'",

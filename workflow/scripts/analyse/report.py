@@ -579,6 +579,19 @@ def _settings_rows(study: Study) -> list[dict[str, Any]]:
     return [{"name": n, "requested": r, "effective": e, **row} for (n, r, e), row in ordered]
 
 
+def _differing_from_default(study: Study) -> dict[str, list[str]]:
+    """By framework, where its runs have not what it does by itself."""
+    found: dict[str, dict[str, None]] = {}
+    for cell in study.cells:
+        sentences = found.setdefault(cell.series.framework, {})
+        wait = cell.plan.factors.get("wait_policy")
+        if wait in ("passive", "active"):
+            sentences[f"idle threads wait in the {wait} way, as the study asks"] = None
+        for run in cell.runs:
+            sentences |= dict.fromkeys(run.provenance["settings"].get("differs", ()))
+    return {framework: list(sentences) for framework, sentences in found.items()}
+
+
 def setting(value: Any) -> str:
     """A setting as text; a float at the 7 digits that float32 can hold."""
     if value is None:
@@ -792,6 +805,7 @@ def make_report(
         environments=_environments(everything),
         software=_part(_software(everything)),
         settings=_part(_settings_rows(networks)),
+        differing_from_default=_differing_from_default(networks),
         flags={name: (text, flags[name]) for name, text in FLAGS.items()}
         | {name: (text, flags[name] or remarked[name]) for name, text in STUDY_FLAGS.items()},
         parity_flag=PARITY_NOT_SHOWN,

@@ -39,6 +39,17 @@ AXIS = "replica"
 class Adapter:
     """See runtime.py."""
 
+    DIFFERS = {
+        "cpu": (
+            "XLA keeps the optimisation barriers that the adapter sets"
+            " (--xla_disable_hlo_passes=cse_barrier_expander)",
+        ),
+        "gpu": (
+            "GPU memory is taken as it is needed; by itself JAX takes three quarters of it at once",
+            "products in fp32 do not round to TF32; by itself JAX lets them",
+        ),
+    }
+
     def __init__(self, spec, threads):
         self.spec = spec
         device = spec["execution"]["device"]

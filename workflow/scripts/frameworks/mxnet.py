@@ -61,11 +61,23 @@ HEAD = np.dtype(
 """A record, its image header (python/mxnet/recordio.py), and the head of a BMP file."""
 
 
+PIECE = 2**17
+"""Numbers that are copied to or from MXNet at once. It copies more than 200,000 with OpenMP in the
+calling thread (MXNET_CPU_PARALLEL_SIZE): a second team of threads beside that of its engine. Where
+the threads of all teams outnumber the cores, libgomp lets waiting threads sleep at once, and every
+parallel region of every operator then has to wake them (docs/measuring.md)."""
 LACKING = {
     "tf32": "TF32 is arithmetic of NVIDIA's GPUs, which no CPU has",
     "fp16-amp": "MXNet has mixed precision in fp16 on GPUs alone, for which it has no build here",
 }
 """Why MXNet cannot compute in a precision."""
+
+
+def _to_numpy(array):
+    """NumPy's array of MXNet's, copied in pieces."""
+    flat = array.reshape((-1,))
+    pieces = [flat[first : first + PIECE].asnumpy() for first in range(0, array.size, PIECE)]
+    return np.concatenate(pieces).reshape(array.shape)
 
 
 class Embedding(nn.HybridBlock):
@@ -224,6 +236,12 @@ class Training(nn.HybridBlock):
 class Adapter:
     """See runtime.py."""
 
+    DIFFERS = {
+        "cpu": (
+            "as many threads as cores; by itself MXNet takes half of the logical processors",
+        ),
+    }
+
     def __init__(self, spec, threads):
         self.spec = spec
         gpu = spec["execution"]["device"] == "gpu"
@@ -253,7 +271,16 @@ class Adapter:
 
     def asked(self):
         convolves = any(layer["op"] == "conv" for layer in self.spec["network"]["layers"])
-        return {"inter_op_threads": 1, "layout": "NCHW" if convolves else ""}
+        return {"inter_op_threads": None, "layout": "NCHW" if convolves else ""}
+
+    def array(self, values, dtype="float32", context=None):
+        """MXNet's array of these values, copied in pieces."""
+        whole = nd.empty(np.shape(values), context or self.context, dtype)
+        flat, values = whole.reshape((-1,)), np.ravel(values)
+        for first in range(0, values.size, PIECE):
+            piece = values[first : first + PIECE]
+            flat[first : first + piece.size]._sync_copyfrom(piece)
+        return whole
 
     def read(self, stems, shape):
         cut = self.spec["data"]["encoding"] == "jpeg"
@@ -388,7 +415,7 @@ class Adapter:
             layer, kind = name.split(".")
             self.parameters[name] = getattr(self.network.blocks[layer], NATIVE[kind])
         for name, parameter in self.parameters.items():
-            parameter.set_data(nd.array(weights[name], ctx=self.context, dtype=self.dtype))
+            parameter.set_data(self.array(weights[name], self.dtype))
         self.trained, self.penalised = {}, []
         for told in self.spec["network"]["parameters"]:
             parameter = self.parameters[told["name"]]
@@ -403,7 +430,7 @@ class Adapter:
         self.variances = [
             (
                 layer,
-                nd.array(weights[layer["name"] + ".variance"], ctx=self.context, dtype=self.dtype),
+                self.array(weights[layer["name"] + ".variance"], self.dtype),
                 _unbiased(batch_size // self.replicas * int(np.prod(shapes[layer["name"]][:2]))),
             )
             for layer in self.spec["network"]["layers"]
@@ -437,7 +464,7 @@ class Adapter:
     def load(self, images, labels):
         images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         self.sets = {
-            context: [nd.array(a, ctx=context, dtype=self.dtype) for a in (images, labels)]
+            context: [self.array(a, self.dtype, context) for a in (images, labels)]
             for context in self.contexts
         }
 
@@ -449,13 +476,13 @@ class Adapter:
         # One operation per chunk: each costs MXNet's engine about 20 us.
         if isinstance(batches, np.ndarray):
             batches = batches[:, share]
-            rows = nd.array(batches.ravel(), ctx=context, dtype="int32")
+            rows = self.array(batches.ravel(), "int32", context)
             images, labels = (nd.take(whole, rows) for whole in self.sets[context])
             return images, labels.reshape(batches.shape)
         images, labels = (np.concatenate(p) if len(p) > 1 else p[0] for p in zip(*batches))
         images, labels = images[:, share], labels[:, share]
         images = images.reshape((-1,) + images.shape[2:])
-        return (nd.array(a, ctx=context, dtype=self.dtype) for a in (images, labels))
+        return (self.array(a, self.dtype, context) for a in (images, labels))
 
     def _prepared(self, batches, draws, context, share):
         """Images and labels as the steps of the replica on this context take them."""
@@ -525,7 +552,7 @@ class Adapter:
         places = np.broadcast_arrays(
             np.arange(len(draws))[:, None, None], rows[:, :, None], columns[:, None, :]
         )
-        places = nd.array(np.stack(places), ctx=context, dtype="int32")
+        places = self.array(np.stack(places), "int32", context)
         return nd.gather_nd(images.transpose((0, 2, 3, 1)), places).transpose((0, 3, 1, 2))
 
     def losses(self, handle):
@@ -540,7 +567,7 @@ class Adapter:
         for mask in self.network._reg_params.values():
             mask.set_data(nd.ones(mask.shape, ctx=self.context, dtype=self.dtype))
         with self._unbiased_variances():
-            images = nd.array(images, ctx=self.context, dtype=self.dtype)
+            images = self.array(images, self.dtype)
             return self._host(self.network(images))
 
     @contextlib.contextmanager
@@ -567,15 +594,13 @@ class Adapter:
     def set_masks(self, masks):
         for name, mask in masks.items():
             mask = mask.transpose(0, 3, 1, 2) if mask.ndim == 4 else mask
-            self.network._reg_params[name].set_data(
-                nd.array(mask, ctx=self.context, dtype=self.dtype)
-            )
+            self.network._reg_params[name].set_data(self.array(mask, self.dtype))
 
     def prepare(self, images):
         return np.ascontiguousarray(images.transpose(0, 3, 1, 2), self.dtype)
 
     def predict(self, batch):
-        self.last = nd.array(batch, ctx=self.context, dtype=self.dtype)
+        self.last = self.array(batch, self.dtype)
         return self.network(self.last)
 
     def fetched(self, handle):
@@ -602,17 +627,17 @@ class Adapter:
 
     def weights(self):
         with self._unbiased_variances():
-            return {n: p.data(self.context).asnumpy() for n, p in self.parameters.items()}
+            return {n: _to_numpy(p.data(self.context)) for n, p in self.parameters.items()}
 
     def velocities(self):
         # MXNet keeps -rate v, one state per trained parameter in the trainer's order; its
         # kernels take the rate in single precision.
         states = self.trainer._updaters[0].states
         rate = float(np.float32(self.trainer.learning_rate))
-        return {name: -states[i].asnumpy() / rate for i, name in enumerate(self.trained)}
+        return {name: -_to_numpy(states[i]) / rate for i, name in enumerate(self.trained)}
 
     def products(self, a, b):
-        a, b = (nd.array(array, ctx=self.context, dtype=self.dtype) for array in (a, b))
+        a, b = (self.array(array, self.dtype) for array in (a, b))
         images, filters = a.reshape(0, 0, 1, 1), b.T.reshape(0, 0, 1, 1)
         convolved = nd.Convolution(
             images, filters, kernel=(1, 1), num_filter=b.shape[1], no_bias=True
@@ -623,7 +648,7 @@ class Adapter:
 
     def _host(self, array):
         """A network's result as NumPy's array, in the type of the weights."""
-        return (nd.amp_cast(array, dtype=self.dtype) if self.mixed else array).asnumpy()
+        return _to_numpy(nd.amp_cast(array, dtype=self.dtype) if self.mixed else array)
 
     def settings(self):
         optimizer = self.trainer.optimizer

@@ -47,6 +47,13 @@ NATIVE = {
 class Adapter:
     """See runtime.py. The training set lies in the order of the mode's memory format."""
 
+    DIFFERS = {
+        "gpu": (
+            "cuDNN tries its algorithms before the first step (cudnn.benchmark); by itself PyTorch"
+            " lets it choose without trying",
+        ),
+    }
+
     def __init__(self, spec, threads):
         self.spec = spec
         device = spec["execution"]["device"]
@@ -57,8 +64,6 @@ class Adapter:
             self._take_place()
         self.device = torch.device("cuda" if device == "gpu" else "cpu")
         torch.set_num_threads(threads)
-        if torch.get_num_interop_threads() != 1:  # it may be set once only
-            torch.set_num_interop_threads(1)
         precision = spec["execution"]["precision"]
         self._require_precision(precision)
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
@@ -138,7 +143,7 @@ class Adapter:
     def asked(self):
         scaling = {"loss_scaling": "dynamic"}
         return {
-            "inter_op_threads": 1,
+            "inter_op_threads": None,
             "layout": self.layout,
             "cudnn_benchmark": not self.spec["execution"]["deterministic"],
             **(scaling if self.spec["execution"]["precision"] == "fp16-amp" else {}),

@@ -56,7 +56,10 @@ and, where it has more to tell, with
                                 algorithms, seeded; `settings` must then tell `deterministic`, a
                                 boolean. Without this method such runs are unsupported
     asked()                     what it asks of the framework beyond the spec, as `settings` must
-                                give it back (threads between operations, layout)
+                                give it back (layout), and None for what it leaves to the
+                                framework (threads between operations)
+    DIFFERS                     where a run has not what the framework does by itself: by device a
+                                list of sentences, which the report shows
     why_unsupported(error)      the reason, where that exception means that the framework cannot
                                 do what the spec asks for; else None
 
@@ -356,10 +359,12 @@ def reader_of(adapter, spec):
 
 
 def check_settings(requested, effective):
-    """Raise ValueError if the live framework does not do what was asked of it."""
+    """Raise ValueError if the live framework does not do what was asked; None asks for nothing."""
     wrong = []
     for key, asked in requested.items():
         found = effective.get(key)
+        if asked is None:
+            continue
         if isinstance(asked, float) and isinstance(found, float):
             same = math.isclose(asked, found, rel_tol=SETTING_TOLERANCE)
         else:
@@ -368,6 +373,14 @@ def check_settings(requested, effective):
             wrong.append("{}: asked {!r}, found {!r}".format(key, asked, found))
     if wrong:
         raise ValueError("the framework's settings differ from the spec's: " + "; ".join(wrong))
+
+
+def prove_settings(events, adapter, spec, requested, effective):
+    """Write what was asked of the live framework, what was read back from it, and where the run has
+    not what the framework does by itself. Raises ValueError where the first two differ."""
+    differs = getattr(adapter, "DIFFERS", {}).get(spec["execution"]["device"], [])
+    events.write("settings", requested=requested, effective=effective, differs=differs)
+    check_settings(requested, effective)
 
 
 def cross_entropy(logits, labels):
@@ -703,8 +716,7 @@ def train(spec, events, threads):
         requested = requested_settings(spec, threads, loop.last_rates[-1], adapter)
         effective = dict(adapter.settings(), arithmetic=arithmetic(adapter))
         effective["reader_threads"] = reader.live() if reader else 0
-        events.write("settings", requested=requested, effective=effective)
-        check_settings(requested, effective)
+        prove_settings(events, adapter, spec, requested, effective)
 
         if "measured_seconds" in spec["phases"]:  # a trial of the mode's speed alone
             return

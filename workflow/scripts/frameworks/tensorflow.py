@@ -64,12 +64,17 @@ UPDATES = {
 class Adapter:
     """See runtime.py."""
 
+    DIFFERS = {
+        "gpu": (
+            "GPU memory grows as it is needed; by itself TensorFlow takes nearly all of it at once",
+            "products in fp32 do not round to TF32; by itself TensorFlow lets them",
+        ),
+    }
+
     def __init__(self, spec, threads):
         self.spec, self.replicas = spec, spec["execution"].get("replicas", 1)
         threads *= self.replicas  # which share one pool
-        self.threads = threads
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
         precision = spec["execution"]["precision"]
         if precision == "tf32" and spec["execution"]["device"] == "cpu":
             raise NotImplementedError("TF32 is arithmetic of NVIDIA's GPUs, which no CPU has")
@@ -116,7 +121,7 @@ class Adapter:
 
     def asked(self):
         scaling = {"loss_scaling": "dynamic"} if self.scaled else {}
-        return {"inter_op_threads": self.threads, "layout": "NHWC", **scaling}
+        return {"inter_op_threads": None, "layout": "NHWC", **scaling}
 
     def read(self, stems, shape):
         parts = []
@@ -646,7 +651,8 @@ class Adapter:
         return {
             "batch_size": int(graph.inputs[0].shape[0]),
             "threads": tf.config.threading.get_intra_op_parallelism_threads(),
-            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads()
+            or "automatic",
             "deterministic": internal_config.is_op_determinism_enabled(),
             "layout": ", ".join(sorted(layouts)),
             "precision": self._precision((compiled or graph).get_operations()),
@@ -697,7 +703,8 @@ class Adapter:
             "weight_decay": self.optimizer["weight_decay"],
             "batch_size": int(step.inputs[0].shape[1]),
             "threads": tf.config.threading.get_intra_op_parallelism_threads() // self.replicas,
-            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads()
+            or "automatic",
             # TensorFlow's public interface only sets it.
             "deterministic": internal_config.is_op_determinism_enabled(),
             "layout": ", ".join(sorted(layouts)),

@@ -221,8 +221,7 @@ def infer(spec, events, threads):
 
         requested = requested_settings(spec, threads, adapter)
         effective = dict(adapter.predicting(), arithmetic=RUNTIME.arithmetic(adapter))
-        events.write("settings", requested=requested, effective=effective)
-        RUNTIME.check_settings(requested, effective)
+        RUNTIME.prove_settings(events, adapter, spec, requested, effective)
         if logits is not None:
             shown = outputs[: len(logits)]
             deviation = float(np.abs(shown - logits[: len(shown)]).max() / np.abs(logits).max())

@@ -30,6 +30,12 @@ from measure.sampler import Sampler
 from measure.sensors import memory
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+REMOVED = (
+    "PYTHONPATH", "PYTHONHOME",
+    "GOTO_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+)  # fmt: skip
+"""Variables that no run has: those that bring other packages than the pinned ones, and those that
+Snakemake sets by a job's threads, which are not the run's."""
 MEMORY_INTERVAL = 0.1
 """Seconds between looks at the memory of a run that has a limit."""
 LOG_TAIL = 20
@@ -140,7 +146,7 @@ def supervise(
     processes.become_reaper()
     others = frozenset(processes.children(os.getpid()))
     group, without = processes.make_group()
-    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    clean = {k: v for k, v in os.environ.items() if k not in REMOVED}
     asked, ask = os.pipe()
     os.set_blocking(ask, False)
     clean.update(variables, PYTHONNOUSERSITE="1", TOUCHSTONE_SAMPLE_NOW=str(ask))

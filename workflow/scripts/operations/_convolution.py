@@ -96,7 +96,7 @@ class Convolution:
             "num_filter": len(w), "kernel": w.shape[2:], "stride": (stride, stride),
             "pad": (padding, padding), "no_bias": True,
         }  # fmt: skip
-        x, w, y = (mx.nd.array(array, ctx=adapter.context) for array in (x, w, y))
+        x, w, y = map(adapter.array, (x, w, y))
         if self.wanted == "y":
             return lambda: (mx.nd.Convolution(x, w, **settings),)
         # MXNet has no operation for a gradient alone: a bound graph's backward pass is one.

@@ -103,9 +103,9 @@ class Recurrent:
         from mxnet import autograd, nd
 
         units = x.shape[2]
-        x, y = (nd.array(array, ctx=adapter.context) for array in (x, y))
+        x, y = map(adapter.array, (x, y))
         flat = np.concatenate([array.ravel() for array in (w, u, b, c)])
-        parameters = nd.array(flat, ctx=adapter.context)
+        parameters = adapter.array(flat)
         start = nd.zeros((1,) + x.shape[1:], ctx=adapter.context)
         mode = "rnn_tanh" if self.kind == "rnn" else self.kind
         settings = {"mode": mode, "state_size": units, "num_layers": 1}

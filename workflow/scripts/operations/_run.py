@@ -141,8 +141,7 @@ def operate(spec, events, threads):
             group.end()
         requested = {"arithmetic": RUNTIME.shown_by_products(spec)}
         effective = {"arithmetic": RUNTIME.arithmetic(adapter)}
-        events.write("settings", requested=requested, effective=effective)
-        RUNTIME.check_settings(requested, effective)
+        RUNTIME.prove_settings(events, adapter, spec, requested, effective)
         deviation = operation.deviation(read([host(each) for each in calls.results]), **arrays)
         events.phase("evaluation", begin)
         tolerance = TOLERANCES[spec["execution"]["precision"]]

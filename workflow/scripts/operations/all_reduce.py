@@ -85,7 +85,7 @@ class Operation:
         import mxnet as mx
 
         store = mx.kv.create("device" if adapter.context.device_type == "gpu" else "local")
-        arrays = [mx.nd.array(own(a, rank), ctx=c) for rank, c in enumerate(adapter.contexts)]
+        arrays = [adapter.array(own(a, rank), context=c) for rank, c in enumerate(adapter.contexts)]
         totals = [mx.nd.empty(a.shape, ctx=context) for context in adapter.contexts]
         store.init(0, arrays[0])
 

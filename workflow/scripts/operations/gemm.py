@@ -62,7 +62,7 @@ class Operation:
 
         if adapter.mixed:
             raise NotImplementedError("MXNet's mixed precision leaves bare products alone")
-        a, b = (nd.array(x, ctx=adapter.context, dtype=adapter.dtype) for x in (a, b))
+        a, b = (adapter.array(x, adapter.dtype) for x in (a, b))
         c = nd.empty((len(a), b.shape[1]), ctx=adapter.context, dtype=adapter.dtype)
         return lambda: (nd.dot(a, b, out=c),)
 

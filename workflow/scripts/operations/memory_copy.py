@@ -33,7 +33,7 @@ class Operation:
     def mxnet(self, adapter, a):
         from mxnet import nd
 
-        a = nd.array(a, ctx=adapter.context)
+        a = adapter.array(a)
         b = nd.empty(a.shape, ctx=adapter.context)
         return lambda: (a.copyto(b),)
 

@@ -57,8 +57,10 @@ class Operation:
         from mxnet import nd
 
         shape = len(starts) - 1, len(b)
-        a = nd.sparse.csr_matrix((values, places, starts), shape=shape, ctx=adapter.context)
-        b = nd.array(b, ctx=adapter.context)
+        places, starts = (adapter.array(each, "int64") for each in (places, starts))
+        parts = adapter.array(values), places, starts
+        a = nd.sparse.csr_matrix(parts, shape=shape, ctx=adapter.context)
+        b = adapter.array(b)
         return lambda: (nd.sparse.dot(a, b),)
 
     def jax(self, adapter, values, places, starts, b):
