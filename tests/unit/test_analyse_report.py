@@ -21,7 +21,7 @@ from analyse.metrics import METRICS
 from analyse.report import FIGURES, ROWS, answer, compare, number
 from analyse.study import Series, read_study
 from analyse.style import CHOSEN, panel_title, style_of
-from analyse.tables import gather
+from analyse.tables import chosen, gather
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, make_study, write_plan
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "workflow" / "scripts"
@@ -235,6 +235,21 @@ def test_factors_that_vary_are_told(tmp_path):
     page = text_of(built(tmp_path))
     assert "By framework, mode: pytorch eager , mxnet hybrid" in page
     assert "Framework Batch size Learning rate Runs" in page
+
+
+def test_threads_and_waiting_that_a_study_sweeps_are_in_the_labels(tmp_path):
+    cells = [{"mode": "eager"}, {"mode": "compile"}]
+    for cell in cells:
+        make_record(tmp_path / "runs", tmp_path / "records", **cell)
+    write_plan(tmp_path / "plan.tsv", cells, repeats=1)
+    own = ["threads\twait_policy", "\tdefault", "1\tpassive"]
+    rows = (tmp_path / "plan.tsv").read_text().splitlines()
+    lines = (f"{row}\t{values}\n" for row, values in zip(rows, own, strict=True))
+    (tmp_path / "plan.tsv").write_text("".join(lines))
+    assert [series.label for series in gathered(tmp_path).series] == [
+        "pytorch (eager, threads –, wait policy default)",
+        "pytorch (compile, threads 1, wait policy passive)",
+    ]
 
 
 # The answer
@@ -457,39 +472,67 @@ def test_page_escapes_what_it_quotes(failed):
     assert "there is no throughput to compare" in page
 
 
-def test_the_modes_that_best_tried_are_shown_with_their_speeds_and_files(tmp_path):
-    names = ("mode", "status", "reason", "throughput", "first_step_time")
+def test_what_best_tried_is_shown_with_its_speeds_and_files(tmp_path):
+    names = (
+        *("mode", "threads", "wait_policy", "status", "reason", "throughput", "first_step_time"),
+        "folder",
+    )
     tried = [
         dict(zip(names, one, strict=True))
         for one in (
-            ("static", "ok", None, 100.0, 1.0),
-            ("hybrid", "ok", None, 200.0, 1.0),
-            ("compile", "unsupported", "no compiler", None, None),
+            ("static", None, "default", "ok", None, 100.0, 1.0, "trials/static"),
+            ("hybrid", None, "default", "ok", None, 200.0, 1.0, "trials/hybrid"),
+            ("compile", None, "default", "unsupported", "no gcc", None, None, "trials/compile"),
+            ("hybrid", 1, "default", "ok", None, 50.0, 1.0, "trials/hybrid-threads1"),
+            ("hybrid", None, "active", "ok", None, 400.0, 1.0, "trials/hybrid-active"),
         )
     ]
-    for repeat in (1, 2):
+    for repeat in (1, 2, 3):
         make_record(tmp_path / "runs", tmp_path / "records", mode="best", repeat=repeat)
         (record,) = (tmp_path / "records").glob(f"*/rep{repeat}.json")
+        one_thread_wins = [*tried[:3], {**tried[3], "throughput": 800.0}]
         edit_json(
-            record, provenance__trials=tried, provenance__settings__effective__mode="hybrid",
+            record, provenance__trials=tried if repeat < 3 else one_thread_wins,
+            provenance__settings__effective__mode="hybrid",
             provenance__settings__requested__mode="hybrid",
             provenance__run=f"results/runs/c/rep{repeat}",
         )  # fmt: skip
-    write_plan(tmp_path / "plan.tsv", [{"mode": "best"}], repeats=2)
+    write_plan(tmp_path / "plan.tsv", [{"mode": "best"}], repeats=3)
     (tmp_path / "config.resolved.yaml").write_text("title: Best\n")
     page = page_of(built(tmp_path))
-    assert "chosen: hybrid 2" in page
-    assert "<td>0 of 2</td><td>100.0</td><td>2.00</td>" in page
-    assert "<td>2 of 2</td><td>200.0</td><td>1.000</td>" in page
-    assert "unsupported 2" in page and "no compiler" in page
-    assert '<a href="../runs/c/rep2/trials/static/events.jsonl">run 2</a>' in page
+    told = "hybrid, 1 thread (1); hybrid, active waiting (2)"
+    assert f"chosen: {told}<" in page
+    assert '<td class="text">static</td><td>0 of 3</td><td>100.0</td><td>4.00</td>' in page
+    assert '"text">hybrid, active waiting</td><td>2 of 2</td><td>400.0</td><td>1.000</td>' in page
+    assert '"text">hybrid, 1 thread</td><td>1 of 3</td><td>50.00</td><td>8.00</td>' in page
+    assert "unsupported 3" in page and "no gcc" in page
+    assert '<a href="../runs/c/rep2/trials/hybrid-active/events.jsonl">run 2</a>' in page
     findings.write(study_of(tmp_path), tmp_path / "tables")
     with open(tmp_path / "tables/trials.csv") as file:
         rows = list(csv.DictReader(file))
-    assert [(r["repeat"], r["mode"], r["chosen"], r["chosen_is_faster_by"]) for r in rows[:3]] == [
-        ("1", "static", "no", "2.0"), ("1", "hybrid", "yes", "1.0"), ("1", "compile", "no", ""),
+    shown = ("repeat", "mode", "threads", "wait_policy", "chosen", "chosen_is_faster_by")
+    assert [tuple(row[name] for name in shown) for row in rows[:5]] == [
+        ("1", "static", "", "default", "no", "4.0"), ("1", "hybrid", "", "default", "no", "2.0"),
+        ("1", "compile", "", "default", "no", ""), ("1", "hybrid", "1", "default", "no", "8.0"),
+        ("1", "hybrid", "", "active", "yes", "1.0"),
     ]  # fmt: skip
-    assert rows[5]["files"] == "results/runs/c/rep2/trials/compile"
+    assert rows[8]["files"] == "results/runs/c/rep2/trials/hybrid-threads1"
+    with open(tmp_path / "tables/summary.csv") as file:
+        summary = {(row["trained_modes"], row["best_chose"]) for row in csv.DictReader(file)}
+    assert summary == {("hybrid 3", told)}
+    with open(tmp_path / "tables/measurements.csv") as file:
+        each = {(row["repeat"], row["best_chose"]) for row in csv.DictReader(file)}
+    active = "hybrid, active waiting"
+    assert each == {("1", active), ("2", active), ("3", "hybrid, 1 thread")}
+
+
+def test_what_threads_are_is_no_choice_of_best_where_the_study_says_it():
+    first = {"mode": "static", "threads": 4, "wait_policy": "active", "throughput": 1.0}
+    assert chosen({"trials": [first]}) == "static"
+    assert chosen({"trials": [first, {**first, "mode": "hybrid", "throughput": 2.0}]}) == "hybrid"
+    two = {**first, "threads": 2, "wait_policy": "passive", "throughput": 2.0}
+    assert chosen({"trials": [first, two]}) == "static, 2 threads, passive waiting"
+    assert chosen({"trials": [{**first, "throughput": None}]}) == chosen({"trials": []}) == ""
 
 
 def test_page_marks_a_setting_that_was_ignored(tmp_path):

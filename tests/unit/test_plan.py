@@ -96,6 +96,16 @@ def test_a_name_tells_apart_whatever_differs_and_hides_what_is_usual(root):
     assert all(name.startswith(names[1]) for name in names)
 
 
+def test_threads_and_waiting_are_factors(study, root):
+    study["sweeps"][0] |= {"threads": [None, 1], "wait_policy": ["default", "passive", "active"]}
+    plans = make_plan(study, root).cells
+    cells = {name: cell for name, cell in plans.items() if cell.framework == "pytorch"}
+    pairs = {(cell.threads, cell.wait_policy) for cell in cells.values()}
+    assert len(pairs) == 6 and len(cells) % 6 == 0
+    digests = {spec_digests(cell, 1, root)[0] for cell in cells.values()}
+    assert len(digests) == len(cells)
+
+
 def test_the_order_of_keys_changes_nothing(study, root):
     turned = dict(reversed(study.items()))
     turned["sweeps"] = [dict(reversed(sweep.items())) for sweep in study["sweeps"]]

@@ -1,16 +1,110 @@
-"""The trials of the mode `best`: how they are judged."""
+"""The trials of the mode `best`: what is tried, and how trials are judged."""
+
+import pytest
 
 from fixtures.runs import make_run
-from measure.trials import MEASURED_SECONDS, fastest, outcome_of, trial_of
+from measure.trials import (
+    MEASURED_SECONDS,
+    fastest,
+    folder_of,
+    most,
+    outcome_of,
+    search,
+    trial_of,
+)
+from plan import frameworks
+
+MODES = ("static", "hybrid")
+OPEN = {"device": "cpu", "mode": "best", "threads": None, "wait_policy": "default"}
 
 
-def test_a_trial_is_the_run_in_another_mode_and_shorter():
+def tried(speed, execution=OPEN, waits=True, cores=8):
+    """What a run tries, and chooses, where `speed` is that of a mode, threads and a wait policy."""
+
+    def attempt(settings):
+        return {"throughput": speed(*settings.values())}
+
+    trials = search(execution, MODES, waits, cores, attempt)
+    return [tuple(trial.values())[:3] for trial in trials], fastest(trials)
+
+
+def test_each_setting_is_tried_with_the_fastest_values_of_those_before_it():
+    def speed(mode, threads, wait):
+        return (mode == "hybrid") + 1 / abs((threads or 8) - 4.5) + (wait == "passive")
+
+    settings, best = tried(speed)
+    assert settings == [
+        ("static", None, "default"), ("hybrid", None, "default"),
+        ("hybrid", 1, "default"), ("hybrid", 4, "default"),
+        ("hybrid", 4, "passive"), ("hybrid", 4, "active"),
+    ]  # fmt: skip
+    assert best == {"mode": "hybrid", "threads": 4, "wait_policy": "passive"}
+
+
+def test_what_was_tried_first_stays_chosen_where_nothing_is_faster():
+    settings, best = tried(lambda mode, threads, wait: threads is None and wait == "default")
+    assert len(settings) == 6
+    assert best == {"mode": "static", "threads": None, "wait_policy": "default"}
+
+
+def test_one_thread_waits_for_nobody():
+    settings, best = tried(lambda mode, threads, wait: 1 / (threads or 8))
+    assert settings[-2:] == [("static", 1, "default"), ("static", 4, "default")]
+    assert best["threads"] == 1
+    assert len(tried(lambda *settings: 1.0, cores=1)[0]) == len(MODES)
+
+
+@pytest.mark.parametrize(
+    ("own", "waits", "found"),
+    [
+        ({}, False, [1, 4]),
+        ({"threads": 2}, True, ["passive", "active"]),
+        ({"threads": 1}, True, []),
+        ({"wait_policy": "active"}, True, [1, 4]),
+        ({"device": "gpu"}, True, []),
+        ({"replicas": 2}, True, []),
+    ],
+)
+def test_only_what_the_study_leaves_open_is_tried(own, waits, found):
+    execution = {**OPEN, **own}
+    settings, _ = tried(lambda *settings: 1.0, execution, waits)
+    assert len(settings) == len(MODES) + len(found) == most(execution, MODES, waits)
+    for value, others in zip(found, settings[len(MODES) :], strict=True):
+        assert value in others and others[0] == "static"
+
+
+@pytest.mark.parametrize(("cores", "numbers"), [(2, [1]), (3, [1]), (4, [1, 2]), (64, [1, 32])])
+def test_the_numbers_of_threads_are_one_and_half_of_the_cores(cores, numbers):
+    settings, _ = tried(lambda *settings: 1.0, waits=False, cores=cores)
+    assert [threads for _, threads, _ in settings[len(MODES) :]] == numbers
+
+
+def test_where_no_mode_passes_nothing_else_is_tried():
+    settings, best = tried(lambda *settings: None)
+    assert (len(settings), best) == (len(MODES), None)
+
+
+def test_the_frameworks_whose_idle_threads_heed_a_wait_policy():
+    heeding = {name for name in frameworks.adapters() if frameworks.waits(name)}
+    assert heeding == {"cntk", "mxnet", "onnxruntime", "pytorch"}
+
+
+def test_a_folder_names_the_mode_and_what_is_not_the_cells_own():
+    own = {"mode": "best", "threads": 4, "wait_policy": "default"}
+    named = [("static", 4, "default"), ("static", 1, "default"), ("static", 2, "passive")]
+    assert [folder_of(dict(zip(own, one, strict=True)), own) for one in named] == [
+        "trials/static", "trials/static-threads1", "trials/static-threads2-passive",
+    ]  # fmt: skip
+
+
+def test_a_trial_is_the_run_with_other_settings_and_shorter():
     spec = {
-        "execution": {"mode": "best", "threads": 2},
+        "execution": {"mode": "best", "threads": None, "wait_policy": "default", "device": "cpu"},
         "phases": {"epochs": 9, "evaluate_every": 1, "warmup_steps": 20, "warmup_seconds": 5.0},
     }
-    trial = trial_of(spec, "static")
-    assert trial["execution"] == {"mode": "static", "threads": 2}
+    settings = {"mode": "static", "threads": 2, "wait_policy": "passive"}
+    trial = trial_of(spec, settings)
+    assert trial["execution"] == {**settings, "device": "cpu"}
     assert trial["phases"]["epochs"] == 9 and trial["phases"]["evaluate_every"] == 0
     assert trial["phases"]["measured_seconds"] == MEASURED_SECONDS
     assert spec["execution"]["mode"] == "best" and "measured_seconds" not in spec["phases"]
@@ -18,25 +112,17 @@ def test_a_trial_is_the_run_in_another_mode_and_shorter():
 
 def test_what_a_trial_tells(tmp_path):
     make_run(tmp_path)
-    assert outcome_of("static", tmp_path / "events.jsonl") == {
-        "mode": "static", "status": "ok", "reason": None, "throughput": 256.0,
-        "first_step_time": 1.0,
+    assert outcome_of(tmp_path / "events.jsonl") == {
+        "status": "ok", "reason": None, "throughput": 256.0, "first_step_time": 1.0,
     }  # fmt: skip
 
 
 def test_a_trial_that_failed_has_its_reason_and_no_speed(tmp_path):
     make_run(tmp_path / "a", status="unsupported", reason="no compiler")
     make_run(tmp_path / "b", status="oom", reason="no memory left", steps=12)
-    told = [outcome_of(name, tmp_path / name / "events.jsonl") for name in "ab"]
+    told = [outcome_of(tmp_path / name / "events.jsonl") for name in "ab"]
     assert [(t["status"], t["reason"], t["throughput"]) for t in told] == [
         ("unsupported", "no compiler", None),
         ("oom", "no memory left", None),
     ]
     assert told[0]["first_step_time"] is None and told[1]["first_step_time"] == 1.0
-
-
-def test_the_fastest_of_those_that_passed():
-    speeds = {"static": 90.0, "hybrid": 100.0, "imperative": None}
-    trials = [{"mode": mode, "throughput": speed} for mode, speed in speeds.items()]
-    assert fastest(trials) == "hybrid"
-    assert fastest(trials[2:]) is None

@@ -11,8 +11,9 @@ CELL = {
 }  # fmt: skip
 
 
-def test_the_fastest_mode_is_tried_for_and_trained_in(tmp_path):
-    study = {"study": "test", "title": "A test", "repeats": 1, "parity": False, "sweeps": [CELL]}
+def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp_path):
+    sweeps = [{**CELL, "wait_policy": "active"}, {**CELL, "threads": 2}]
+    study = {"study": "test", "title": "A test", "repeats": 1, "parity": False, "sweeps": sweeps}
     project = Project(tmp_path / "project", ENVIRONMENTS, study)
     # One mode cannot do it, another fails, and the third is left.
     project.edit(
@@ -24,32 +25,70 @@ def test_the_fastest_mode_is_tried_for_and_trained_in(tmp_path):
         "        if spec['execution']['mode'] == 'hybrid':\n"
         "            raise ZeroDivisionError\n",
     )
+    # Steps take long, but with one thread or with threads that sleep.
+    project.edit(
+        "workflow/scripts/frameworks/mxnet.py",
+        "    def _update(self, rate):\n",
+        "    def _update(self, rate):\n"
+        "        import time\n"
+        "        alone = len(os.sched_getaffinity(0)) == 1\n"
+        "        if not alone and os.environ.get('OMP_WAIT_POLICY') != 'PASSIVE':\n"
+        "            time.sleep(1)\n",
+    )
+    trials = "workflow/scripts/measure/trials.py"
+    project.edit(trials, "MEASURED_SECONDS = 3.0", "MEASURED_SECONDS = 1.0")
+    # Of the trials there may be five, three modes and two more.
+    assert project.run("--dry-run", "--verbose").count("runtime=370") == 2
     project.run()
-    (path,) = project.folder.glob("results/records/*/rep1.json")
-    record = json.loads(path.read_text())
-    assert record["status"] == "ok" and record["factors"]["mode"] == "best"
-    # So many steps are its own; the trials end when they may.
-    accuracy = record["metrics"]["test_accuracy"]
-    assert (accuracy["value"], record["factors"]["steps"]) == (None, 20)
-    assert accuracy["reason"].startswith("the cell ends after 20 measured steps")
-    static, hybrid, imperative = record["provenance"]["trials"]
-    assert (static["mode"], static["status"]) == ("static", "unsupported")
-    assert static["reason"] == "no static allocation today"
-    assert (hybrid["mode"], hybrid["status"]) == ("hybrid", "error")
-    assert (imperative["mode"], imperative["status"]) == ("imperative", "ok")
-    assert imperative["throughput"] > 0 and imperative["first_step_time"] > 0
-    assert record["provenance"]["settings"]["requested"]["mode"] == "imperative"
+    records = {
+        record["provenance"]["trials"][0]["wait_policy"]: record
+        for path in project.folder.glob("results/records/*/rep1.json")
+        if (record := json.loads(path.read_text()))
+    }
+    assert {record["status"] for record in records.values()} == {"ok"}
+    assert {record["factors"]["mode"] for record in records.values()} == {"best"}
+    for record in records.values():
+        # So many steps are its own; the trials end when they may.
+        accuracy = record["metrics"]["test_accuracy"]
+        assert (accuracy["value"], record["factors"]["steps"]) == (None, 20)
+        assert accuracy["reason"].startswith("the cell ends after 20 measured steps")
+        static, hybrid, imperative = record["provenance"]["trials"][:3]
+        assert (static["mode"], static["status"]) == ("static", "unsupported")
+        assert static["reason"] == "no static allocation today"
+        assert (hybrid["mode"], hybrid["status"]) == ("hybrid", "error")
+        assert (imperative["mode"], imperative["status"]) == ("imperative", "ok")
+        assert imperative["throughput"] > 0 and imperative["first_step_time"] > 0
+        assert record["provenance"]["settings"]["requested"]["mode"] == "imperative"
+
+    # Where the study says how threads wait, their number is tried, and the other way round.
+    one_thread, *half = records["active"]["provenance"]["trials"][3:]
+    assert (one_thread["mode"], one_thread["threads"]) == ("imperative", 1)
+    assert {trial["wait_policy"] for trial in (one_thread, *half)} == {"active"} and len(half) < 2
+    environment = records["active"]["provenance"]["environment"]
+    assert (environment["threads"], len(environment["affinity"])) == (1, 1)
+    assert records["active"]["provenance"]["settings"]["effective"]["threads"] == 1
+    waiting = records["default"]["provenance"]["trials"][3:]
+    assert [trial["wait_policy"] for trial in waiting] == ["passive", "active"]
+    assert [(trial["mode"], trial["threads"]) for trial in waiting] == [("imperative", 2)] * 2
+    environment = records["default"]["provenance"]["environment"]
+    assert environment["environment"]["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert environment["threads"] == 2
+
     with open(project.folder / "results/tables/measurements.csv") as file:
         rows = list(csv.DictReader(file))
     assert {(row["mode"], row["trained_mode"]) for row in rows} == {("best", "imperative")}
     with open(project.folder / "results/tables/summary.csv") as file:
-        assert {row["trained_modes"] for row in csv.DictReader(file)} == {"imperative 1"}
+        found = {(row["trained_modes"], row["best_chose"]) for row in csv.DictReader(file)}
+    chosen = ("imperative, 1 thread (1)", "imperative, passive waiting (1)")
+    assert found == {("imperative 1", words) for words in chosen}
     with open(project.folder / "results/tables/trials.csv") as file:
-        chosen = {row["mode"]: (row["chosen"], row["files"]) for row in csv.DictReader(file)}
-    assert [chosen[mode][0] for mode in ("static", "hybrid", "imperative")] == ["no", "no", "yes"]
-    assert (project.folder / chosen["imperative"][1] / "events.jsonl").exists()
+        files = [row["files"] for row in csv.DictReader(file) if row["chosen"] == "yes"]
+    folders = ["trials/imperative-threads1", "trials/imperative-passive"]
     page = (project.folder / "results/report/index.html").read_text()
-    assert f'href="../{chosen["imperative"][1].removeprefix("results/")}/events.jsonl"' in page
+    for words, path, folder in zip(chosen, files, folders, strict=True):
+        assert f"chosen: {words}<" in page
+        assert path.endswith(folder) and (project.folder / path / "events.jsonl").exists()
+        assert f'href="../{path.removeprefix("results/")}/events.jsonl"' in page
     # The trials are no runs of the study, and what came of them makes nothing stale.
-    assert len((project.folder / "results/.order.jsonl").read_text().splitlines()) == 1
+    assert len((project.folder / "results/.order.jsonl").read_text().splitlines()) == 2
     assert project.jobs() == {}

@@ -13,7 +13,7 @@ from snakemake.settings.types import DeploymentMethod
 import networks
 from datasets import catalogue
 from in_env import digest as environment_digest
-from measure import attempts, foregone, progress
+from measure import attempts, foregone, progress, trials
 from plan import code, frameworks
 from plan.deployment import tell_jobs
 from plan.estimate import estimate
@@ -22,7 +22,7 @@ from plan.max_batch import probe_spec, searches
 from plan.model import BEST
 from plan.parity import REFERENCE, parity_spec, reduced
 from plan.slurm import impossible, orphans, partitions, refusal
-from plan.spec import data_folder, spec_digests
+from plan.spec import data_folder, execution_of, spec_digests
 from plan.study import (
     canonical,
     check_results,
@@ -302,11 +302,15 @@ def searched_code(wildcards):
 def minutes(wildcards):
     """What a cluster's scheduler is asked for: the run's own limit, and 10 min around it.
 
-    The trials of the mode `best` have that limit too, each.
+    The trials of the mode `best` have that limit too, each; it is asked for as many as there may be.
     """
     cell = PLAN.cells[wildcards.cell]
-    trials = len(frameworks.modes(cell.framework)) if cell.mode == BEST else 0
-    return math.ceil((1 + trials) * cell.time_limit / 60) + 10
+    runs = 1
+    if cell.mode == BEST:
+        modes = frameworks.modes(cell.framework)
+        waits = frameworks.waits(cell.framework)
+        runs += trials.most(execution_of(cell), modes, waits)
+    return math.ceil(runs * cell.time_limit / 60) + 10
 
 
 @inspected

@@ -10,8 +10,8 @@ from typing import Any
 from in_env import EnvironmentFault, Missing, runner_python
 from measure import foregone, nodes
 from measure.attempts import ATTEMPTS, note
-from measure.supervisor import Fault, machine_to_itself, settle, supervise
-from measure.trials import fastest, outcome_of, trial_of
+from measure.supervisor import Fault, cores, machine_to_itself, settle, supervise
+from measure.trials import fastest, folder_of, outcome_of, search, trial_of
 from plan import frameworks
 from plan.model import BEST, Cell
 from plan.spec import make_spec
@@ -48,11 +48,25 @@ def conduct(
         supervise(spec, command, folder, log, final, trial, beside)
 
 
-def try_mode(spec: dict[str, Any], mode: str, python: str, run: Path) -> dict[str, Any]:
-    """How the trial of a mode went; its files stay in the folder `trials` of the run."""
-    trial, folder = trial_of(spec, mode), run / "trials" / mode
-    conduct(trial, python, folder, folder / "train.log", final=True, trial=True)
-    return outcome_of(mode, folder / "events.jsonl")
+def choose(spec: dict[str, Any], python: str, run: Path) -> None:
+    """Try what the cell leaves open, and have the spec execute what was the fastest.
+
+    The files of the trials stay in the folder `trials` of the run.
+    """
+    execution, framework = spec["execution"], spec["factors"]["framework"]
+    modes = frameworks.modes(framework)
+
+    def attempt(settings: dict[str, Any]) -> dict[str, Any]:
+        name = folder_of(settings, execution)
+        folder = run / name
+        log = folder / "train.log"
+        conduct(trial_of(spec, settings), python, folder, log, final=True, trial=True)
+        return {**outcome_of(folder / "events.jsonl"), "folder": name}
+
+    trials = search(execution, modes, frameworks.waits(framework), len(cores(None)), attempt)
+    # Where no mode passed, the usual one shows why.
+    execution.update(fastest(trials) or {"mode": modes[0]})
+    spec["trials"] = trials
 
 
 def untrained(run: Path) -> tuple[str, str] | None:
@@ -105,10 +119,7 @@ def main() -> None:
                 note(arguments.run, str(fault))
                 return
             if cell.mode == BEST:
-                modes = frameworks.modes(cell.framework)
-                spec["trials"] = [try_mode(spec, mode, python, arguments.run) for mode in modes]
-                # Where no mode passed, the usual one shows why.
-                spec["execution"]["mode"] = fastest(spec["trials"]) or modes[0]
+                choose(spec, python, arguments.run)
             final = arguments.attempt >= ATTEMPTS
             conduct(spec, python, arguments.run, arguments.log, final)
     except (EnvironmentFault, Fault, OSError) as fault:

@@ -1,5 +1,5 @@
-"""Tables of what a study shows beside speeds: what precision changes, what holds cells back, which
-mode was chosen."""
+"""Tables of what a study shows beside speeds: what precision changes, what holds cells back, what
+the mode `best` chose."""
 
 import csv
 import io
@@ -21,8 +21,8 @@ BOTTLENECK_SHOWN = (
     *("why", "input_share", "launch_share", "gpu_idle", "bottleneck", "share_of_peak"),
 )
 TRIALS_SHOWN = (
-    *("framework", "network", "dataset", "device", "batch_size", "repeat", "mode", "chosen"),
-    *("status", "throughput", "chosen_is_faster_by"),
+    *("framework", "network", "dataset", "device", "batch_size", "repeat", "mode", "threads"),
+    *("wait_policy", "chosen", "status", "throughput", "chosen_is_faster_by"),
 )
 """The columns of the tables in Markdown."""
 

@@ -17,10 +17,10 @@ from analyse.tables import (
     PlannedCell,
     comparable,
     counted,
+    counted_choices,
     read_plan,
     read_records,
     shared,
-    trained_mode,
 )
 
 FACET = ("network", "dataset", "device")
@@ -56,7 +56,9 @@ class Series(NamedTuple):
     def variant(self) -> str:
         """The factors as text; a mode or a precision says by itself what it is."""
         return ", ".join(
-            value if name in ("precision", "mode", "input") else f"{name.replace('_', ' ')} {value}"
+            value
+            if name in ("precision", "mode", "input")
+            else f"{name.replace('_', ' ')} {value or '–'}"
             for name, value in zip(self.factors, self.values, strict=True)
         )
 
@@ -99,9 +101,8 @@ class Cell(NamedTuple):
 
     @property
     def chosen(self) -> str:
-        """The modes that `best` chose, with the number of runs of each; empty in another mode."""
-        tried = (run.provenance for run in self.runs if run.provenance.get("trials"))
-        return counted(filter(None, map(trained_mode, tried)))
+        """What `best` chose, with the number of runs; empty in another mode."""
+        return counted_choices(run.provenance for run in self.runs)
 
     @property
     def is_operation(self) -> bool:

@@ -30,13 +30,13 @@ FACTORS = (
 )
 MEASUREMENTS = (
     *FACTORS,
-    *("cell", "repeat", "status", "trained_mode"),
+    *("cell", "repeat", "status", "trained_mode", "best_chose"),
     *("metric", "unit", "value", "censored_at", "flags", "reason"),
 )
 SUMMARY = (
     *FACTORS,
     *("cell", "metric", "unit", "status", "n", "median", "mean", "min", "max", "sd", "cv", "flags"),
-    *("censored", "trained_modes"),
+    *("censored", "trained_modes", "best_chose"),
 )
 COMPARED = ("framework", "mode")
 """The factors in which compared cells may differ; all others are the same."""
@@ -193,6 +193,36 @@ def trained_mode(provenance: dict[str, Any]) -> str:
     return str(provenance["settings"].get("effective", {}).get("mode", ""))
 
 
+def fastest(trials: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The trial of a run with the highest throughput, which it chose; None where all failed."""
+    passed = [trial for trial in trials if trial["throughput"] is not None]
+    return max(passed, key=lambda trial: float(trial["throughput"]), default=None)
+
+
+def tried(trial: dict[str, Any], first: dict[str, Any]) -> str:
+    """What a trial tried, `static, 1 thread`: threads and waiting where they are not those of the
+    run's `first` one, which are the cell's own."""
+    words, threads = [trial["mode"]], trial["threads"]
+    if threads != first["threads"]:
+        words.append(f"{threads} thread{'s' if threads > 1 else ''}")
+    if trial["wait_policy"] != first["wait_policy"]:
+        words.append(f"{trial['wait_policy']} waiting")
+    return ", ".join(words)
+
+
+def chosen(provenance: dict[str, Any]) -> str:
+    """What a run of the mode `best` chose; empty where no trial passed, and in another mode."""
+    trials = provenance.get("trials", [])
+    best = fastest(trials)
+    return tried(best, trials[0]) if best else ""
+
+
+def counted_choices(provenances: Iterable[dict[str, Any]]) -> str:
+    """What runs chose, with the number of runs: `hybrid (2); static, 1 thread (1)`."""
+    counts = Counter(filter(None, map(chosen, provenances)))
+    return "; ".join(f"{choice} ({counts[choice]})" for choice in sorted(counts))
+
+
 def _number(value: float | None) -> str:
     return "" if value is None else repr(float(value))
 
@@ -251,8 +281,8 @@ def gather(
             # An operation is compared with double precision in its own run.
             shown = parity or record["metrics"]["deviation"]["value"] is not None
             record["flags"] = _flags(record, shown, cell.factors["framework"] in older)
-            mode = trained_mode(record["provenance"])
-            head = _fields(*factors, cell.name, record["repeat"], record["status"], mode)
+            choice = (trained_mode(record["provenance"]), chosen(record["provenance"]))
+            head = _fields(*factors, cell.name, record["repeat"], record["status"], *choice)
             flags = ", ".join(record["flags"])
             for name, metric in record["metrics"].items():
                 unit, tail = _fields(name, metric["unit"]), _fields(flags, metric.get("reason"))
@@ -260,7 +290,8 @@ def gather(
                 measurements.write(f"{head},{unit},{numbers},{tail}\n")
         status = counted((record["status"] for record in records), STATUSES)
         flags = counted(flag for record in records for flag in record["flags"])
-        modes = counted(filter(None, (trained_mode(record["provenance"]) for record in records)))
+        runs = [record["provenance"] for record in records]
+        choices = (counted(filter(None, map(trained_mode, runs))), counted_choices(runs))
         head = _fields(*factors, cell.name)
         for name, metric in METRICS.items():
             found = [record["metrics"][name]["value"] for record in records]
@@ -268,12 +299,12 @@ def gather(
             n, *spread = summarise([value for value in found if value is not None], beyond)
             censored = sum("censored_at" in record["metrics"][name] for record in records)
             unit, count = _fields(name, metric.unit), _fields(status, n)
-            values, ending = ",".join(map(_number, spread)), _fields(flags, censored, modes)
+            values, ending = ",".join(map(_number, spread)), _fields(flags, censored, *choices)
             summary.write(f"{head},{unit},{count},{values},{ending}\n")
         if one := of_cell(max_batches, cell.factors):
             n, *spread = summarise([] if one.value is None else [one.value])
             unit, count = _fields(METRIC, UNIT), _fields(one.status, n)
-            values, ending = ",".join(map(_number, spread)), _fields(flags, 0, modes)
+            values, ending = ",".join(map(_number, spread)), _fields(flags, 0, *choices)
             summary.write(f"{head},{unit},{count},{values},{ending}\n")
         if cell.name in grouped:
             blocks = {name: _by_block(records, name) for name in METRICS}

@@ -1,4 +1,4 @@
-"""What the trials of the mode `best` found: the mode that each run chose, and by how much."""
+"""What the trials of the mode `best` found: the settings that each run chose, and by how much."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -6,32 +6,34 @@ from typing import Any, NamedTuple
 
 from analyse.metrics import STATUSES
 from analyse.study import Cell, Result, Study
-from analyse.tables import FACTORS, counted
+from analyse.tables import FACTORS, counted, fastest, tried
 
 COLUMNS = (
     *(name for name in FACTORS if name != "mode"),
-    *("cell", "repeat", "mode", "chosen", "status", "reason", "throughput", "chosen_is_faster_by"),
-    *("first_step_time", "files"),
+    *("cell", "repeat", "mode", "threads", "wait_policy", "chosen", "status", "reason"),
+    *("throughput", "chosen_is_faster_by", "first_step_time", "files"),
 )
 
 
 class Trial(NamedTuple):
-    """A trial of one mode by one run of a cell.
+    """A trial of some settings by one run of a cell.
 
-    `told` is what the record keeps of it: `mode`, `status`, `reason`, `throughput` (images/s),
-    `first_step_time` (s). `faster` is the throughput of the chosen mode's trial over its own.
+    `told` is what the record keeps of it: `mode`, `threads`, `wait_policy`, `status`, `reason`,
+    `throughput` (images/s), `first_step_time` (s), `folder`; `settings` says in words what it
+    tried. `faster` is the throughput of the chosen trial over its own.
     """
 
     cell: Cell
     run: Result
     told: dict[str, Any]
+    settings: str
     chosen: bool
     faster: float | None
 
     @property
     def files(self) -> str:
         """The folder of its spec, events, telemetry and log, from the working folder."""
-        return f"{self.run.provenance['run']}/trials/{self.told['mode']}"
+        return f"{self.run.provenance['run']}/{self.told['folder']}"
 
     @property
     def link(self) -> str:
@@ -40,15 +42,15 @@ class Trial(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A mode of a cell over all of its repeats; `faster` is the median over its trials."""
+    """What was tried of a cell, over all of its repeats; `faster` is the median over its trials."""
 
     cell: Cell
-    mode: str
+    settings: str
     trials: list[Trial]
 
     @property
     def chosen(self) -> int:
-        """How many runs of the cell trained in it."""
+        """How many runs of the cell trained so."""
         return sum(trial.chosen for trial in self.trials)
 
     @property
@@ -59,7 +61,7 @@ class Choice(NamedTuple):
 
     @property
     def faster(self) -> float | None:
-        """How many times as fast the mode was that the run chose."""
+        """How many times as fast was what the run chose."""
         return _median([trial.faster for trial in self.trials])
 
     @property
@@ -80,26 +82,25 @@ def _median(found: Sequence[float | None]) -> float | None:
 
 
 def trials(study: Study) -> list[Trial]:
-    """Every trial of a study, in the order of the plan, the repeats and the modes."""
+    """Every trial of a study, in the order of the plan, the repeats and the run's own."""
     found = []
     for cell in study.cells:
         for run in cell.runs:
-            tried = run.provenance.get("trials", [])
-            # The run chose as we do here: it trained in the mode with the highest throughput.
-            best = max((told["throughput"] or 0.0 for told in tried), default=0.0)
-            for told in tried:
-                ours = told["throughput"]
-                faster = best / ours if ours else None
-                found.append(Trial(cell, run, told, faster == 1, faster))
+            all_of_run = run.provenance.get("trials", [])
+            best = fastest(all_of_run)
+            for one in all_of_run:
+                ours, settings = one["throughput"], tried(one, all_of_run[0])
+                faster = best["throughput"] / ours if best and ours else None
+                found.append(Trial(cell, run, one, settings, one is best, faster))
     return found
 
 
 def choices(study: Study) -> list[Choice]:
-    """The modes that were tried, cell by cell."""
+    """What was tried, cell by cell."""
     grouped: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials(study):
-        grouped.setdefault((trial.cell.plan.name, trial.told["mode"]), []).append(trial)
-    return [Choice(group[0].cell, mode, group) for (_, mode), group in grouped.items()]
+        grouped.setdefault((trial.cell.plan.name, trial.settings), []).append(trial)
+    return [Choice(group[0].cell, settings, group) for (_, settings), group in grouped.items()]
 
 
 def rows(found: Sequence[Trial]) -> list[list[object]]:
@@ -110,6 +111,8 @@ def rows(found: Sequence[Trial]) -> list[list[object]]:
             trial.cell.plan.name,
             trial.run.repeat,
             trial.told["mode"],
+            trial.told["threads"],
+            trial.told["wait_policy"],
             "yes" if trial.chosen else "no",
             trial.told["status"],
             trial.told["reason"],

@@ -18,6 +18,8 @@ import cntk as C  # noqa: E402
 
 MODES = ("default", "mkl_avx2")
 """What MKL chooses itself, on AMD's processors its slowest kernels; or its AVX2 kernels."""
+WAITS = True
+"""Its threads are those of OpenMP (Intel's libiomp5)."""
 RECORD_FORMAT = "png"
 RELEASED = "2018-04"
 TRACE_BYTES = 288  # Adam, written in CNTK's operations, keeps the result of each

@@ -17,6 +17,8 @@ from mxnet.contrib import amp  # noqa: E402
 from mxnet.gluon import nn  # noqa: E402
 
 MODES = ("static", "hybrid", "imperative")
+WAITS = True
+"""Its threads are those of OpenMP (libgomp)."""
 RECORD_FORMAT = "recordio"
 RELEASED = "2022-05"
 REPLICAS = "devices"

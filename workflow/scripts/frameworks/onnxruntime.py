@@ -12,6 +12,8 @@ from onnx import helper, numpy_helper
 ONLY = "inference"
 MODES = ("optimized", "tensorrt")
 """Its own kernels, for CPUs or in CUDA; or NVIDIA's TensorRT, where that is on the machine."""
+WAITS = True
+"""A session may be asked whether idle threads spin (`SPINNING`)."""
 RECORD_FORMAT = "lmdb"
 RELEASED = "2026-10"
 

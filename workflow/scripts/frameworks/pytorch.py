@@ -17,6 +17,8 @@ import torch
 from torch import distributed, nn
 
 MODES = ("eager_channels_last", "eager", "compile")
+WAITS = True
+"""Its threads are those of OpenMP (libgomp)."""
 RECORD_FORMAT = "lmdb"
 RELEASED = "2026-07"
 REPLICAS = "processes"

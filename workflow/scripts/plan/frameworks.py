@@ -90,6 +90,11 @@ def trace_bytes(framework: str) -> int:
     return found
 
 
+def waits(framework: str) -> bool:
+    """Whether idle threads of the framework heed a wait policy, as its `WAITS` says."""
+    return bool(_constants(framework).get("WAITS", False))
+
+
 def replicas(framework: str) -> tuple[str | None, str | None]:
     """What the adapter's replicas are, `processes` or `devices` of one, or why it has none."""
     constants = _constants(framework)

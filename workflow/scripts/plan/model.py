@@ -14,7 +14,8 @@ RESULTS_FORMAT: Literal[1] = 1
 
 
 BEST = "best"
-"""The mode that stands for whichever of a framework's modes is the fastest in a short trial."""
+"""The mode that stands for whichever of a framework's modes is the fastest in a short trial, with
+whichever threads and waiting are."""
 
 
 class Cell(BaseModel):
@@ -57,7 +58,8 @@ class Cell(BaseModel):
         Field(
             description="execution mode, one of the framework's `MODES`; "
             "null is the first of them, and tables print its name; `best`: each run tries all for "
-            "a few seconds and trains in the fastest"
+            "a few seconds each, then `threads` and `wait_policy` where they are left open, and "
+            "trains with the fastest (`docs/measuring.md`)"
         ),
     ] = None
     input: Annotated[
