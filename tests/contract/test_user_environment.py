@@ -124,7 +124,7 @@ def runner_environment(process, folder):
 def test_a_run_has_a_login_shells_environment_but_for_what_is_documented(root, tmp_path, python_of):
     python_of("mxnet")
     sweep = {"framework": "mxnet", "network": "lenet5", "dataset": "mnist-5k", "epochs": 2}
-    sweep |= {"input": "synthetic", "steps": 5, "warmup_seconds": 0.0}
+    sweep |= {"wait_policy": "default", "input": "synthetic", "steps": 5, "warmup_seconds": 0.0}
     study = {"study": "test", "title": "A test", "repeats": 1, "parity": False, "sweeps": [sweep]}
     project = Project(tmp_path / "project", ENVIRONMENTS, study)
     kept = {name: os.environ[name] for name in ("HOME", "PATH", "USER") if name in os.environ}

@@ -28,7 +28,12 @@ class Project:
         self.configure(config)
 
     def configure(self, config: dict, sort_keys: bool = False) -> None:
-        """Make `config` the default study."""
+        """Make `config` the default study.
+
+        Its idle threads sleep, unless it says otherwise: beside other tests, which share the
+        cores, threads that spin would take minutes.
+        """
+        config = {**config, "defaults": {"wait_policy": "passive", **config.get("defaults", {})}}
         text = yaml.safe_dump(config, sort_keys=sort_keys)
         (self.folder / "config/config.yaml").write_text(text)
 

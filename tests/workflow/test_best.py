@@ -14,6 +14,7 @@ CELL = {
 def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp_path):
     sweeps = [{**CELL, "wait_policy": "active"}, {**CELL, "threads": 2}]
     study = {"study": "test", "title": "A test", "repeats": 1, "parity": False, "sweeps": sweeps}
+    study["defaults"] = {"wait_policy": "default"}
     project = Project(tmp_path / "project", ENVIRONMENTS, study)
     # One mode cannot do it, another fails, and the third is left.
     project.edit(
