@@ -37,7 +37,7 @@ test-slurm: .venv/dev
 parity: .venv/base
 	$(SNAKEMAKE) parity --cores all
 
-# Our speed against an expert's own loop, as ratios; let the machine rest meanwhile.
+# Our speed against experts' loops and users' programs, as ratios; let the machine rest meanwhile.
 bench: .venv/base
 	.venv/bin/python benchmarks/compare.py
 	.venv/bin/python benchmarks/compare.py --start

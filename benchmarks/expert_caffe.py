@@ -4,8 +4,8 @@ Caffe's solver. There is no ResNet-20: batch normalisation of the packed Caffe d
 import tempfile
 
 import caffe
-import expert
 import numpy as np
+import program
 
 FILLER = 'weight_filler { type: "xavier" }'
 
@@ -69,7 +69,7 @@ class Training:
     """The solver's own steps, all on one batch that lies in the network's input."""
 
     def __init__(self, network, batch_size, batches, threads, candidate):
-        side, _, channels, classes = expert.image(network)
+        side, _, channels, classes = program.shape(network)
         layers = inputs(batch_size, channels, side) + NETWORKS[network] + LOSS
         with tempfile.NamedTemporaryFile("w", suffix=".prototxt") as file:
             file.write("type: 'SGD' base_lr: 0.001 lr_policy: 'fixed' momentum: 0.9\n")
@@ -92,4 +92,4 @@ class Training:
 
 
 if __name__ == "__main__":
-    expert.main(lambda network, thorough: ["solver"] if network in NETWORKS else [], Training)
+    program.expert(lambda network, thorough: ["solver"] if network in NETWORKS else [], Training)

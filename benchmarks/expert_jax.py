@@ -1,29 +1,148 @@
-"""The networks as a JAX user would write and train them for speed: pure functions, one jitted
-step that donates its state, and pooling by a reshape, whose gradient XLA compiles far better than
-that of `reduce_window`."""
+"""The networks as a JAX user would write and train them for speed: pure functions and one jitted
+step that donates its state; plainly, or with what XLA's CPU compiler does badly written out."""
 
 import json
 import os
 import sys
 from functools import partial
 
-# Before the import: it decides how many threads XLA computes with.
-os.environ["NPROC"] = str(json.loads(sys.argv[1])["threads"])
-
-import expert
 import jax
 import jax.numpy as jnp
+import program
 from jax import lax
 
+ASKED = json.loads(sys.argv[1])
+CANDIDATES = {
+    "plain": (),
+    "gradients written out": ("gradients",),
+    "gradients written out, barriers": ("gradients", "barriers"),
+    "all written out, barriers": ("gradients", "convolutions", "barriers"),
+}
+FORMS = CANDIDATES.get(ASKED["candidate"], ())
+# Both variables are read when a device is first asked for.
+os.environ["NPROC"] = str(ASKED.get("threads", 1))
+if "barriers" in FORMS:
+    # XLA would remove them, and compute what is behind one again for each of its readers.
+    os.environ["XLA_FLAGS"] = "--xla_disable_hlo_passes=cse_barrier_expander"
+
 he_normal = jax.nn.initializers.he_normal()
+
+
+def kept(x):
+    """An array that is computed once, where there are barriers."""
+    return lax.optimization_barrier(x) if "barriers" in FORMS else x
+
+
+def convolution(stride, padding, x, weight):
+    return lax.conv_general_dilated(
+        x, weight, [stride] * 2, [(padding, padding)] * 2,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )  # fmt: skip
+
+
+def windows(stride, padding, x, size):
+    """What each place of a window sees of the images, row by row."""
+    x = jnp.pad(x, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
+    height, width = (side - size + 1 for side in x.shape[1:3])
+    for i in range(size):
+        row = kept(x[:, i : i + height : stride])
+        for j in range(size):
+            yield row[:, :, j : j + width : stride]
+
+
+def product(stride, padding, x, weight):
+    """A convolution as one matrix product."""
+    x = jnp.concatenate(list(windows(stride, padding, x, len(weight))), 3)
+    return kept(x) @ weight.reshape(-1, weight.shape[3])
+
+
+def scaled_sum(stride, padding, x, weight):
+    """A convolution of one channel as a sum of scaled images."""
+    places = weight.reshape(-1, weight.shape[3])
+    seen = windows(stride, padding, x, len(weight))
+    return kept(sum(image * place for image, place in zip(seen, places, strict=True)))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def written_out(stride, padding, x, weight):
+    """A convolution that is fast for few channels too, and so are its gradients."""
+    return (scaled_sum if x.shape[3] == 1 else convolution)(stride, padding, x, weight)
+
+
+def gradients_of_convolution(stride, padding, arrays, gradient):
+    x, weight = arrays
+    form = product if x.shape[3] < 16 else convolution
+    of_x = jax.vjp(lambda x: form(stride, padding, x, weight), x)[1](gradient)
+    of_weight = jax.vjp(lambda weight: convolution(stride, padding, x, weight), weight)[1](gradient)
+    return of_x + of_weight
+
+
+written_out.defvjp(
+    lambda stride, padding, x, weight: (written_out(stride, padding, x, weight), (x, weight)),
+    gradients_of_convolution,
+)
+
+
+@jax.custom_vjp
+def normalised(x, scale, offset):
+    return normalise(x, scale, offset)[0]
+
+
+def normalise(x, scale, offset):
+    mean, variance = jnp.mean(x, (0, 1, 2)), jnp.var(x, (0, 1, 2))
+    root = lax.rsqrt(variance + 1e-5)
+    return ((x - mean) * (scale * root) + offset, mean, variance), (x, mean, root, scale)
+
+
+def gradients_of_norm(arrays, gradients):
+    x, mean, root, scale = arrays
+    gradient, count = gradients[0], x.size // x.shape[3]
+    white = (x - mean) * root
+    of_offset, of_scale = (jnp.sum(each, (0, 1, 2)) for each in (gradient, gradient * white))
+    of_x = scale * root * (gradient - (of_offset + white * of_scale) / count)
+    return of_x, of_scale, of_offset
+
+
+normalised.defvjp(normalise, gradients_of_norm)
+
+
+def pool_by_reshape(x):
+    """Its gradient XLA compiles far better than that of `reduce_window`."""
+    batch, height, width, channels = x.shape
+    return x.reshape(batch, height // 2, 2, width // 2, 2, channels).max((2, 4))
+
+
+@jax.custom_vjp
+def pooled(x):
+    return largest(x)[0]
+
+
+def largest(x):
+    x = kept(x)
+    corners = [x[:, i::2, j::2] for i in (0, 1) for j in (0, 1)]
+    found = kept(jnp.maximum(jnp.maximum(*corners[:2]), jnp.maximum(*corners[2:])))
+    return found, (x, found)
+
+
+def gradient_of_pool(arrays, gradient):
+    x, found = arrays
+    batch, height, width, channels = found.shape
+    x = x.reshape(batch, height, 2, width, 2, channels)
+    found, gradient = (each[:, :, None, :, None] for each in (found, gradient))
+    # Pixels that are alike are zeros of the ReLU before, through which no gradient goes.
+    spread = jnp.where(x == found, gradient, 0)
+    return (kept(spread.reshape(batch, 2 * height, 2 * width, channels)),)
+
+
+pooled.defvjp(largest, gradient_of_pool)
 
 
 class Run:
     """What a pass needs beside the parameters, and what it leaves: statistics of the batch, and
     multiply-accumulates of an example."""
 
-    def __init__(self, pool, key):
-        self.pool, self.key, self.statistics, self.macs = pool, key, [], 0
+    def __init__(self, key):
+        self.key, self.statistics, self.macs = key, [], 0
 
 
 class Conv:
@@ -37,12 +156,10 @@ class Conv:
 
     def __call__(self, parameters, x, run):
         weight, *bias = parameters
-        x = lax.conv_general_dilated(
-            x, weight, [self.stride] * 2, [(self.padding, self.padding)] * 2,
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )  # fmt: skip
+        form = written_out if "convolutions" in FORMS else convolution
+        x = form(self.stride, self.padding, x, weight)
         run.macs += x[0].size * weight[..., 0].size
-        return x + bias[0] if bias else x
+        return kept(x + bias[0] if bias else x)
 
 
 class Dense:
@@ -63,10 +180,10 @@ class BatchNorm:
         return jnp.ones(x.shape[3]), jnp.zeros(x.shape[3])
 
     def __call__(self, parameters, x, run):
-        scale, offset = parameters
-        mean, variance = jnp.mean(x, (0, 1, 2)), jnp.var(x, (0, 1, 2))
-        run.statistics.append((mean, variance))
-        return (x - mean) * (scale * lax.rsqrt(variance + 1e-5)) + offset
+        form = normalised if "gradients" in FORMS else lambda *arrays: normalise(*arrays)[0]
+        x, *statistics = form(x, *parameters)
+        run.statistics.append(tuple(statistics))
+        return x
 
 
 class Sequence:
@@ -102,7 +219,8 @@ class Residual:
     def __call__(self, parameters, x, run):
         body, shortcut = parameters
         y = self.body(body, x, run)
-        return jax.nn.relu(y + (self.shortcut(shortcut, x, run) if self.shortcut else x))
+        x = self.shortcut(shortcut, x, run) if self.shortcut else x
+        return jax.nn.relu(kept(y + x))
 
 
 def relu(_, x, run):
@@ -110,7 +228,7 @@ def relu(_, x, run):
 
 
 def pool(_, x, run):
-    return run.pool(x)
+    return pooled(x) if "gradients" in FORMS else pool_by_reshape(x)
 
 
 def flat(_, x, run):
@@ -124,15 +242,6 @@ def mean(_, x, run):
 def half(_, x, run):
     run.key, own = jax.random.split(run.key)
     return jnp.where(jax.random.bernoulli(own, 0.5, x.shape), 2 * x, 0)
-
-
-def pool_reshape(x):
-    batch, height, width, channels = x.shape
-    return x.reshape(batch, height // 2, 2, width // 2, 2, channels).max((2, 4))
-
-
-def pool_window(x):
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
 def lenet5():
@@ -169,35 +278,32 @@ def resnet20_cifar():
 
 
 NETWORKS = {"lenet5": lenet5, "alexnet-cifar": alexnet_cifar, "resnet20-cifar": resnet20_cifar}
-POOLS = {"pooling by reshape": pool_reshape, "reduce_window": pool_window}
 
 
 def candidates(network, thorough):
-    if network == "resnet20-cifar":  # which has no pooling but a mean
-        return ["pooling by reshape"]
-    return POOLS if network in NETWORKS else ()
+    return CANDIDATES if network in NETWORKS else ()
 
 
 class Training:
     def __init__(self, network, batch_size, batches, threads, candidate):
-        *shape, classes = expert.image(network)
+        *shape, classes = program.shape(network)
         # The fastest of JAX's generators; ours has it too.
         key = jax.random.key(0, impl="rbg")
         images = jax.random.normal(key, (batches, batch_size, *shape))
         self.images = list(images)
         self.labels = list(jax.random.randint(key, (batches, batch_size), 0, classes))
-        self.taken, chosen = 0, POOLS[candidate]
+        self.taken = 0
         model = NETWORKS[network]()
-        self.parameters = model.start(key, images[0, :1], Run(chosen, key))
+        self.parameters = model.start(key, images[0, :1], Run(key))
         self.velocities = jax.tree.map(jnp.zeros_like, self.parameters)
-        self.first = Run(chosen, key)
+        self.first = Run(key)
         model(self.parameters, images[0, :1], self.first)
         self.statistics = [(jnp.zeros_like(m), jnp.ones_like(v)) for m, v in self.first.statistics]
 
         @partial(jax.jit, donate_argnums=(0, 1, 2))
         def step(parameters, velocities, statistics, images, labels, number):
             def loss_of(parameters):
-                run = Run(chosen, jax.random.fold_in(key, number))
+                run = Run(jax.random.fold_in(key, number))
                 logits = model(parameters, images, run)
                 picked = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1)
                 return -picked.mean(), run.statistics
@@ -225,4 +331,4 @@ class Training:
 
 
 if __name__ == "__main__":
-    expert.main(candidates, Training)
+    program.expert(candidates, Training)

@@ -3,7 +3,7 @@ loss in one, cached statically, cached, or imperative."""
 
 import warnings
 
-import expert
+import program
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 import mxnet as mx  # noqa: E402
@@ -118,7 +118,7 @@ NETWORKS = {
 
 
 def candidates(network, thorough):
-    return ["static", "hybrid", "imperative"]
+    return ["static", "hybrid", "imperative"] if network in NETWORKS else []
 
 
 class Together(nn.HybridBlock):
@@ -135,7 +135,7 @@ class Together(nn.HybridBlock):
 
 class Training:
     def __init__(self, network, batch_size, batches, threads, candidate):
-        height, width, channels, self.classes = expert.image(network)
+        height, width, channels, self.classes = program.shape(network)
         self.batches = [
             (
                 nd.random.normal(shape=(batch_size, channels, height, width)),
@@ -181,4 +181,4 @@ class Training:
 
 
 if __name__ == "__main__":
-    expert.main(candidates, Training)
+    program.expert(candidates, Training)

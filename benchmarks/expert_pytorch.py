@@ -1,7 +1,7 @@
 """The networks as a PyTorch user would write and train them for speed: fused SGD, eager or
 compiled, channels last or first."""
 
-import expert
+import program
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -114,6 +114,8 @@ NETWORKS = {
 
 
 def candidates(network, thorough):
+    if network not in NETWORKS:
+        return []
     eager = ["channels last", "channels first"]
     return [*eager, "channels last, compiled"] if thorough else eager
 
@@ -121,7 +123,7 @@ def candidates(network, thorough):
 class Training:
     def __init__(self, network, batch_size, batches, threads, candidate):
         torch.set_num_threads(threads)
-        height, width, channels, self.classes = expert.image(network)
+        height, width, channels, self.classes = program.shape(network)
         layout = torch.channels_last if "channels last" in candidate else torch.contiguous_format
         self.model = NETWORKS[network]().to(memory_format=layout)
         self.forward = torch.compile(self.model) if "compiled" in candidate else self.model
@@ -158,4 +160,4 @@ class Training:
 
 
 if __name__ == "__main__":
-    expert.main(candidates, Training)
+    program.expert(candidates, Training)

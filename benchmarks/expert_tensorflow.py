@@ -3,7 +3,7 @@ many steps as wanted in one `tf.function`, with XLA or without."""
 
 import os
 
-import expert
+import program
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 import tensorflow as tf
@@ -176,6 +176,8 @@ NETWORKS = {
 
 
 def candidates(network, thorough):
+    if network not in NETWORKS:
+        return []
     return ["loop in graph", "XLA"] if thorough else ["loop in graph"]
 
 
@@ -184,7 +186,7 @@ class Training:
         if tf.config.threading.get_intra_op_parallelism_threads() != threads:
             tf.config.threading.set_intra_op_parallelism_threads(threads)
             tf.config.threading.set_inter_op_parallelism_threads(threads)
-        *shape, classes = expert.image(network)
+        *shape, classes = program.shape(network)
         self.model = NETWORKS[network]()
         self.variables = self.model.trainable_variables
         self.velocities = [tf.Variable(tf.zeros_like(each)) for each in self.variables]
@@ -225,4 +227,4 @@ class Training:
 
 
 if __name__ == "__main__":
-    expert.main(candidates, Training)
+    program.expert(candidates, Training)

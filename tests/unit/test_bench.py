@@ -1,11 +1,15 @@
-"""The arithmetic of the bench, benchmarks/compare.py, and the clocks of the experts' programs."""
+"""The arithmetic of the bench, benchmarks/compare.py, and the clocks of its programs."""
 
 import csv
 import importlib.util
+import json
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
+from datasets import formats
 
 
 def module(root, name):
@@ -21,7 +25,7 @@ def bench(root):
     return module(root, "compare")
 
 
-def rows_of(bench, pairs, others=0.0, network="lenet5", cores=1):
+def rows_of(bench, pairs, others=0.0, network="lenet5", cores=1, sides=("ours", "expert")):
     """Rows of pairs of speeds; efficiency is the same, memory twice and first step half of it."""
     return [
         dict(
@@ -33,7 +37,7 @@ def rows_of(bench, pairs, others=0.0, network="lenet5", cores=1):
             )
         )
         for number, pair in enumerate(pairs, 1)
-        for side, speed in zip(("ours", "expert"), pair, strict=True)
+        for side, speed in zip(sides, pair, strict=True)
     ]  # fmt: skip
 
 
@@ -49,9 +53,37 @@ def test_a_run_has_the_steps_asked_for_and_ours_ends_with_an_epoch(bench, rate, 
     assert 1 <= length.group <= length.warmup
 
 
-def test_our_spec_has_the_warm_up_that_the_expert_has(bench):
+@pytest.mark.parametrize(
+    "rate, warmup, seconds", [(200.0, 1.0, 3.0), (0.2, 1.0, 3.0), (3.0, 0.5, 1.0), (1.0, 5.0, 0.1)]
+)
+def test_a_user_and_ours_beside_train_the_same_whole_epochs(bench, rate, warmup, seconds):
+    length = bench.length_in_epochs(rate, warmup, seconds)
+    assert 1 <= length.batches <= bench.EPOCH
+    assert 1 + length.warmup >= warmup * rate
+    assert length.measured >= max(bench.LEAST_STEPS, seconds * rate)
+    assert (1 + length.warmup) % length.batches == length.measured % length.batches == 0
+    assert 1 + length.warmup + length.measured == length.epochs * length.batches
+
+
+def test_ours_reads_as_many_shuffled_examples_as_the_user_has(bench, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    length = bench.length_in_epochs(3.0, 0.5, 1.0)
+    setting = bench.Setting("eager", 1)
+    spec = bench.our_spec("pytorch", "lstm-text", setting, length, "memory")
+    data = spec["data"]
+    assert spec["factors"]["input"] == "memory" and data["train_examples"] == length.batches * 64
+    written = list(formats.load("lmdb").read(Path(data["folder"], "train"), data["shape"]))
+    assert len(written) == data["train_examples"]
+    assert {label for label, _ in written} == set(range(4))
+
+
+def test_our_spec_has_the_warm_up_and_the_settings_that_were_asked_for(bench):
     length = bench.length_of(2.0, 1.0, 3.0)
-    spec = bench.our_spec("mxnet", "lenet5", 1, "static", length)
+    setting = bench.Setting("static", 1, "passive")
+    spec = bench.our_spec("mxnet", "lenet5", setting, length)
+    found = [spec["execution"][key] for key in ("mode", "threads", "wait_policy")]
+    assert found == list(setting)
+    assert spec["factors"]["input"] == "synthetic"
     assert spec["phases"]["warmup_steps"] == length.warmup
     assert spec["phases"]["warmup_seconds"] == 0
     steps = spec["phases"]["epochs"] * spec["data"]["train_examples"] // 64
@@ -96,6 +128,41 @@ def test_a_miss_is_called_only_on_a_quiet_machine(bench, interval, noise, word):
     assert bench.verdict(bench.Compared(sum(interval) / 2, interval), noise) == word
 
 
+@pytest.mark.parametrize(
+    "interval, noise, word",
+    [
+        ((0.90, 0.99), 0.0, "slower"), ((1.01, 1.10), 0.0, "faster"),
+        ((0.90, 1.01), 0.0, "no difference shown"), ((0.90, 0.99), 0.2, "noisy"),
+    ],
+)  # fmt: skip
+def test_ours_is_slower_than_the_user_where_the_whole_interval_is(bench, interval, noise, word):
+    assert bench.verdict_on_user(bench.Compared(sum(interval) / 2, interval), noise) == word
+
+
+@pytest.mark.parametrize(
+    "rates, chosen",
+    [
+        ({"a": [100], "b": [50]}, "a"),
+        ({"a": [100, 100], "b": [101, 101]}, "a"),  # not clearly faster
+        ({"a": [100, 100], "b": [110, 90]}, "b"),
+        ({"a": [100, 112], "b": [110, 90]}, "a"),  # the second trial was the better one
+        ({"a": [100], "b": [300]}, "b"),
+    ],
+)
+def test_the_fastest_setting_is_chosen_if_it_is_clearly_faster(bench, rates, chosen):
+    left = {bench.Setting(way, 2): list(values) for way, values in rates.items()}
+    found = bench.fastest(lambda setting: left[setting].pop(0), list(left))
+    assert found.way == chosen
+    assert not any(left.values())
+
+
+def test_threads_and_waiting_are_tried_from_the_usual_ones_on(bench):
+    assert bench.settings("a", 1) == [bench.Setting("a", 1, "default")]
+    found = bench.settings("a", 8)
+    assert found[0] == bench.Setting("a", 8, "default")
+    assert {setting.threads for setting in found} == {8, 4, 1} and len(found) == 9
+
+
 def test_first_step_and_memory_have_a_most(bench):
     fine, over = bench.Compared(1.09, None), bench.Compared(1.11, None)
     assert bench.verdict_on_costs(fine, fine, 0.0) == "met"
@@ -119,6 +186,26 @@ def test_a_row_made_again_replaces_its_runs_alone(bench, tmp_path):
     assert "0.50" in speeds[2] and "miss" in speeds[2]
 
 
+def test_tables_take_ours_as_tuned_and_the_user_beside_ours_from_memory(bench):
+    sides = ("ours", "tuned", "expert", "from memory", "user")
+    rows = rows_of(bench, [(50, 98, 100, 60, 40)] * 3, sides=sides)
+    for row in rows:
+        if row["side"] == "user":
+            row["first_step"] = ""
+    speeds, costs, users = (table.splitlines()[2] for table in bench.tables(rows).split("\n\n"))
+    assert [cell.strip() for cell in speeds.split("|")[4:7]] == [
+        "0.98 (0.98 to 0.98)", "0.98 (0.98 to 0.98)", "0.50 (0.50 to 0.50)",
+    ]  # fmt: skip
+    assert "tuned's way" in costs
+    assert "1.50 (1.50 to 1.50)" in users and "faster" in users
+
+
+def test_a_row_without_an_expert_is_in_the_table_of_the_users_alone(bench):
+    rows = rows_of(bench, [(60, 40)], network="lstm-text", sides=("from memory", "user"))
+    speeds, *rest = bench.tables(rows).split("\n\n")
+    assert speeds.splitlines()[0].startswith("| network") and "user" in speeds and not rest
+
+
 def test_a_file_of_something_else_is_refused(bench, tmp_path):
     path = tmp_path / "other.csv"
     with open(path, "w", newline="") as file:
@@ -137,9 +224,38 @@ class Busy:
 
 
 def test_the_clocks_of_an_expert_see_its_own_work(root):
-    expert = module(root, "expert")
-    seconds, own, busy = expert.window(Busy(), 20, 8)
+    program = module(root, "program")
+    seconds, own, busy = program.window(Busy(), 20, 8)
     assert 0.2 <= own < 0.3
     assert seconds >= own - 0.01
     assert busy >= own - 0.05
-    assert expert.trial(Busy(), {"seconds": 0.05, "group": 1}) == pytest.approx(100, rel=0.1)
+    rate, efficiency = program.trial(Busy(), {"seconds": 0.05, "group": 1})
+    assert efficiency == pytest.approx(100, rel=0.1)
+    assert rate <= 1.1 * efficiency
+
+
+class Epochs:
+    """Trains by burning 10 ms of CPU in the first epoch, and 100 ms in each other."""
+
+    def __init__(self, network, batch_size, batches):
+        pass
+
+    def train(self, epochs, ended):
+        for epoch in range(epochs):
+            Busy().steps(10 if epoch else 1)
+            ended()
+
+    def parameters(self):
+        return 7
+
+
+def test_the_clocks_of_a_user_leave_the_epochs_of_the_warm_up_out(root, monkeypatch, capsys):
+    program = module(root, "program")
+    asked = {"network": "lenet5", "batch_size": 1, "batches": 1, "warmup_epochs": 1, "epochs": 2}
+    monkeypatch.setattr(sys, "argv", ["", json.dumps(asked)])
+    program.user({"lenet5"}, Epochs)
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["cpu_seconds"] == pytest.approx(0.2, rel=0.1)
+    assert answer["parameters"] == 7
+    program.user({"another"}, Epochs)
+    assert json.loads(capsys.readouterr().out) is None

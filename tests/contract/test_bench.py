@@ -1,0 +1,94 @@
+"""The programs of experts and users that the bench compares ours with, in their environments."""
+
+import csv
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+NETWORKS = ("lenet5", "alexnet-cifar", "resnet20-cifar", "lstm-text")
+LACKING = {("cntk", "lstm-text"), ("caffe", "resnet20-cifar"), ("caffe", "lstm-text")}
+
+
+@pytest.fixture(scope="module")
+def bench(root):
+    found = importlib.util.spec_from_file_location("bench_compare", root / "benchmarks/compare.py")
+    made = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = made
+    found.loader.exec_module(made)
+    return made
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet", "jax", "cntk", "caffe"])
+def test_users_programs_have_the_parameters_of_our_graphs(bench, python_of, framework, monkeypatch):
+    python_of(framework)
+    small = {name: case._replace(batch_size=2) for name, case in bench.CASES.items()}
+    monkeypatch.setattr(bench, "CASES", small)
+    length = bench.Length(warmup=0, measured=1, group=1, epochs=2, batches=1)
+    for network in NETWORKS:
+        if (framework, network) in LACKING:
+            with pytest.raises(LookupError, match="no program"):
+                bench.user(framework, network, bench.cores(None), length)
+        else:  # which raises where they differ
+            seen = bench.user(framework, network, bench.cores(None), length)
+            assert seen.speed > 0 and seen.memory > 50 and seen.first_step is None
+
+
+STEPS = """
+import json, sys
+sys.path.insert(0, "benchmarks")
+import expert_jax
+asked = expert_jax.ASKED
+training = expert_jax.Training(asked["network"], 8, 1, 1, asked["candidate"])
+training.steps(3)
+arrays = expert_jax.jax.tree.leaves(training.parameters)
+print(json.dumps([[float(abs(a).sum()), float(a.sum()), float(a.ravel()[-1])] for a in arrays]))
+"""
+
+
+@pytest.mark.parametrize("network", ["lenet5", "resnet20-cifar"])
+def test_what_jaxs_expert_writes_out_trains_as_the_plain_network_does(python_of, network, root):
+    python = python_of("jax")
+    found = []
+    for candidate in ("plain", "all written out, barriers"):
+        asked = json.dumps({"network": network, "candidate": candidate})
+        ended = subprocess.run(
+            [python, "-c", STEPS, asked], cwd=root, capture_output=True, text=True, check=True
+        )
+        found.append(json.loads(ended.stdout.splitlines()[-1]))
+    plain, written_out = found
+    for one, other in zip(plain, written_out, strict=True):
+        assert one == pytest.approx(other, rel=1e-4, abs=1e-4)
+
+
+def test_flax_computes_with_the_jax_of_the_framework(root):
+    pins = [
+        {line.split(" ")[0] for line in (root / path).read_text().split() if "==" in line}
+        for path in ("envs/jax.yaml", "benchmarks/flax.yaml")
+    ]
+    same = {pin for pin in pins[0] if pin.startswith(("jax==", "jaxlib==", "numpy=="))}
+    assert len(same) == 3 and same <= pins[1]
+
+
+def test_a_row_has_all_sides_and_is_in_the_tables(root, tmp_path, python_of):
+    python_of("caffe")
+    output = tmp_path / "bench.csv"
+    ended = subprocess.run(
+        [
+            sys.executable, "benchmarks/compare.py", "--network", "lenet5", "--framework", "caffe",
+            "--pairs", "1", "--seconds", "0.3", "--warmup", "0.1", "--trial-seconds", "0.1",
+            "--output", str(output),
+        ],
+        cwd=root, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    with open(output, newline="") as file:
+        rows = list(csv.DictReader(file))
+    for cores in {"1", str(len(os.sched_getaffinity(0)))}:
+        sides = {row["side"] for row in rows if row["cores"] == cores}
+        assert {"ours", "expert", "from memory", "user"} <= sides
+    assert all(float(row["speed"]) > 0 for row in rows)
+    assert "ours / expert" in ended.stdout and "ours / user" in ended.stdout
