@@ -64,6 +64,7 @@ def test_default_run_has_the_hand_computed_metrics(tmp_path):
         "final_loss": (0.25 + 0.125 + 2 * 1.875) / 10,
         "cpu_cores": 1.5,
         "cpu_utilization": 75.0,
+        "other_cpu_utilization": 6.25,  # 0.125 of 2 cores
         "host_memory": (517 + 518 + 519 + 520) / 4,  # samples at 105, 106, 107 and 108 s
         "host_memory_peak": 522.0,
     }
@@ -416,6 +417,7 @@ def test_samples_at_another_interval():
 def test_what_a_failed_run_did_not_reach_carries_its_status(tmp_path, status):
     record = judged(tmp_path, status=status, reason="because", steps=8)
     reached = set() if status in ("unsupported", "error") else {"first_step_time"}
+    reached |= set() if status == "error" else {"other_cpu_utilization"}
     assert {name for name in METRICS if value(record, name) is not None} == reached
     for name in METRICS.keys() - reached:
         assert reason(record, name) == f"{status}: because"
@@ -489,6 +491,58 @@ def test_noisy_machine(tmp_path):
 
     assert judged(tmp_path / "a", telemetry=telemetry(0.1875))["flags"] == []  # 9.4 % of 2
     assert judged(tmp_path / "b", telemetry=telemetry(0.25))["flags"] == ["noisy_machine"]
+
+
+def test_a_run_that_was_ended_is_judged_by_all_of_its_samples(tmp_path):
+    def telemetry(end):
+        return [
+            {**row, "machine_cpu_seconds": 9.0 + 2.5 * i}
+            for i, row in enumerate(default_telemetry(end))
+        ]
+
+    for status, flags in (("timeout", ["noisy_machine"]), ("error", [])):
+        options = {"status": status, "reason": "slow", "steps": 8, "telemetry": telemetry}
+        record = judged(tmp_path / status, **options)
+        assert record["flags"] == flags
+        assert value(record, "other_cpu_utilization") == (50.0 if flags else None)
+    # Without two samples nobody knows.
+    options = {"status": "timeout", "reason": "slow", "steps": 8}
+    record = judged(tmp_path / "few", telemetry=lambda end: default_telemetry(end)[:1], **options)
+    assert reason(record, "other_cpu_utilization") == "timeout: slow" and record["flags"] == []
+
+
+def test_the_clocks_of_the_machine_and_the_run_may_differ_by_a_tick(tmp_path):
+    def telemetry(end):
+        return [
+            {**row, "machine_cpu_seconds": 9.0 + 1.499 * i}
+            for i, row in enumerate(default_telemetry(end))
+        ]
+
+    assert value(judged(tmp_path, telemetry=telemetry), "other_cpu_utilization") == 0.0
+
+
+@pytest.mark.parametrize("threads", [2, 1])
+def test_threads_that_sleep_between_operations(tmp_path, threads):
+    def flags(name, rate):
+        def telemetry(end):
+            rows = enumerate(default_telemetry(end))
+            return [{**row, "context_switches": rate * i} for i, row in rows]
+
+        folder = make_run(tmp_path / name, telemetry=telemetry)
+        edit_json(folder / "env.json", run__threads=threads)
+        return build_record(folder)["flags"]
+
+    assert flags("a", 3000.0 * threads) == []
+    assert flags("b", 3001.0 * threads) == ["threads_sleep"]
+
+
+def test_busy_threads_are_the_mean_of_the_samples_in_the_measured_phase(tmp_path):
+    def telemetry(end):
+        rows = enumerate(default_telemetry(end))
+        return [{**row, **({"busy_threads": i} if i > 5 else {})} for i, row in rows]
+
+    # Samples at 105 (which has none), 106, 107 and 108 s.
+    assert value(judged(tmp_path, telemetry=telemetry), "busy_threads") == 7.0
 
 
 @pytest.mark.parametrize("wish", [{"phases__warmup_steps": 5}, {"phases__warmup_seconds": 2.5}])

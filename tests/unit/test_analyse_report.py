@@ -14,6 +14,7 @@ import pytest
 from matplotlib.text import Text
 
 from analyse import findings
+from analyse.disturbed import REPEAT, Disturbed, disturbed, of_table
 from analyse.figures import MUTED, POINT_FIGURES, draw_losses, draw_points, drawing, drawn
 from analyse.files import InputError
 from analyse.max_batch import read_max_batches
@@ -22,7 +23,15 @@ from analyse.report import FIGURES, ROWS, answer, compare, number
 from analyse.study import Series, read_study
 from analyse.style import CHOSEN, panel_title, style_of
 from analyse.tables import chosen, gather
-from fixtures.runs import FACTORS, cell_name, edit_json, make_record, make_study, write_plan
+from fixtures.runs import (
+    FACTORS,
+    cell_name,
+    default_telemetry,
+    edit_json,
+    make_record,
+    make_study,
+    write_plan,
+)
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "workflow" / "scripts"
 
@@ -432,6 +441,50 @@ SEARCH = {
     "limit": {"host_memory_mib": 320.0, "from": "memory_limit"},
     "probes": [{"batch_size": 432, "status": "ok"}, {"batch_size": 433, "status": "oom"}],
 }
+
+
+# Other programs
+
+
+def beside_others(root, shares):
+    """The study of one cell, beside whose runs others used these shares of the machine."""
+    for repeat, share in enumerate(shares, 1):
+
+        def telemetry(end, used=1.5 + 2 * share):
+            rows = enumerate(default_telemetry(end))
+            return [{**row, "machine_cpu_seconds": 9.0 + used * i} for i, row in rows]
+
+        # The last one was ended, and has no throughput.
+        ended = {"status": "timeout", "reason": "slow", "steps": 8} if repeat == len(shares) else {}
+        place = root / "runs", root / "records"
+        make_record(*place, repeat=repeat, telemetry=telemetry, **ended)
+    write_plan(root / "plan.tsv", [{}], repeats=len(shares))
+    (root / "config.resolved.yaml").write_text("title: Others\n")
+    return root
+
+
+def test_a_study_beside_other_programs_is_not_to_be_trusted(tmp_path):
+    root = built(beside_others(tmp_path, [0.5, 0.0625, 0.25]))
+    fault = (
+        "Do not trust these numbers: other programs used the CPU during 2 of 3 runs "
+        "(38 % of the machine at the median)"
+    )
+    page = text_of(root)
+    told = f"{fault}. End those programs and repeat the runs; finished ones are not repeated"
+    assert f"{told} otherwise: {REPEAT} The answer" in page  # nothing between it and the answer
+    found = of_table(root / "tables/measurements.csv")
+    assert found == Disturbed(2, 3, 37.5)
+    assert found.line == f"{fault}. End those programs and repeat the runs: {REPEAT}"
+
+
+def test_a_third_of_the_runs_may_be_disturbed(tmp_path):
+    root = built(beside_others(tmp_path, [0.5, 0.0625, 0.0]))
+    assert "noisy_machine" in page_of(root) and "Do not trust" not in page_of(root)
+    assert of_table(root / "tables/measurements.csv") is None
+    assert of_table(root / "tables/none.csv") is None
+    runs = [(["drifting", "noisy_machine"], 40.0)] * 4 + [([], 1.0)] * 8
+    assert disturbed(runs) is None and disturbed(runs[:-1]) == Disturbed(4, 11, 40.0)
+    assert disturbed([]) is None
 
 
 def test_the_largest_batch_is_in_the_summary_and_on_the_page(tmp_path):

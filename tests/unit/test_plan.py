@@ -401,6 +401,15 @@ def test_a_probe_has_few_steps_of_its_batch_size_under_the_limit(study, root):
     assert spec["phases"]["steps"] == STEPS
 
 
+def test_the_limits_of_a_spec_are_the_cells_own_and_no_machines(study, root):
+    study["sweeps"] = [{"framework": "pytorch", "time_limit_factor": [10.0, 20.0, None]}]
+    specs = [make_spec(cell, 1, root) for cell in make_plan(study, root).cells.values()]
+    usual = {"seconds": 3600.0, "memory_mib": None, "factor": 10.0}
+    assert [spec["limits"] for spec in specs] == [
+        usual, {**usual, "factor": 20.0}, {**usual, "factor": None}
+    ]  # fmt: skip
+
+
 def test_the_digest_of_a_spec_tells_every_part_of_it(study, root):
     cell = next(iter(make_plan(study, root).cells.values()))
     digests = {

@@ -7,7 +7,9 @@ that the answers are as exact on a busy machine as on an idle one.
 import csv
 import json
 import os
+import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -131,6 +133,41 @@ def test_a_tree_that_burns_so_many_cores(measure, follow, cores):
     share = value(run.record, "cpu_cores") / os.cpu_count() * 100
     assert value(run.record, "cpu_utilization") == pytest.approx(share)
     assert run.outcome["cpu_seconds"] >= run.known
+
+
+SHORT = """
+time.sleep(0.3)  # the first sample is taken meanwhile
+begin = time.monotonic()
+phase("first_step", begin, begin, 1)
+chunk("first_step", 0, 1, begin, begin)
+begin = time.monotonic()
+os.write(int(os.environ["TOUCHSTONE_SAMPLE_NOW"]), b".")
+while time.monotonic() < begin + {seconds}:
+    pass
+end = time.monotonic()
+os.write(int(os.environ["TOUCHSTONE_SAMPLE_NOW"]), b".")
+chunk("measured", 1, 2, begin, end)
+phase("measured", begin, end, 2)
+time.sleep(0.1)
+finish(3)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.15, 2.0])
+def test_half_of_the_cores_taken_is_a_noisy_machine_however_short_the_phase(
+    measure, follow, seconds
+):
+    spin = [sys.executable, "-c", "while True: pass"]
+    neighbours = [subprocess.Popen(spin) for _ in range(-(-os.cpu_count() // 2))]
+    try:
+        time.sleep(0.2)
+        run = measure(SHORT.format(seconds=seconds))
+    finally:
+        for neighbour in neighbours:
+            neighbour.kill()
+            neighbour.wait()
+    assert "noisy_machine" in run.record["flags"]
+    assert value(run.record, "other_cpu_utilization") > 25
 
 
 MEMORY = """

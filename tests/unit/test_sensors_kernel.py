@@ -10,7 +10,15 @@ import psutil
 import pytest
 
 from measure import processes
-from measure.sensors import Watched, context_switches, disk, memory, network, page_faults
+from measure.sensors import (
+    Watched,
+    context_switches,
+    disk,
+    memory,
+    network,
+    page_faults,
+)
+from measure.sensors import threads as thread_sensor
 
 pytestmark = pytest.mark.alone
 
@@ -52,6 +60,41 @@ def test_context_switches_of_all_threads():
     assert 300 <= gained[0] < 600
     # The threads have ended; what they were seen to do stays.
     assert sensor.sample()["context_switches"] >= start + gained[0]
+
+
+def test_threads_that_ran_since_the_last_sample():
+    stop, resting = threading.Event(), threading.Event()
+
+    def spin():
+        while not stop.is_set():
+            pass
+
+    def work(seconds):
+        time.sleep(seconds)
+        return sensor.sample()["busy_threads"]
+
+    assert thread_sensor.unavailable(HERE) is None
+    sensor = thread_sensor.Sensor(HERE)
+    started = [threading.Thread(target=resting.wait) for _ in range(4)]
+    for thread in started:
+        thread.start()
+    try:
+        assert sensor.sample() == {"busy_threads": None}
+        assert work(0.3) == 0
+        started += [threading.Thread(target=spin) for _ in range(3)]
+        for thread in started[4:]:
+            thread.start()
+        # The interpreter's lock lets one run at a time, and all three in turn.
+        assert work(0.6) == 3
+        assert sensor.sample() == {"busy_threads": None}  # too soon
+        assert work(0.6) == 3
+    finally:
+        stop.set()
+        resting.set()
+        for thread in started:
+            thread.join()
+    sensor.sample()
+    assert work(0.3) == 0
 
 
 def test_page_faults():

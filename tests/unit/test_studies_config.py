@@ -6,7 +6,14 @@ import pytest
 import yaml
 from snakemake.utils import update_config
 
-from plan.estimate import FLOPS_PER_CORE, SECONDS_PER_RUN, SECONDS_PER_STEP, estimate
+from plan.estimate import (
+    FLOPS_PER_CORE,
+    SECONDS_PER_RUN,
+    SECONDS_PER_STEP,
+    estimate,
+    seconds_of_run,
+    seconds_of_steps,
+)
 from plan.study import ConfigError, is_operation, make_plan, read
 
 STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
@@ -151,6 +158,29 @@ def test_the_estimate_counts_arithmetic_steps_and_runs(study, root):
     assert found.seconds == pytest.approx(2 * one)
     assert found.runs == 2 and found.gpu_runs == 0
     assert found.bytes > 70_000 * 28 * 28
+
+
+def test_a_run_of_one_cell_is_estimated_by_itself(study, root):
+    """What `limits.estimate` has: the whole less the start, by the cores that there are."""
+    folder = root / "config/datasets"
+    study["sweeps"] += [
+        {"framework": "pytorch", "network": "gemm", "dataset": "3x4x5"},
+        {"framework": "pytorch", "workload": "inference", "weights": "initial"},
+        {"framework": "pytorch", "device": "gpu"},
+    ]
+    study["defaults"] = {**study["defaults"], "framework": "pytorch"}
+    *_, trained, called, predicts, gpu = make_plan(study, root).cells.values()
+    for cell in (trained, called, predicts):
+        steps = seconds_of_steps(cell, folder, 2)
+        assert seconds_of_run(cell, folder, 2) == steps + SECONDS_PER_RUN
+        assert seconds_of_steps(cell, folder, 1) == steps or cell is not called
+    assert seconds_of_steps(called, folder, 2) == called.warmup_seconds + called.operation_seconds
+    images = 2 * 416_520 * 10_000 / (2 * FLOPS_PER_CORE)
+    lasts = predicts.warmup_seconds + 2 * predicts.inference_seconds
+    assert seconds_of_steps(predicts, folder, 2) == pytest.approx(images + lasts)
+    one = trained.model_copy(update={"threads": 1})
+    assert seconds_of_steps(one, folder, 8) == seconds_of_steps(trained, folder, 1)
+    assert seconds_of_steps(gpu, folder, 2) is None and seconds_of_run(gpu, folder, 2) is None
 
 
 def test_the_estimate_of_a_limit_of_steps_counts_these_and_no_evaluation(study, root):

@@ -30,10 +30,11 @@ class Project:
     def configure(self, config: dict, sort_keys: bool = False) -> None:
         """Make `config` the default study.
 
-        Its idle threads sleep, unless it says otherwise: beside other tests, which share the
-        cores, threads that spin would take minutes.
+        Unless it says otherwise, its idle threads sleep, and a disturbance ends no run: tests share
+        the cores, and threads that spin beside other tests would take minutes.
         """
-        config = {**config, "defaults": {"wait_policy": "passive", **config.get("defaults", {})}}
+        usual = {"wait_policy": "passive", "time_limit_factor": None}
+        config = {**config, "defaults": {**usual, **config.get("defaults", {})}}
         text = yaml.safe_dump(config, sort_keys=sort_keys)
         (self.folder / "config/config.yaml").write_text(text)
 

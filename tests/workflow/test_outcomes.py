@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from workflow.project import ENVIRONMENTS, Project
+from measure.machine import usable_cores
+from plan.estimate import seconds_of_steps
+from plan.model import Cell
+from workflow.project import ENVIRONMENTS, ROOT, Project
 
 CELL = {"network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "warmup_seconds": 0.0}
 
@@ -46,6 +49,12 @@ def test_a_failure_is_a_row_and_the_others_go_on(make):
     assert "host memory" in found["pytorch 64"]["reason"]
     assert found["mxnet 128"]["reason"].startswith("the loss is ")
     assert found["tensorflow 64"]["reason"] == "it ran longer than the limit of 1 s"
+    folder = ROOT / "config/datasets"
+    for path in project.folder.glob("results/runs/*/rep1/spec.json"):
+        spec = json.loads(path.read_text())
+        cell = Cell(**CELL, framework="pytorch", batch_size=spec["factors"]["batch_size"])
+        assert spec["limits"]["factor"] == 10.0
+        assert spec["limits"]["estimate"] == seconds_of_steps(cell, folder, usable_cores())
 
     with open(project.folder / "results/tables/measurements.csv") as file:
         rows = [row for row in csv.DictReader(file) if row["metric"] == "throughput"]

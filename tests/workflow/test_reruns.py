@@ -5,10 +5,12 @@ the thing back.
 """
 
 import copy
+import re
 import shutil
 
 import pytest
 
+from analyse.disturbed import REPEAT
 from workflow.project import ENVIRONMENTS, Project
 
 STUDY = {
@@ -178,6 +180,14 @@ def test_one_run_deleted(project):
         assert project.jobs() == {"train": 1, "parse_run": 1, **TABLES}
     finally:
         kept.rename(events)
+
+
+def test_all_runs_are_made_again_by_the_command_that_a_disturbed_study_names(project):
+    _, *arguments = REPEAT.split()
+    assert arguments[:2] == ["--cores", "all"]
+    output = project.run(*arguments, "--dry-run")
+    assert re.search(r"^train +12$", output, re.M) and re.search(r"^report +1$", output, re.M)
+    assert not re.search(r"^(trace|convert) ", output, re.M)
 
 
 def test_runs_followed_the_randomised_blocks(finished):

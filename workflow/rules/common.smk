@@ -11,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 
 import networks
+from analyse.disturbed import of_table
 from datasets import catalogue
 from in_env import digest as environment_digest
 from measure import attempts, foregone, progress, trials
@@ -137,6 +138,9 @@ onstart:
 onsuccess:
     if line := progress.closing():
         print(line, file=sys.stderr)
+    if workflow.is_main_process:
+        if found := of_table(Path("results/tables/measurements.csv")):
+            print(f"warning: {found.line}", file=sys.stderr)
 
 
 def inspected(function):

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from in_env import EnvironmentFault, Missing, runner_python
-from measure import foregone, nodes
+from measure import foregone, machine, nodes
 from measure.attempts import ATTEMPTS, note
 from measure.supervisor import Fault, cores, machine_to_itself, settle, supervise
 from measure.trials import fastest, folder_of, outcome_of, search, trial_of
 from plan import frameworks
+from plan.estimate import seconds_of_steps
 from plan.model import BEST, Cell
 from plan.spec import make_spec
 
@@ -95,6 +96,10 @@ def main() -> None:
         with machine_to_itself():
             shutil.rmtree(arguments.run / "trials", ignore_errors=True)
             (arguments.run / WEIGHTS).unlink(missing_ok=True)
+            # Not of the run's identity, for it depends on the machine.
+            spec["limits"]["estimate"] = seconds_of_steps(
+                cell, ROOT / "config/datasets", machine.usable_cores()
+            )
             if arguments.keep_weights:
                 spec["keep_weights"] = str(arguments.run / WEIGHTS)
             known = foregone.known(

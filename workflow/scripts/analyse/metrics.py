@@ -116,6 +116,17 @@ METRICS = {
         "J", "Energy of the memory of the machine over the measured phase, by RAPL."
     ),
     "cpu_energy_per_image": Metric("J", "CPU energy of the measured phase / its examples."),
+    "other_cpu_utilization": Metric(
+        "%",
+        "CPU time of the machine's other programs, and what its hypervisor gave to others, over the"
+        " measured phase / its time / logical cores of the machine x 100; of a run without one,"
+        " over the whole run.",
+    ),
+    "busy_threads": Metric(
+        "threads",
+        "Mean of the samples in the measured phase; a sample counts the threads that used at least"
+        " 5 % of a core since the sample before it.",
+    ),
     "time_to_accuracy": Metric(
         "s",
         "Training time, evaluations left out, until the first evaluation that reaches the target"
@@ -170,7 +181,8 @@ STATUS_MEANING = {
     "ok": "The run finished and every planned step was done.",
     "diverged": "The training loss stopped being a finite number.",
     "oom": "Out of memory: on the device, or over the memory limit of the host.",
-    "timeout": "The run was stopped at its time limit.",
+    "timeout": "The run was stopped at its time limit, or because other programs slowed it down"
+    " many times.",
     "unsupported": "The framework cannot do what the cell asks for.",
     "error": "A fault of the machine or of the code, twice in a row: no result, to be tried again.",
 }
@@ -180,6 +192,8 @@ PHASES = (
 )  # fmt: skip
 
 NOISE_LIMIT = 0.10
+SWITCH_LIMIT = 3000
+"""Context switches per second and core of a run."""
 MINIMUM_SAMPLES = 3
 DRIFT_LIMIT = 0.05
 GAP_LIMIT = 2
@@ -192,7 +206,10 @@ POWER_CAP_BIT = 0x4
 
 FLAGS = {
     "noisy_machine": f"Other processes used more than {NOISE_LIMIT * 100:.0f} % of the machine's"
-    " CPU time during the measured phase.",
+    " CPU time during the measured phase, or during the whole run if it was ended before that was"
+    " over.",
+    "threads_sleep": "Threads of the framework slept between operations: more than"
+    f" {SWITCH_LIMIT:,} context switches per second and core in the measured phase.",
     "short_warmup": "The warm-up had fewer steps or seconds than the study asks for.",
     "few_samples": f"Fewer than {MINIMUM_SAMPLES} telemetry samples fell in the measured phase:"
     " CPU, memory and GPU numbers are coarse.",

@@ -17,6 +17,7 @@ from analyse.metrics import (
     NOISE_LIMIT,
     PHASES,
     POWER_CAP_BIT,
+    SWITCH_LIMIT,
     THROTTLED_BITS,
 )
 from analyse.nodes import interpolate
@@ -28,7 +29,7 @@ Answer = float | str
 
 MEANS = (
     "gpu_utilization", "gpu_memory", "gpu_power", "gpu_power_average", "gpu_temperature",
-    "gpu_sm_clock", "gpu_memory_clock", "gpu_pcie_tx", "gpu_pcie_rx",
+    "gpu_sm_clock", "gpu_memory_clock", "gpu_pcie_tx", "gpu_pcie_rx", "busy_threads",
 )  # fmt: skip
 """Metrics that are the mean of the column of their name over the measured phase."""
 RATES = {
@@ -147,7 +148,7 @@ def build_record(folder: Path) -> dict[str, Any]:
         "status": status,
         "reason": reason,
         "factors": run.spec["factors"],
-        "flags": _flags(run, phases, settings, answers) if finished else [],
+        "flags": _flags(run, phases, settings, answers) if finished else _noisy(answers),
         "metrics": {name: _metric(name, answers[name]) for name in METRICS}
         | _to_accuracy(run, evaluations, f"{status}: {reason}"),
         "phases": {name: phase.seconds for name, phase in phases.items()},
@@ -370,6 +371,8 @@ def _answers(
     answers: dict[str, Answer] = dict.fromkeys(METRICS, status_reason)
     if "first_step" in phases and run.of("outcome")[0]["status"] != "error":
         answers["first_step_time"] = phases["first_step"].seconds
+    if not finished and run.of("outcome")[0]["status"] != "error" and (whole := _whole(run)).parts:
+        answers["other_cpu_utilization"] = _others(run, whole)
     if "inference" in run.spec and run.of("outcome")[0]["status"] != "error":
         answers |= _inference(run, phases, status_reason)
     if not finished:
@@ -384,6 +387,7 @@ def _answers(
         "final_loss": _final_loss(means),
         "cpu_cores": cores,
         "cpu_utilization": cores if isinstance(cores, str) else cores / run.logical_cores * 100,
+        "other_cpu_utilization": _others(run, measured),
         "host_memory": _mean(run, "host_memory", measured),
         "gpu_energy": energy,
         **_step_times(_measured_chunks(run, measured), measured.begin),
@@ -659,23 +663,45 @@ def differing_settings(settings: dict[str, Any]) -> list[str]:
     return [name for name in requested if _differs(requested[name], effective.get(name))]
 
 
+def _others(run: Run, phase: Phase) -> Answer:
+    """What others used of the machine's CPU time over a phase, %."""
+    machine, tree = (_increase(run, name, phase) for name in ("machine_cpu_seconds", "cpu_seconds"))
+    if isinstance(machine, str) or isinstance(tree, str):
+        return machine if isinstance(machine, str) else str(tree)
+    # The kernel's two clocks do not agree to the last tick.
+    return max(machine - tree, 0.0) / phase.seconds / run.logical_cores * 100
+
+
+def _whole(run: Run) -> Phase:
+    """The time from the first to the last sample of CPU time; no part where there are not two."""
+    times = [t for t, _ in run.telemetry.get("cpu_seconds", [])]
+    return Phase((Part(times[0], times[-1], 0, 0),) if len(times) > 1 else ())
+
+
+def _noisy(answers: dict[str, Answer]) -> list[str]:
+    """The flag of a run that others disturbed, or none."""
+    others = answers["other_cpu_utilization"]
+    return ["noisy_machine"] if isinstance(others, float) and others > NOISE_LIMIT * 100 else []
+
+
+def _switches(run: Run, answers: dict[str, Answer]) -> float:
+    """Context switches per second and core of a run; 0 where the kernel does not tell them."""
+    rate = answers["context_switch_rate"]
+    cores = sum(env["run"]["threads"] for env in run.envs)
+    return 0.0 if isinstance(rate, str) else rate / cores
+
+
 def _flags(
     run: Run, phases: dict[str, Phase], settings: dict[str, Any], answers: dict[str, Answer]
 ) -> list[str]:
     measured, asked = phases["measured"], run.spec["phases"]
-    machine = _increase(run, "machine_cpu_seconds", measured)
-    tree = _increase(run, "cpu_seconds", measured)
-    noise = (
-        None
-        if isinstance(machine, str) or isinstance(tree, str)
-        else (machine - tree) / measured.seconds / run.logical_cores
-    )
     throttle = _throttle_bits(run, measured)
     warmup = phases.get("warmup", Phase(()))
     samples = sum(map(measured.covers, run.samples))
     drift = drifts(_measured_chunks(run, measured), measured.begin)
     raised = {
-        "noisy_machine": noise is not None and noise > NOISE_LIMIT,
+        "noisy_machine": bool(_noisy(answers)),
+        "threads_sleep": _switches(run, answers) > SWITCH_LIMIT,
         "short_warmup": warmup.steps < asked["warmup_steps"]
         or warmup.seconds < asked["warmup_seconds"],
         "few_samples": samples < MINIMUM_SAMPLES,

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from analyse import bottleneck, precision, trials
 from analyse.certificates import Certificates, Proof, proof
+from analyse.disturbed import METRIC, REPEAT, disturbed
 from analyse.files import InputError, parse_json, read_text
 from analyse.max_batch import MaxBatch, of_cell
 from analyse.metrics import CENSORED, FLAGS, METRICS, PHASES, STATUS_MEANING, STATUSES
@@ -332,6 +333,7 @@ COLUMNS = (
     Column("Test accuracy", "", "test_accuracy", digits=4),
     Column("Final loss", "", "final_loss"),
     Column("CPU", "cores", "cpu_cores"),
+    Column("Busy threads", "", "busy_threads"),
     Column("Host memory", "MiB", "host_memory"),
     Column("Memory peak", "MiB", "host_memory_peak"),
 )
@@ -769,6 +771,8 @@ def make_report(
         inference=_sortable(_summary_rows(predicting.cells, list(INFERENCE_COLUMNS))),
         inference_columns=INFERENCE_COLUMNS,
         answer=answer(study, comparisons),
+        disturbed=disturbed((run.flags, run.values[METRIC]) for run in everything.runs),
+        repeat=REPEAT,
         compared=_sortable(compared),
         settings_shown=any(c.setting for c in comparisons),
         choices=_sortable(trials.choices(study)),

@@ -5,6 +5,7 @@ A value that the system does not tell is None, and `Unknown` has the reason.
 
 import contextlib
 import json
+import math
 import os
 import platform
 import subprocess
@@ -209,6 +210,11 @@ def _groups(controller: str) -> list[Path]:
                 # A container may have its own group mounted as the top.
                 tops += [Path(mount[4]) / inside.lstrip("/"), Path(mount[4])]
     return [group for top in tops for group in (top, *top.parents)]
+
+
+def usable_cores() -> float:
+    """How many cores' worth of CPU time this process may use."""
+    return min(len(os.sched_getaffinity(0)), _cpu_quota() or math.inf)
 
 
 def _cpu_quota() -> float | None:

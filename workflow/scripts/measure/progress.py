@@ -49,6 +49,7 @@ class Progress:
         self.read_to = 0
         self.phase, self.steps_done, self.rate, self.measured = "import", 0, 0.0, 0.0
         self.last_end = self.begin
+        self.first_step: float | None = None  # when it had ended, on the monotonic clock
         self.operation = "operation" in spec
         self.timed = self.operation or "inference" in spec  # it lasts for a time
         self.batch_size = spec["factors"]["batch_size"]
@@ -129,6 +130,8 @@ class Progress:
                 self.phase, self.last_end = event["name"], event["end"]
                 if self.limit and event["name"] == "warmup":
                     self.steps = self.steps_done + self.limit
+                if event["name"] == "first_step":
+                    self.first_step = event["end"]
                 if event["name"] == "measured":
                     seconds = event["end"] - event["begin"]
                     self.measured += seconds  # a phase that evaluations interrupt has parts

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from measure import attempts, machine, order, processes, sensors
+from measure.disturbance import Disturbance
 from measure.progress import Progress
 from measure.sampler import Sampler
 from measure.sensors import memory
@@ -324,6 +325,7 @@ def _watch(
     """
     seconds, mib = spec["limits"]["seconds"], spec["limits"]["memory_mib"]
     interval = spec["sampling_interval"]
+    disturbance = Disturbance(spec["limits"], watched)
     due = time.monotonic()
     deadline = due + seconds
     stopped: Outcome | None = None
@@ -352,6 +354,9 @@ def _watch(
                     elif mib is not None and (used := _memory(watched, mib)) > mib:
                         reason = f"host memory of {used:.0f} MiB exceeds the limit of {mib:g} MiB"
                         stopped = Outcome("oom", reason, [])
+                    elif why := disturbance.reason(progress.first_step):
+                        stopped = Outcome("timeout", why, [])
+                        attempts.note(telemetry.parent, why)
                     elif beside and beside.fileno() in ready:
                         stopped = beside.news()
                     if stopped:

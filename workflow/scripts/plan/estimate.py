@@ -1,9 +1,10 @@
-"""How long a study will take and how much disk, roughly, from its plan alone."""
+"""How long runs and a whole study will take and how much disk, roughly, from the plan alone."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,11 +48,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> Estimate:
-    """Estimate runs of a plan.
-
-    The time of a step is 2 floating-point operations per multiply-accumulate of training and
-    example at `FLOPS_PER_CORE`, plus `SECONDS_PER_STEP`; the test set costs those of the forward
-    pass. Certificates and downloads are not counted.
+    """Estimate runs of a plan; certificates and downloads are not counted.
 
     Args:
         cells: how many runs of each cell are to be made.
@@ -59,37 +56,60 @@ def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> 
         cores: that a run may use.
     """
     trained = [cell for cell in plan.cells.values() if not is_operation(cell)]
-    sets = {cell.dataset: catalogue.load(cell.dataset, folder) for cell in trained}
-    graphs: dict[tuple[str, str], Graph] = {}
+    sets = {cell.dataset: _dataset(cell.dataset, folder) for cell in trained}
     seconds, gpu_runs = 0.0, 0
     for name, runs in cells.items():
-        cell = plan.cells[name]
-        if cell.device == "gpu":
+        one = seconds_of_run(plan.cells[name], folder, cores)
+        if one is None:
             gpu_runs += runs
-            continue
-        if is_operation(cell):
-            seconds += runs * (cell.warmup_seconds + cell.operation_seconds + SECONDS_PER_RUN)
-            continue
-        data = sets[cell.dataset]
-        pair = (cell.network, cell.dataset)
-        if pair not in graphs:
-            graphs[pair] = networks.build(cell.network, tuple(data.shape), len(data.classes))
-        graph = graphs[pair]
-        if is_inference(cell):
-            work = graph.macs * 2 * data.splits.test / FLOPS_PER_CORE / (cell.threads or cores)
-            measured = cell.warmup_seconds + 2 * cell.inference_seconds
-            seconds += runs * (work + measured + SECONDS_PER_RUN)
-            continue
-        steps, tested = cell.epochs * (data.splits.train // cell.effective_batch), data.splits.test
-        if cell.steps is not None:
-            steps, tested = min(steps, cell.steps + cell.warmup_steps), 0
-        work = 2 * (graph.training_macs * steps * cell.effective_batch + graph.macs * tested)
-        used = (cell.threads or cores) * cell.nodes
-        seconds += runs * (
-            work / (FLOPS_PER_CORE * used) + steps * SECONDS_PER_STEP + SECONDS_PER_RUN
-        )
+        else:
+            seconds += runs * one
     total = sum(cells.values())
     return Estimate(total, seconds, gpu_runs, _bytes(plan, sets) + total * BYTES_PER_RUN)
+
+
+def seconds_of_run(cell: Cell, folder: Path, cores: float) -> float | None:
+    """How long a run of a cell will take, from its start to its record; None on a GPU."""
+    steps = seconds_of_steps(cell, folder, cores)
+    return None if steps is None else steps + SECONDS_PER_RUN
+
+
+def seconds_of_steps(cell: Cell, folder: Path, cores: float) -> float | None:
+    """How long the steps of a run and its evaluation will take; None on a GPU.
+
+    The time of a step is 2 floating-point operations per multiply-accumulate of training and
+    example at `FLOPS_PER_CORE`, plus `SECONDS_PER_STEP`; the test set costs those of the forward
+    pass. Operations and inference last for a time.
+
+    Args:
+        folder: of the data sets' descriptions.
+        cores: that the run may use on each of its nodes, if the cell says nothing.
+    """
+    if cell.device == "gpu":
+        return None
+    if is_operation(cell):
+        return cell.warmup_seconds + cell.operation_seconds
+    data, graph = _dataset(cell.dataset, folder), _graph(cell.network, cell.dataset, folder)
+    speed = FLOPS_PER_CORE * (cell.threads or cores) * cell.nodes
+    if is_inference(cell):
+        work = 2 * graph.macs * data.splits.test
+        return work / speed + cell.warmup_seconds + 2 * cell.inference_seconds
+    steps, tested = cell.epochs * (data.splits.train // cell.effective_batch), data.splits.test
+    if cell.steps is not None:
+        steps, tested = min(steps, cell.steps + cell.warmup_steps), 0
+    work = 2 * (graph.training_macs * steps * cell.effective_batch + graph.macs * tested)
+    return work / speed + steps * SECONDS_PER_STEP
+
+
+@cache
+def _dataset(name: str, folder: Path) -> catalogue.Dataset:
+    return catalogue.load(name, folder)
+
+
+@cache
+def _graph(network: str, dataset: str, folder: Path) -> Graph:
+    data = _dataset(dataset, folder)
+    return networks.build(network, tuple(data.shape), len(data.classes))
 
 
 def _bytes(plan: Plan, sets: Mapping[str, catalogue.Dataset]) -> float:

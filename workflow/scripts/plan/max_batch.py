@@ -26,6 +26,7 @@ FIXED: dict[str, Any] = {
     "warmup_seconds": 0.0,
     "chunk_seconds": 0.05,
     "sampling_interval": 0.1,
+    "time_limit_factor": None,
 }
 """Settings that do not change how much memory a step takes, as probes have them: cells that
 differ in nothing else share a search. The rate is small, so that no probe diverges."""

@@ -260,6 +260,14 @@ class Cell(BaseModel):
         1.0
     )
     time_limit: Annotated[float, Field(gt=0, description="of a whole run, s")] = 3600.0
+    time_limit_factor: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="a CPU run that other programs slow down is ended after so many times the "
+            "time estimated for its steps (`docs/measuring.md`); null: at `time_limit` alone",
+        ),
+    ] = 10.0
     memory_limit: Annotated[
         float | None, Field(gt=0, description="host memory of a run, MiB; null is the machine's")
     ] = None

@@ -93,7 +93,7 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
             },
             **({} if cell.steps is None else {"measured_steps": cell.steps}),
         },
-        "limits": {"seconds": cell.time_limit, "memory_mib": cell.memory_limit},
+        "limits": limits_of(cell),
         "sampling_interval": cell.sampling_interval,
     }
     return _inference_spec(spec, cell) if inference.is_inference(cell) else spec
@@ -146,7 +146,7 @@ def _operation_spec(cell: Cell, repeat: int) -> dict[str, Any]:
             "seconds": cell.operation_seconds,
             **{key: getattr(cell, key) for key in WARMUP},
         },
-        "limits": {"seconds": cell.time_limit, "memory_mib": cell.memory_limit},
+        "limits": limits_of(cell),
         "sampling_interval": cell.sampling_interval,
     }
 
@@ -205,6 +205,15 @@ def augmentation_of(cell: Cell) -> dict[str, Any] | None:
     if not cell.crop_padding and not cell.flip:
         return None
     return {"crop_padding": cell.crop_padding, "flip": cell.flip}
+
+
+def limits_of(cell: Cell) -> dict[str, Any]:
+    """What ends a run of a cell, as specs tell it."""
+    return {
+        "seconds": cell.time_limit,
+        "memory_mib": cell.memory_limit,
+        "factor": cell.time_limit_factor,
+    }
 
 
 def execution_of(cell: Cell) -> dict[str, Any]:

@@ -12,6 +12,14 @@ def unavailable(watched: Watched) -> str | None:
     return None
 
 
+def machine_seconds() -> float:
+    """CPU time of the whole machine since its boot, s: what its programs used, and what the
+    hypervisor gave to others while a core of this machine had work."""
+    times = psutil.cpu_times()
+    used: float = times.user + times.nice + times.system + times.irq + times.softirq
+    return used + float(times.steal)
+
+
 class Sensor:
     """Cumulative CPU seconds; see docs/contracts.md for the columns."""
 
@@ -23,10 +31,8 @@ class Sensor:
         """Time of the living and of those that have gone."""
         # A child that has ended but is not yet in its parent's account must not count back.
         self.total = max(self.total, self.watched.cpu_seconds())
-        machine = psutil.cpu_times()
-        busy = machine.user + machine.nice + machine.system + machine.irq + machine.softirq
         return {
             "cpu_seconds": self.total,
-            "machine_cpu_seconds": busy,
+            "machine_cpu_seconds": machine_seconds(),
             "processes": len(self.watched.processes),
         }
