@@ -239,9 +239,7 @@ class Adapter:
     """See runtime.py."""
 
     DIFFERS = {
-        "cpu": (
-            "as many threads as cores; by itself MXNet takes half of the logical processors",
-        ),
+        "cpu": ("as many threads as cores; by itself MXNet takes half of the logical processors",),
     }
 
     def __init__(self, spec, threads):
