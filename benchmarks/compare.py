@@ -470,6 +470,7 @@ def sides_of(
     usual = Setting(frameworks.modes(framework)[0], len(used))
     chosen = choose(framework, network, used, arguments)
     sides: dict[str, tuple[str, Callable[[], Seen]]] = {}
+    trial = Length(BATCHES - 1, BATCHES, 1, 2, BATCHES)
     if chosen:
         setting, rate = chosen
         length = length_of(rate, *window)
@@ -479,13 +480,14 @@ def sides_of(
         tuned = tune(framework, network, used, setting, arguments, short)
         if tuned != usual:
             sides["tuned"] = str(tuned), lambda: ours(framework, network, tuned, length)
+        trial = length_in_epochs(rate, 0, arguments.trial_seconds)
     try:
-        trial = user(framework, network, used, Length(BATCHES - 1, BATCHES, 1, 2, BATCHES))
+        speed = user(framework, network, used, trial).speed
     except LookupError:
         if not chosen:
             raise
         return sides
-    epochs = length_in_epochs(trial.speed / CASES[network].batch_size, *window)
+    epochs = length_in_epochs(speed / CASES[network].batch_size, *window)
     sides["from memory"] = str(usual), lambda: ours(framework, network, usual, epochs, "memory")
     sides["user"] = "as its examples", lambda: user(framework, network, used, epochs)
     return sides
