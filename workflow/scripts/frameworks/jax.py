@@ -627,17 +627,25 @@ def _attention(heads, x):
 
 
 def _lstm(layer, x, own):
-    """The states of an LSTM; the inputs of all steps are multiplied at once."""
-    inputs = jnp.moveaxis(x @ own["weight"] + own["bias"], 1, 0)
-    start = jnp.zeros((len(x), layer["units"]), x.dtype)
+    """The states of an LSTM.
 
-    def step(state, inputs):
+    On the CPU each step multiplies its own inputs: all products at once, and the gradients of all
+    steps kept for one product, took twice the CPU time (docs/performance.md).
+    """
+    at_once = jax.default_backend() != "cpu"
+
+    def gates(x):
+        return x @ own["weight"] + own["bias"]
+
+    def step(state, x):
         h, c = state
-        i, f, g, o = jnp.split(inputs + h @ own["recurrent"], 4, 1)
+        i, f, g, o = jnp.split((x if at_once else gates(x)) + h @ own["recurrent"], 4, 1)
         c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
         h = jax.nn.sigmoid(o) * jnp.tanh(c)
         return (h, c), h if layer["sequence"] else None
 
+    start = jnp.zeros((len(x), layer["units"]), x.dtype)
+    inputs = jnp.moveaxis(gates(x) if at_once else x, 1, 0)
     (last, _), states = lax.scan(step, (start, start), inputs)
     return jnp.moveaxis(states, 0, 1) if layer["sequence"] else last
 
