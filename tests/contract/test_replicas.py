@@ -91,6 +91,9 @@ def test_so_they_have_in_mixed_precision(framework, study):
         events_of(study(framework, ".jsonl", replicas=count, precision="bf16", **SHORT))
         for count in (2, 1)
     )
+    if "AVX-512" in (found[-1]["reason"] or ""):
+        assert found[-1] == reference[-1]
+        pytest.skip(found[-1]["reason"])
     worst = np.abs(losses_of(found) - losses_of(reference)).max()
     print(framework, worst)
     assert worst <= MIXED

@@ -194,10 +194,13 @@ def test_runs_followed_the_randomised_blocks(finished):
     """The order really executed, from the runs' own clocks, is the planned one."""
     import json
 
-    from plan.study import make_plan
+    from plan.study import make_plan, read
 
+    planned = read(finished.folder / "config/config.yaml")
     started = {}
     for path in finished.folder.glob("results/runs/*/rep*/events.jsonl"):
         first = json.loads(path.read_text().splitlines()[0])
         started[path.parts[-3], int(path.parts[-2].removeprefix("rep"))] = first["t"]
-    assert sorted(started, key=lambda run: started[run]) == make_plan(STUDY, finished.folder).order
+    assert (
+        sorted(started, key=lambda run: started[run]) == make_plan(planned, finished.folder).order
+    )

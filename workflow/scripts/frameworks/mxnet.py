@@ -257,6 +257,8 @@ class Adapter:
         precision = spec["execution"]["precision"]
         if precision in LACKING:
             raise NotImplementedError(LACKING[precision])
+        if precision == "bf16" and not gpu and not _has_avx512():
+            raise NotImplementedError("MXNet has bf16 only on processors with AVX-512")
         self.dtype = DTYPES[precision]
         self.mixed = precision == "bf16"
         if self.mixed:  # before there is a network, since it replaces the operators
@@ -722,6 +724,11 @@ class Adapter:
     def is_out_of_memory(self, error):
         text = str(error)
         return "out of memory" in text or "bad_alloc" in text
+
+
+def _has_avx512():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return " avx512bw " in file.read()
 
 
 def _read(stem, shape, numbers=None, cut=False):

@@ -231,6 +231,7 @@ class Adapter:
         ]
         # XLA compiles for fixed shapes, and chunks differ in length: so a step, not a chunk.
         xla = self.spec["execution"]["mode"] == "xla"
+        self.dilates = self.computed == tf.float32 and (xla or self._dilates())
         compiled = tf.function(self._step, jit_compile=True, autograph=False)
         self.step = compiled if xla else self._step
         # Rewriting Python into a graph took longer than all else of the first step.
@@ -239,6 +240,21 @@ class Adapter:
         self.predictor = self.forward
         if xla:
             self.predictor = tf.function(lambda images: predictor(images), autograph=False)
+
+    def _dilates(self):
+        """Whether the kernels have gradients of dilated convolutions: on CPUs only oneDNN's have,
+        which TensorFlow uses by itself on processors with AVX-512."""
+        if all(layer.get("dilation", 1) == 1 for layer in self.layers):
+            return True
+        with tf.device(self.places[0]), tf.GradientTape() as tape:
+            weight = tf.ones([2, 2, 1, 1])
+            tape.watch(weight)
+            output = tf.nn.conv2d(tf.ones([1, 3, 3, 1]), weight, 1, "VALID", dilations=2)
+        try:
+            tape.gradient(output, weight)
+        except tf.errors.InvalidArgumentError:
+            return False
+        return True
 
     def _copy(self, weights):
         """The variables and the optimiser's states of a replica."""
@@ -396,7 +412,7 @@ class Adapter:
             layer["dilation"],
         )
         x, padding = _padded(x, layer, layer["kernel"], 0)
-        if dilation > 1 and self.computed != tf.float32:
+        if dilation > 1 and not self.dilates:
             weight, dilation = _spread(weight, dilation), 1
         groups = layer["groups"]
         if groups > 1 and weight.shape[2] == groups:
@@ -787,7 +803,7 @@ def _told(updates):
 
 
 def _spread(weight, dilation):
-    """A filter with the zeros of its dilation, which on CPUs single precision alone knows."""
+    """A filter with the zeros of its dilation, where the kernels do not know it."""
     height, width, channels, filters = weight.shape
     wide = tf.reshape(weight, [height, 1, width, 1, channels, filters])
     more = [0, dilation - 1]
