@@ -163,8 +163,6 @@ def share_of_others(machine: float, own: float, seconds: float, machine_cores: i
 
 def increase(column: list[tuple[float, float]], begin: float, end: float) -> float:
     """By how much a cumulative column of (time, value) rises, linear between its samples."""
-    import numpy as np
-
     times, values = zip(*column, strict=True)
     first, last = np.interp([begin, end], times, values)
     return float(last - first)
