@@ -341,10 +341,11 @@ def fastest(try_: Callable[[Setting], float], possible: list[Setting]) -> Settin
     return best if rates[best] > CLEARLY * rates[possible[0]] else possible[0]
 
 
-def settings(way: str, used: int) -> list[Setting]:
-    """One way to train with all numbers of threads and kinds of waiting that are tried."""
+def settings(framework: str, way: str, used: int) -> list[Setting]:
+    """One way to train with all numbers of threads and, where the framework heeds them, kinds of
+    waiting."""
     counts = sorted({1, used // 2, used} - {0}, reverse=True)
-    waiting = WAITING if used > 1 else WAITING[:1]
+    waiting = WAITING if used > 1 and frameworks.waits(framework) else WAITING[:1]
     return [Setting(way, threads, each) for threads in counts for each in waiting]
 
 
@@ -374,7 +375,7 @@ def choose(
         return rate
 
     way = fastest(try_, [Setting(way, len(used)) for way in ways]).way
-    best = fastest(try_, settings(way, len(used)))
+    best = fastest(try_, settings(framework, way, len(used)))
     if best not in speeds:
         try_(best)
     return best, speeds[best]

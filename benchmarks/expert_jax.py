@@ -129,8 +129,10 @@ def gradient_of_pool(arrays, gradient):
     batch, height, width, channels = found.shape
     x = x.reshape(batch, height, 2, width, 2, channels)
     found, gradient = (each[:, :, None, :, None] for each in (found, gradient))
-    # Pixels that are alike are zeros of the ReLU before, through which no gradient goes.
-    spread = jnp.where(x == found, gradient, 0)
+    # Pixels that are alike share the gradient, as in `jnp.max`: a plain background has many.
+    alike = x == found
+    shared = gradient / jnp.sum(alike, (2, 4), keepdims=True, dtype=gradient.dtype)
+    spread = jnp.where(alike, shared, 0)
     return (kept(spread.reshape(batch, 2 * height, 2 * width, channels)),)
 
 

@@ -588,6 +588,16 @@ def test_what_threads_are_is_no_choice_of_best_where_the_study_says_it():
     assert chosen({"trials": [{**first, "throughput": None}]}) == chosen({"trials": []}) == ""
 
 
+def test_page_shows_a_hint_once(tmp_path):
+    root = make_study(tmp_path)
+    assert 'class="caveat hint"' not in (built(root) / "report/index.html").read_text()
+    for path in (root / "records").glob("tensorflow*/rep*.json"):
+        record = json.loads(path.read_text())
+        record["provenance"]["settings"]["hints"] = ["another mode may be faster"]
+        path.write_text(json.dumps(record))
+    assert text_of(built(root)).count("another mode may be faster.") == 1
+
+
 def test_page_marks_a_setting_that_was_ignored(tmp_path):
     root = make_study(tmp_path)
     path = next((root / "records").glob("mxnet*/rep1.json"))

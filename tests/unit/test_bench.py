@@ -156,11 +156,12 @@ def test_the_fastest_setting_is_chosen_if_it_is_clearly_faster(bench, rates, cho
     assert not any(left.values())
 
 
-def test_threads_and_waiting_are_tried_from_the_usual_ones_on(bench):
-    assert bench.settings("a", 1) == [bench.Setting("a", 1, "default")]
-    found = bench.settings("a", 8)
+@pytest.mark.parametrize(("framework", "kinds"), [("mxnet", 3), ("tensorflow", 1)])
+def test_threads_and_waiting_are_tried_from_the_usual_ones_on(bench, framework, kinds):
+    assert bench.settings(framework, "a", 1) == [bench.Setting("a", 1, "default")]
+    found = bench.settings(framework, "a", 8)
     assert found[0] == bench.Setting("a", 8, "default")
-    assert {setting.threads for setting in found} == {8, 4, 1} and len(found) == 9
+    assert {setting.threads for setting in found} == {8, 4, 1} and len(found) == 3 * kinds
 
 
 def test_first_step_and_memory_have_a_most(bench):

@@ -594,6 +594,12 @@ def _differing_from_default(study: Study) -> dict[str, list[str]]:
     return {framework: list(sentences) for framework, sentences in found.items()}
 
 
+def _hints(study: Study) -> list[str]:
+    """What may be faster on this machine but is not a framework's own choice."""
+    settings = (run.provenance["settings"] for cell in study.cells for run in cell.runs)
+    return distinct(hint for found in settings for hint in found.get("hints", ()))
+
+
 def setting(value: Any) -> str:
     """A setting as text; a float at the 7 digits that float32 can hold."""
     if value is None:
@@ -810,6 +816,7 @@ def make_report(
         software=_part(_software(everything)),
         settings=_part(_settings_rows(networks)),
         differing_from_default=_differing_from_default(networks),
+        hints=_hints(networks),
         flags={name: (text, flags[name]) for name, text in FLAGS.items()}
         | {name: (text, flags[name] or remarked[name]) for name, text in STUDY_FLAGS.items()},
         parity_flag=PARITY_NOT_SHOWN,

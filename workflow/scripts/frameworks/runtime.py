@@ -60,6 +60,8 @@ and, where it has more to tell, with
                                 framework (threads between operations)
     DIFFERS                     where a run has not what the framework does by itself: by device a
                                 list of sentences, which the report shows
+    hints()                     what may be faster on this machine but is not the framework's own
+                                choice: sentences that the report shows under its answer
     why_unsupported(error)      the reason, where that exception means that the framework cannot
                                 do what the spec asks for; else None
 
@@ -376,10 +378,12 @@ def check_settings(requested, effective):
 
 
 def prove_settings(events, adapter, spec, requested, effective):
-    """Write what was asked of the live framework, what was read back from it, and where the run has
-    not what the framework does by itself. Raises ValueError where the first two differ."""
+    """Write what was asked of the live framework, what was read back from it, where the run has
+    not what the framework does by itself, and the adapter's hints. Raises ValueError where the
+    first two differ."""
     differs = getattr(adapter, "DIFFERS", {}).get(spec["execution"]["device"], [])
-    events.write("settings", requested=requested, effective=effective, differs=differs)
+    hints = adapter.hints() if hasattr(adapter, "hints") else []
+    events.write("settings", requested=requested, effective=effective, differs=differs, hints=hints)
     check_settings(requested, effective)
 
 
@@ -543,8 +547,12 @@ def run_phases(loop, spec, events, begin, evaluated):
 
 
 def make_adapter(spec, threads):
-    """The adapter of the spec's framework, its framework imported."""
+    """The adapter of the spec's framework, its framework imported.
+
+    `TOUCHSTONE_MODE` has the mode, for adapters of libraries that must know it when imported.
+    """
     framework = spec["factors"]["framework"]
+    os.environ["TOUCHSTONE_MODE"] = spec["execution"]["mode"] or ""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), framework + ".py")
     found = importlib.util.spec_from_file_location("adapter_of_" + framework, path)
     module = importlib.util.module_from_spec(found)

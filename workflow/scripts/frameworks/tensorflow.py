@@ -7,12 +7,19 @@ reordered from the canonical layout once, when the network is built.
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+WITH_ONEDNN = os.environ.get("TOUCHSTONE_MODE") == "function_onednn"
+if WITH_ONEDNN:
+    # TensorFlow chooses its kernels when it is imported.
+    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
 
-import numpy as np
-import tensorflow as tf
-from tensorflow.python.framework import config as internal_config
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from tensorflow.python.framework import config as internal_config  # noqa: E402
+from tensorflow.python.util import _pywrap_util_port as port  # noqa: E402
 
-MODES = ("function", "xla")
+MODES = ("function", "function_onednn", "xla")
+"""With oneDNN's kernels only on processors for which TensorFlow uses them by itself; with them on
+any; or compiled by XLA."""
 RECORD_FORMAT = "tfrecord"
 RELEASED = "2026-03"
 REPLICAS = "devices"
@@ -61,6 +68,13 @@ UPDATES = {
 """What the kernels of the update equations were built with, by their types."""
 
 
+def _mode(compiled):
+    """The mode that is in effect."""
+    if compiled:
+        return "xla"
+    return "function_onednn" if WITH_ONEDNN and port.IsMklEnabled() else "function"
+
+
 class Adapter:
     """See runtime.py."""
 
@@ -76,6 +90,10 @@ class Adapter:
         threads *= self.replicas  # which share one pool
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         precision = spec["execution"]["precision"]
+        if WITH_ONEDNN and spec["execution"]["device"] == "gpu":
+            raise NotImplementedError("function_onednn chooses kernels for CPUs; use function")
+        if WITH_ONEDNN and not port.IsMklEnabled():
+            raise NotImplementedError("this build of TensorFlow has no kernels of oneDNN")
         if precision == "tf32" and spec["execution"]["device"] == "cpu":
             raise NotImplementedError("TF32 is arithmetic of NVIDIA's GPUs, which no CPU has")
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
@@ -121,7 +139,16 @@ class Adapter:
 
     def asked(self):
         scaling = {"loss_scaling": "dynamic"} if self.scaled else {}
-        return {"inter_op_threads": None, "layout": "NHWC", **scaling}
+        return {"inter_op_threads": None, "layout": "NHWC", "onednn": None, **scaling}
+
+    def hints(self):
+        execution = self.spec["execution"]
+        if execution["device"] == "gpu" or execution["mode"] == "xla" or port.IsMklEnabled():
+            return []
+        return [
+            "TensorFlow does not use oneDNN's kernels on this processor unless asked to; the mode "
+            "function_onednn asks for them and may be much faster"
+        ]
 
     def read(self, stems, shape):
         parts = []
@@ -673,7 +700,8 @@ class Adapter:
             "layout": ", ".join(sorted(layouts)),
             "precision": self._precision((compiled or graph).get_operations()),
             "device": "gpu" if "GPU" in variables[0].device else "cpu",
-            "mode": "xla" if compiled else "function",
+            "mode": _mode(compiled),
+            "onednn": port.IsMklEnabled(),
             "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.trained),
         }
 
@@ -727,7 +755,8 @@ class Adapter:
             **({"loss_scaling": "dynamic"} if _conditional(operations) else {}),
             "precision": self._precision(operations),
             "device": "gpu" if "GPU" in variables[0].device else "cpu",
-            "mode": "xla" if compiled else "function",
+            "mode": _mode(compiled),
+            "onednn": port.IsMklEnabled(),
             "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.trained),
         }
 
