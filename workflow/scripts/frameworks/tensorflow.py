@@ -270,7 +270,7 @@ class Adapter:
 
     def _dilates(self):
         """Whether the kernels have gradients of dilated convolutions: on CPUs only oneDNN's have,
-        which TensorFlow uses by itself on processors with AVX-512."""
+        which TensorFlow uses by itself only on processors with VNNI, AVX-512 BF16 or AMX."""
         if all(layer.get("dilation", 1) == 1 for layer in self.layers):
             return True
         with tf.device(self.places[0]), tf.GradientTape() as tape:
