@@ -10,7 +10,7 @@ SITE = .venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs si
 # Another study: make run CONFIG=config/studies/NAME.yaml. Certificates and data sets are made side
 # by side, runs one by one.
 run: .venv/base
-	$(if $(CONFIG),.venv/bin/python workflow/scripts/check_config.py $(CONFIG))
+	$(if $(CONFIG),.venv/bin/python workflow/scripts/cli.py check-config $(CONFIG))
 	$(SNAKEMAKE) --cores all $(if $(CONFIG),--configfile $(CONFIG))
 	@echo "The report: $(CURDIR)/results/report/index.html"
 
@@ -38,6 +38,7 @@ parity: .venv/base
 	$(SNAKEMAKE) parity --cores all
 
 # Our speed against experts' loops and users' programs, as ratios; let the machine rest meanwhile.
+bench: export PYTHONPATH = workflow/scripts
 bench: .venv/base
 	.venv/bin/python benchmarks/compare.py
 	.venv/bin/python benchmarks/compare.py --start
@@ -55,13 +56,13 @@ lint: .venv/dev
 
 # Write again what is generated from the configuration's model, and build the site.
 docs: .venv/dev
-	.venv/bin/python workflow/scripts/document_config.py
+	.venv/bin/python workflow/scripts/cli.py document-config
 	$(SITE)
 	@echo "The site: $(CURDIR)/site/index.html"
 
 # Resolve an environment's pins anew: make pin ENV=tensorflow
 pin: .venv/base
-	.venv/bin/python workflow/scripts/pin_environment.py envs/$(ENV).yaml \
+	.venv/bin/python workflow/scripts/cli.py pin envs/$(ENV).yaml \
 	    $(if $(filter dev,$(ENV)),--on-top-of envs/base.yaml)
 
 clean:

@@ -24,4 +24,4 @@ rule all:
     input:
         "results/config.resolved.yaml",
         "results/report/index.html",
-        runs,
+        INPUTS.runs,

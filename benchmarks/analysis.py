@@ -18,11 +18,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-SCRIPTS = ROOT / "workflow/scripts"
-sys.path[:0] = [str(SCRIPTS), str(ROOT / "tests")]
-
-from fixtures.runs import FACTORS, cell_name, make_record, write_plan  # noqa: E402
+from fixtures.runs import FACTORS, cell_name, make_record, write_plan
+from touchstone.paths import CLI
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 REPEATS = 3
@@ -69,7 +66,7 @@ def make(root: Path, count: int) -> None:
 def measured(script: str, *arguments: str) -> str:
     """What a script of the workflow takes: seconds, of them on a core, and memory."""
     begin = time.monotonic()
-    process = subprocess.Popen([sys.executable, str(SCRIPTS / script), *arguments])
+    process = subprocess.Popen([sys.executable, str(CLI), script, *arguments])
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"error: {script} failed")
@@ -90,10 +87,10 @@ def main() -> None:
         tables = ["--tables", f"{root}/tables"]
         print(f"{arguments.cells} cells, {arguments.cells * REPEATS} records")
         for script, more in (
-            ("gather.py", ["--output", f"{root}/tables"]),
-            ("plot.py", [*tables, "--output", f"{root}/figures"]),
+            ("gather", ["--output", f"{root}/tables"]),
+            ("plot", [*tables, "--output", f"{root}/figures"]),
             (
-                "report.py",
+                "report",
                 [*tables, "--figures", f"{root}/figures", "--output", f"{root}/index.html"]
                 + ["--config", f"{root}/config.resolved.yaml"],
             ),

@@ -32,25 +32,21 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "workflow/scripts"))
+import numpy as np
 
-import numpy as np  # noqa: E402
+from touchstone.datasets import formats
+from touchstone.environments import ensure
+from touchstone.measure.supervisor import cores, machine_to_itself, supervise, thread_variables
+from touchstone.paths import CLI, ROOT, RUNNER
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
+from touchstone.results.record import build_record
+from touchstone.results.run_files import read_run
+from touchstone.schema.limits import NOISE_LIMIT
+from touchstone.statistics.intervals import NO_DIFFERENCE, paired_ratio
 
-from analyse.record import build_record  # noqa: E402
-from analyse.run import read_run  # noqa: E402
-from analyse.statistics import NO_DIFFERENCE, paired_ratio  # noqa: E402
-from datasets import formats  # noqa: E402
-from in_env import ensure  # noqa: E402
-from measure.supervisor import cores, machine_to_itself, supervise, thread_variables  # noqa: E402
-from plan import frameworks  # noqa: E402
-from plan.model import Cell  # noqa: E402
-from plan.spec import make_spec  # noqa: E402
-
-RUNTIME = ROOT / "workflow/scripts/frameworks/runtime.py"
 ENVIRONMENTS = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
-NOISE_LIMIT = 0.10
-"""Largest share of the machine's CPU time that others may use in a window (docs/contracts.md)."""
 GOAL = 0.97
 """No ratio of speeds is to be under it; what is asked of first step and memory is `MOST`."""
 MOST = 1.10
@@ -222,7 +218,7 @@ def ours(
         folder = Path(name)
         (folder / "spec.json").write_text(json.dumps(spec))
         python = python_of(f"envs/{framework}.yaml")
-        command = [python, str(RUNTIME), *(f"{name}/{f}" for f in FILES)]
+        command = [python, str(RUNNER), *(f"{name}/{f}" for f in FILES)]
         supervise(spec, command, folder, folder / "train.log")
         record, run = build_record(folder), read_run(folder)
     if record["status"] != "ok":
@@ -412,7 +408,7 @@ def start_up(framework: str) -> float:
             mode=frameworks.modes(framework)[0], epochs=1,
         )  # fmt: skip
         command = [
-            sys.executable, str(ROOT / "workflow/scripts/train.py"), "--cell",
+            sys.executable, str(CLI), "run", "--cell",
             cell.model_dump_json(), "--repeat", "1", "--attempt", "1", "--run", name,
             "--log", f"{name}/train.log",
         ]  # fmt: skip

@@ -17,11 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-SCRIPTS = ROOT / "workflow/scripts"
-sys.path.insert(0, str(SCRIPTS))
-
-from in_env import ensure  # noqa: E402
+from touchstone.environments import ensure
+from touchstone.paths import CLI, ROOT
 
 PAIRS = 7
 CORE = min(os.sched_getaffinity(0))
@@ -33,10 +30,9 @@ import numpy as np
 images = np.random.RandomState(1).randint(0, 256, ({IMAGES}, 32, 32, 3)).astype(np.uint8)
 labels = (np.arange({IMAGES}) % 10).tolist()
 """
-OURS = f"""
+OURS = """
 import pathlib, sys
-sys.path.insert(0, {str(SCRIPTS)!r})
-from datasets import formats
+from touchstone.datasets import formats
 """
 OUR_WRITER = (
     OURS
@@ -84,7 +80,7 @@ OUR_PHOTOS = (
     OURS
     + """
 import time
-from datasets import photos
+from touchstone.datasets import photos
 files = sorted(pathlib.Path(sys.argv[1], "photos").glob("*/*.jpg"))
 begin = time.perf_counter()
 examples = ((i % 2, photos.as_jpeg(path.read_bytes(), None, None)) for i, path in enumerate(files))
@@ -151,12 +147,12 @@ def main() -> None:
         folder = Path(name)
         make_photos(folder)
         described = [
-            sys.executable, str(SCRIPTS / "describe_folder.py"), str(folder / "photos"),
+            sys.executable, str(CLI), "describe-folder", str(folder / "photos"),
             *("--photos", "--test-share", "0.01", "--output", str(folder / "photos.yaml")),
         ]  # fmt: skip
         subprocess.run(described, check=True)
         conversion = [
-            sys.executable, str(SCRIPTS / "convert_dataset.py"), "photos",
+            sys.executable, str(CLI), "convert", "photos",
             *("--config-folder", name, "--source", name, "--format", "recordio"),
             *("--output", str(folder / "out/recordio")),
         ]  # fmt: skip

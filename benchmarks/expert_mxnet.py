@@ -6,9 +6,9 @@ import warnings
 import program
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)
-import mxnet as mx  # noqa: E402
-from mxnet import autograd, gluon, nd  # noqa: E402
-from mxnet.gluon import nn  # noqa: E402
+import mxnet as mx
+from mxnet import autograd, gluon, nd
+from mxnet.gluon import nn
 
 
 def sequence(*layers):

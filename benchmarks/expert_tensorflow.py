@@ -11,7 +11,7 @@ ONEDNN = "loop in graph with oneDNN"
 # TensorFlow uses oneDNN by itself only where it knows the processor to gain by it.
 if ONEDNN in sys.argv[-1]:
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 
 class Conv(tf.Module):

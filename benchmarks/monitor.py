@@ -18,16 +18,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "workflow/scripts"))
+from touchstone.environments import ensure
+from touchstone.measure.supervisor import cores, machine_to_itself, supervise, thread_variables
+from touchstone.paths import ROOT, RUNNER
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
 
-from in_env import ensure  # noqa: E402
-from measure.supervisor import cores, machine_to_itself, supervise, thread_variables  # noqa: E402
-from plan import frameworks  # noqa: E402
-from plan.model import Cell  # noqa: E402
-from plan.spec import make_spec  # noqa: E402
-
-RUNTIME = ROOT / "workflow/scripts/frameworks/runtime.py"
 EPOCHS = 20
 
 
@@ -77,7 +74,7 @@ def main(framework: str = "pytorch", pairs: str = "5") -> None:
         folder = Path(name)
         os.chdir(folder)
         (folder / "spec.json").write_text(json.dumps(spec))
-        command = [python, str(RUNTIME), "spec.json", "events.jsonl"]
+        command = [python, str(RUNNER), "spec.json", "events.jsonl"]
         for _ in range(int(pairs)):
             with_sensors, share = watched(spec, command, folder)
             ratios.append(with_sensors / without(spec, command, folder))

@@ -98,8 +98,7 @@ def make(folder: Path, cells: int) -> None:
     empty.mkdir()
     shutil.copytree(ROOT / "profiles", empty / "profiles")
     (empty / "Snakefile").write_text(EMPTY)
-    sys.path.insert(0, str(ROOT / "workflow/scripts"))
-    from plan.study import make_plan
+    from touchstone.plan.study import make_plan
 
     runs = make_plan(study(cells), ROOT).order
     (empty / "runs.txt").write_text("".join(f"{cell} {repeat}\n" for cell, repeat in runs))
@@ -132,7 +131,7 @@ def finish(folder: Path) -> None:
         for path in [folder / name / "results" / file for file in made]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-        (folder / name / "results/config.resolved.yaml").write_text("results_format: 1\n")
+        (folder / name / "results/config.resolved.yaml").write_text("results_format: 2\n")
         snakemake(folder / name, "--touch")
 
 

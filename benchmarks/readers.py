@@ -9,32 +9,22 @@ hand are the files `reader_<framework>.py`.
 """
 
 import argparse
-import importlib.util
+import importlib
 import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNTIME = ROOT / "workflow/scripts/frameworks/runtime.py"
 PAIRS = 9
 IMAGES = 10_000
 CORE = max(os.sched_getaffinity(0))
 SHAPES = {"lenet5, 28x28x1": (28, 28, 1), "lenet5, 32x32x3": (32, 32, 3)}
 CHUNK = 10
 """Steps that the loop hands over at once: about 50 ms of LeNet-5 at batch size 64."""
-
-
-def module(path):
-    """The module in a file that is on no path."""
-    found = importlib.util.spec_from_file_location(path.stem + "_benchmarked", path)
-    made = importlib.util.module_from_spec(found)
-    found.loader.exec_module(made)
-    return made
 
 
 def cpu_seconds(work):
@@ -51,26 +41,26 @@ class Unheard:
         pass
 
 
-def loop_of(runtime, spec):
+def loop_of(spec):
     """The loop of a spec, ready for its first step."""
-    adapter = runtime.make_adapter(spec, 1)
-    reader = runtime.reader_of(adapter, spec)
-    loaded = None if reader else runtime.examples(adapter, spec, "train")
-    adapter.build(runtime.initial_weights(spec["network"]["parameters"], spec["seed"]))
+    from touchstone.runner import adapters, batches, initial_weights, lr_schedule, train
+
+    adapter = adapters.make_adapter(spec, 1)
+    reader = batches.reader_of(adapter, spec)
+    loaded = None if reader else batches.examples(adapter, spec, "train")
+    adapter.build(initial_weights.initial_weights(spec["network"]["parameters"], spec["seed"]))
     if loaded:
         adapter.load(*loaded)
-    order = runtime.order_of(spec)
-    rates = runtime.Rates(1e-4, spec["schedule"], order.steps, 10**6)
-    return runtime.Loop(adapter, order, rates, Unheard(), 10**9, reader)
+    order = batches.order_of(spec)
+    rates = lr_schedule.Rates(1e-4, spec["schedule"], order.steps, 10**6)
+    return train.Loop(adapter, order, rates, Unheard(), 10**9, reader)
 
 
 def inside(framework, *specs):
     """Print the pairs of both comparisons, images per second of CPU, as one JSON object."""
-    runtime = module(RUNTIME)
-    sys.path.remove(str(Path(__file__).parent))
-    hand = module(Path(__file__).parent / f"reader_{framework}.py")
+    hand = importlib.import_module(f"reader_{framework}")
     records, synthetic = [json.loads(Path(spec).read_text()) for spec in specs]
-    loop, noise = loop_of(runtime, records), loop_of(runtime, synthetic)
+    loop, noise = loop_of(records), loop_of(synthetic)
     data, size, steps = records["data"], records["factors"]["batch_size"], loop.order.steps
     stem = data["folder"] + "/hand"
     by_hand = hand.by_hand(stem, tuple(data["shape"]), data["mean"], data["std"], size)
@@ -102,16 +92,15 @@ def inside(framework, *specs):
 
 
 def main(chosen):
-    sys.path.insert(0, str(ROOT / "workflow/scripts"))
     import numpy as np
 
-    import networks
-    from datasets import formats
-    from in_env import ensure
-    from measure.supervisor import thread_variables
-    from plan import frameworks
-    from plan.model import Cell
-    from plan.spec import make_spec
+    from touchstone import networks
+    from touchstone.datasets import formats
+    from touchstone.environments import ensure
+    from touchstone.measure.supervisor import thread_variables
+    from touchstone.plan import frameworks
+    from touchstone.plan.model import Cell
+    from touchstone.plan.spec import make_spec
 
     environments = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
     print(f"images per second of CPU, b64, core {CORE}, median of {PAIRS} pairs")

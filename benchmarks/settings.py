@@ -19,9 +19,9 @@ from typing import NamedTuple
 import compare
 from compare import CASES, Length, Setting, length_of
 
-from analyse.statistics import paired_ratio
-from measure.supervisor import cores, machine_to_itself, supervise
-from plan import frameworks
+from touchstone.measure.supervisor import cores, machine_to_itself, supervise
+from touchstone.plan import frameworks
+from touchstone.statistics.intervals import paired_ratio
 
 START = "import runpy, sys\nrunpy.run_path(sys.argv.pop(1), run_name='__main__')\n"
 OWN_THREADS = (

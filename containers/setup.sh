@@ -9,5 +9,5 @@ rm -rf /var/lib/apt/lists/*
 export PIP_NO_CACHE_DIR=1
 make .venv/base
 for framework in $FRAMEWORKS; do
-    .venv/bin/python workflow/scripts/in_env.py "envs/$framework.yaml" environments
+    .venv/bin/python workflow/scripts/cli.py in-env "envs/$framework.yaml" environments
 done

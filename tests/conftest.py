@@ -1,19 +1,13 @@
 """What every test can use: our packages, and the frameworks' own environments."""
 
 import fcntl
-import importlib.util
-import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "workflow/scripts"))
-sys.path.insert(0, str(ROOT / "tests"))
-
-from workflow.project import ENVIRONMENTS  # noqa: E402
+from touchstone.paths import ROOT
+from workflow.project import ENVIRONMENTS
 
 
 @pytest.hookimpl(wrapper=True)
@@ -34,24 +28,13 @@ def root() -> Path:
     return ROOT
 
 
-@pytest.fixture
-def runtime(root: Path) -> ModuleType:
-    """A new module made from `runtime.py`, which no package holds."""
-    path = root / "workflow/scripts/frameworks/runtime.py"
-    found = importlib.util.spec_from_file_location("runtime_under_test", path)
-    assert found and found.loader
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
 def python_of() -> Callable[[str], str]:
     """The Python of a framework's environment, which is made if it is not there.
 
     The test is skipped where this machine lacks what that is made with.
     """
-    from in_env import Missing, ensure
+    from touchstone.environments import Missing, ensure
 
     def python(framework: str) -> str:
         try:
@@ -65,7 +48,7 @@ def python_of() -> Callable[[str], str]:
 @pytest.fixture(params=["group", "tree"])
 def follow(request, monkeypatch):
     """Both ways to follow a run's processes: its control group, and /proc alone."""
-    from measure import processes
+    from touchstone.measure import processes
 
     if request.param == "tree":
         monkeypatch.setattr(processes, "make_group", lambda: (None, "the test wants none"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from in_env import ensure, read
+from touchstone.environments import ensure, read
 from workflow.project import ENVIRONMENTS, Project
 
 HERE = Path(__file__).parent

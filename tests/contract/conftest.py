@@ -11,25 +11,27 @@ from functools import cache
 import numpy as np
 import pytest
 
-from measure.supervisor import thread_variables
-from plan import frameworks
-from plan.model import Cell
-from plan.spec import make_spec
+from touchstone.measure.supervisor import thread_variables
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
 
 FRAMEWORKS = frameworks.names()
 
 
 @pytest.fixture
 def planted(root, tmp_path):
-    """Makes a copy of the adapters in which a text of one of them is replaced; it is there once."""
+    """Makes a copy of our scripts in which a text of an adapter is replaced; it is there once."""
 
     def plant(framework, old, new):
-        adapters = tmp_path / "frameworks"
-        shutil.copytree(root / "workflow/scripts/frameworks", adapters)
-        text = (adapters / f"{framework}.py").read_text()
-        assert text.count(old) == 1
-        (adapters / f"{framework}.py").write_text(text.replace(old, new))
-        return adapters
+        scripts = tmp_path / "scripts"
+        shutil.copytree(root / "workflow/scripts", scripts)
+        folder = scripts / "touchstone/runner/adapters" / framework
+        texts = {path: path.read_text() for path in folder.glob("*.py")}
+        assert sum(text.count(old) for text in texts.values()) == 1
+        for path, text in texts.items():
+            path.write_text(text.replace(old, new))
+        return scripts
 
     return plant
 
@@ -40,28 +42,26 @@ def study(tmp_path_factory, root, python_of):
     folder = tmp_path_factory.mktemp("study")
     source = folder / "results/downloads/mnist-5k"
     scripts = root / "workflow/scripts"
-    download = [scripts / "download_dataset.py", "mnist-5k", "--output", source]
+    download = [scripts / "cli.py", "download", "mnist-5k", "--output", source]
     subprocess.run([sys.executable, *map(str, download)], check=True)
     for framework in FRAMEWORKS:
         kind = frameworks.record_format(framework)
-        convert = [scripts / "convert_dataset.py", "mnist-5k", "--source", source]
+        convert = [scripts / "cli.py", "convert", "mnist-5k", "--source", source]
         convert += ["--format", kind, "--output", folder / "results/data/mnist-5k" / kind]
         subprocess.run([sys.executable, *map(str, convert)], check=True)
 
     def launch(
         framework, output, traced=None, cwd=folder, repeat=1, data=None,
-        adapters=scripts / "frameworks", **settings,
+        code=scripts, **settings,
     ):  # fmt: skip
         """Run or, for so many steps, trace a cell with those settings: how it ended, its output.
 
-        `data` replaces what the spec says of the data; `adapters` is where the adapters lie.
+        `data` replaces what the spec says of the data; `code` is the folder of the scripts.
         """
         settings = {"batch_size": 64, "learning_rate": 0.01, "weight_decay": 0.001, **settings}
         settings.setdefault("mode", frameworks.modes(framework)[0])
         cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k", **settings)
-        stem = hashlib.sha256(repr((cell, repeat, traced, data, adapters)).encode()).hexdigest()[
-            :12
-        ]
+        stem = hashlib.sha256(repr((cell, repeat, traced, data, code)).encode()).hexdigest()[:12]
         told = make_spec(cell, repeat, root)
         told["data"].update(data or {})
         if traced:
@@ -70,7 +70,7 @@ def study(tmp_path_factory, root, python_of):
         spec = folder / f"{stem}.json"
         spec.write_text(json.dumps(told))
         path = folder / f"{stem}{output}"
-        command = [python_of(framework), str(adapters / "runtime.py"), str(spec), str(path)]
+        command = [python_of(framework), str(code / "run_in_framework.py"), str(spec), str(path)]
         # Tests share the cores with other tests, beside which spinning threads would take minutes.
         threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
         variables = {**os.environ, **threads}

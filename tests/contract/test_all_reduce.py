@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from measure.supervisor import thread_variables
-from plan import frameworks
-from plan.model import Cell
-from plan.spec import make_spec
+from touchstone.measure.supervisor import thread_variables
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
 
 ABLE = [name for name in frameworks.adapters() if frameworks.replicas(name)[0]]
 SHORT = {"operation_seconds": 0.3, "warmup_seconds": 0.05, "warmup_steps": 2}
@@ -27,7 +27,7 @@ def reduced(root, python_of, tmp_path):
         )  # fmt: skip
         spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
         spec.write_text(json.dumps(make_spec(cell, 1, root)))
-        command = [python_of(framework), scripts / "operations/_run.py", spec, events]
+        command = [python_of(framework), scripts / "run_in_framework.py", spec, events]
         threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
         ended = subprocess.run(
             [*map(str, command)], env={**os.environ, **threads}, capture_output=True, text=True,
@@ -54,7 +54,7 @@ def test_a_sum_of_fewer_replicas_is_noticed(root, reduced, tmp_path):
     """PyTorch's second process takes part with zeros."""
     scripts = tmp_path / "scripts"
     shutil.copytree(root / "workflow/scripts", scripts)
-    path = scripts / "operations/all_reduce.py"
+    path = scripts / "touchstone/operations/all_reduce.py"
     old = "own(a, distributed.get_rank())"
     assert path.read_text().count(old) == 1
     path.write_text(path.read_text().replace(old, "a * np.float32(not distributed.get_rank())"))

@@ -83,6 +83,7 @@ def test_a_row_has_all_sides_and_is_in_the_tables(root, tmp_path, python_of):
             "--output", str(output),
         ],
         cwd=root, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": "workflow/scripts"},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     with open(output, newline="") as file:

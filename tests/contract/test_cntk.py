@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from in_env import UNAVAILABLE, activated
-from plan.parity import REFERENCE
+from touchstone.environments import UNAVAILABLE, activated
+from touchstone.plan.parity import REFERENCE
 
 TEN_STEPS = 1e-5
 """Of a weight after ten steps, absolute: single precision."""

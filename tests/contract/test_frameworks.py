@@ -12,13 +12,13 @@ import subprocess
 import numpy as np
 import pytest
 
-from datasets import formats
 from fixtures.adapter import PROGRAM
-from measure.machine import packages
-from plan import frameworks
-from plan.model import Cell
-from plan.parity import REFERENCE
-from plan.spec import make_spec
+from touchstone.datasets import formats
+from touchstone.measure.environment import packages
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.parity import REFERENCE
+from touchstone.plan.spec import make_spec
 
 FRAMEWORKS = frameworks.names()
 MODES = [(framework, mode) for framework in FRAMEWORKS for mode in frameworks.modes(framework)]
@@ -38,7 +38,7 @@ def events_of(path):
 def test_its_own_reader_gives_the_records_in_their_order(framework, study, root, python_of):
     kind = frameworks.record_format(framework)
     code = PROGRAM + (
-        "images, labels = adapter.read(runtime.stems(spec['data'], 'train'), (28, 28, 1))\n"
+        "images, labels = adapter.read(batches.stems(spec['data'], 'train'), (28, 28, 1))\n"
         "digest = hashlib.sha256(images.tobytes()).hexdigest()\n"
         "print(json.dumps([list(images.shape), digest, [int(x) for x in labels]]))"
     )
@@ -46,8 +46,8 @@ def test_its_own_reader_gives_the_records_in_their_order(framework, study, root,
     cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k")
     mode = frameworks.modes(framework)[0]
     spec.write_text(json.dumps(make_spec(cell.model_copy(update={"mode": mode}), 1, root)))
-    runtime = root / "workflow/scripts/frameworks/runtime.py"
-    command = [python_of(framework), "-c", code, str(runtime), str(spec)]
+    scripts = root / "workflow/scripts"
+    command = [python_of(framework), "-c", code, str(scripts), str(spec)]
     answer = subprocess.run(command, cwd=study.folder, capture_output=True, text=True, check=True)
     stem = study.folder / f"results/data/mnist-5k/{kind}/train"
     shape, digest, labels = json.loads(answer.stdout.splitlines()[-1])
@@ -189,9 +189,9 @@ PLANTED = {
 @pytest.mark.parametrize("case", PLANTED)
 def test_a_setting_that_is_not_the_asked_one_fails_the_run(case, study, planted):
     framework, settings, old, new, message = PLANTED[case]
-    adapters = planted(framework, old, new)
+    scripts = planted(framework, old, new)
     ended, _ = study.launch(
-        framework, ".jsonl", adapters=adapters, epochs=1, warmup_seconds=0.0, **settings
+        framework, ".jsonl", code=scripts, epochs=1, warmup_seconds=0.0, **settings
     )
     assert ended.returncode
     assert re.search(message, ended.stderr.splitlines()[-1])

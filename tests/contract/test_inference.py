@@ -3,21 +3,20 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 
 import numpy as np
 import pytest
 
-import networks
 from contract.test_parity import every_layer
 from contract.test_text import every_text_layer
 from fixtures.adapter import PROGRAM
-from measure.supervisor import thread_variables
-from plan import frameworks
-from plan.model import Cell
-from plan.parity import REFERENCE, reduced
-from plan.spec import make_spec
+from touchstone import networks
+from touchstone.measure.supervisor import thread_variables
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.parity import REFERENCE, reduced
+from touchstone.plan.spec import make_spec
 
 ABLE = [name for name in frameworks.adapters() if frameworks.only(name) != "operations"]
 TENSORRT = "onnxruntime", "tensorrt"
@@ -40,8 +39,8 @@ def launch(study, root, python_of):
         change(told)
         spec, events = study.folder / f"{stem}.json", study.folder / f"{stem}.jsonl"
         spec.write_text(json.dumps(told))
-        runner = "inference/run.py" if "inference" in told else "frameworks/runtime.py"
-        command = [python_of(cell.framework), str(scripts / runner), str(spec), str(events)]
+        runner = scripts / "run_in_framework.py"
+        command = [python_of(cell.framework), str(runner), str(spec), str(events)]
         variables = {**os.environ, **thread_variables(len(os.sched_getaffinity(0)), "passive")}
         ended = subprocess.run(
             command, cwd=study.folder, env=variables, capture_output=True, text=True
@@ -187,21 +186,15 @@ PLANTED = {
 
 @pytest.mark.parametrize("framework", PLANTED)
 def test_a_setting_that_is_not_the_asked_one_fails_the_run(
-    framework, launch, trained, root, tmp_path, study, python_of
+    framework, planted, trained, root, tmp_path, study, python_of
 ):
     old, new, message = PLANTED[framework]
-    scripts = tmp_path / "scripts"
-    for name in ("frameworks", "inference"):
-        shutil.copytree(root / "workflow/scripts" / name, scripts / name)
-    adapter = scripts / f"frameworks/{framework}.py"
-    text = adapter.read_text()
-    assert text.count(old) == 1
-    adapter.write_text(text.replace(old, new))
+    scripts = planted(framework, old, new)
     mode = "compile" if framework == "pytorch" else frameworks.modes(framework)[0]
     told = make_spec(a_cell(framework, mode=mode, workload="inference", **SHORT), 1, root)
     told["inference"]["file"] = str(trained(REFERENCE)[0])
     (tmp_path / "spec.json").write_text(json.dumps(told))
-    command = [python_of(framework), str(scripts / "inference/run.py")]
+    command = [python_of(framework), str(scripts / "run_in_framework.py")]
     command += [str(tmp_path / "spec.json"), str(tmp_path / "events.jsonl")]
     ended = subprocess.run(command, cwd=study.folder, capture_output=True, text=True)
     assert ended.returncode and re.search(message, ended.stderr.splitlines()[-1])
@@ -226,7 +219,7 @@ for index, graph in enumerate(spec["graphs"]):
     own = dict(spec, network=graph)
     own["execution"] = dict(spec["execution"])
     parameters = graph["parameters"]
-    start = runtime.unsettled(runtime.initial_weights(parameters, 1), parameters, 1)
+    start = parity.unsettled(initial_weights.initial_weights(parameters, 1), parameters, 1)
     adapter = type(adapter)(own, 1)
     try:
         adapter.build(start)
@@ -251,8 +244,8 @@ def test_onnxruntime_computes_every_network_as_the_reference_does(root, python_o
         told = make_spec(a_cell(framework, workload="inference", batch_size=4), 1, root)
         path = tmp_path / f"{framework}.json"
         path.write_text(json.dumps({**told, "graphs": graphs, "folder": str(tmp_path)}))
-        runtime = root / "workflow/scripts/frameworks/runtime.py"
-        command = [python_of(framework), "-c", PROGRAM + ALL, str(runtime), str(path)]
+        scripts = root / "workflow/scripts"
+        command = [python_of(framework), "-c", PROGRAM + ALL, str(scripts), str(path)]
         ended = subprocess.run(command, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stderr[-3000:]
         assert ended.stdout == ""

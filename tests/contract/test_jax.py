@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from fixtures.adapter import PROGRAM
-from networks.graph import Graph
-from plan.parity import trace_spec
+from touchstone.networks.graph import Graph
+from touchstone.plan.parity import trace_spec
 
 COMPILED = (
     PROGRAM
     + """
-images, labels = runtime.examples(adapter, spec, "train")
-adapter.build(runtime.initial_weights(spec["network"]["parameters"], 1))
+images, labels = batches.examples(adapter, spec, "train")
+adapter.build(initial_weights.initial_weights(spec["network"]["parameters"], 1))
 adapter.load(images, labels)
 scalars = np.ones(3, np.float32)
 batch = (np.zeros(8, np.int32),)
@@ -26,7 +26,7 @@ POOLED = (
     PROGRAM
     + """
 import jax
-pool = sys.modules["adapter_of_jax"]._max_pool
+from touchstone.runner.adapters.jax.network import _max_pool as pool
 image = np.array(spec["image"], np.float32)[None, :, :, None]
 output, backward = jax.vjp(lambda x: pool(3, 2, x), image)
 gradient = backward(np.arange(1, output.size + 1, dtype=np.float32).reshape(output.shape))[0]
@@ -46,8 +46,8 @@ def program(python_of, root, tmp_path):
         spec = trace_spec(graph.as_dict(), "jax", "jit")
         spec["optimizer"] = spec["traces"]["fp32"]["optimizer"]
         (tmp_path / "spec.json").write_text(json.dumps(spec | more))
-        runtime = root / "workflow/scripts/frameworks/runtime.py"
-        command = [python_of("jax"), "-c", code, str(runtime), str(tmp_path / "spec.json")]
+        scripts = root / "workflow/scripts"
+        command = [python_of("jax"), "-c", code, str(scripts), str(tmp_path / "spec.json")]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stderr[-3000:]
         return ended.stdout

@@ -16,13 +16,13 @@ import numpy as np
 import psutil
 import pytest
 
-import train
-from analyse.record import build_record
-from measure import nodes, order
-from measure.sampler import Sampler
-from plan import frameworks
-from plan.model import Cell
-from plan.spec import make_spec
+from touchstone.commands.run import Fault, conduct
+from touchstone.measure import nodes, order
+from touchstone.measure.sampler import Sampler
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
+from touchstone.results.record import build_record
 
 SRUN = """#!/bin/sh
 while [ "${1#--}" != "$1" ]; do
@@ -64,7 +64,7 @@ def ranks(folder):
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             command = " ".join(process.cmdline())
-            if "runtime.py" in command and str(folder) in command:
+            if "run_in_framework.py" in command and str(folder) in command:
                 found[int(process.environ().get("TOUCHSTONE_REPLICA", 0))] = process
     return found
 
@@ -97,7 +97,7 @@ def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
         told = {**CELL, "nodes": 2, "sampling_interval": 0.1, **settings}
         told.update(framework=framework, mode=frameworks.modes(framework)[0])
         spec = make_spec(Cell(**told), 1, root)
-        train.conduct(spec, python_of(framework), folder, tmp_path / "log", final=True)
+        conduct(spec, python_of(framework), folder, tmp_path / "log", final=True)
         assert ranks(folder) == {}
         return folder
 
@@ -197,5 +197,5 @@ def test_a_node_that_is_not_reached_ends_the_run(on_two_nodes, tmp_path):
 def test_where_there_is_no_slurm_job_the_fault_says_so(root, tmp_path, monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     spec = make_spec(Cell(**CELL, framework="pytorch", mode="eager", nodes=2), 1, root)
-    with pytest.raises(train.Fault, match="nodes: 2 are asked for outside of a Slurm job"):
-        train.conduct(spec, "python", tmp_path, tmp_path / "log", final=True)
+    with pytest.raises(Fault, match="nodes: 2 are asked for outside of a Slurm job"):
+        conduct(spec, "python", tmp_path, tmp_path / "log", final=True)

@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-import operations
-from plan import frameworks
-from plan.model import Cell
-from plan.spec import make_spec
+from touchstone import operations
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
 
 SHAPES = {
     "gemm": ["70x33x50"],
@@ -26,23 +26,25 @@ PROGRAM = """
 import json, sys
 import numpy as np
 sys.path.append(sys.argv[1])
-from operations import _run as run
+from touchstone import operations
+from touchstone.runner import adapters
+from touchstone.runner.operate import host
 shapes, spec = json.loads(sys.argv[2]), json.loads(sys.argv[3])
 framework = spec["factors"]["framework"]
-adapter = run.RUNTIME.make_adapter(spec, 1)
+adapter = adapters.make_adapter(spec, 1)
 found = {}
 for name in shapes:
-    operation = run.operations.load(name)
+    operation = operations.load(name)
     if not hasattr(operation, framework):
         continue
     for shape in shapes[name]:
         random = np.random.RandomState(1)
-        arrays = operation.arrays(random, **run.operations.dimensions(name, shape))
+        arrays = operation.arrays(random, **operations.dimensions(name, shape))
         made = getattr(operation, framework)(adapter, **arrays)
         call, read = made if isinstance(made, tuple) else (made, list)
         for _ in range(2):
             results = call()
-        results = read([run.host(each) for each in results])
+        results = read([host(each) for each in results])
         right = operation.deviation(results, **arrays)
         results[0] = results[0] * np.float32(1.01)
         found[name + " " + shape] = right, operation.deviation(results, **arrays)

@@ -8,12 +8,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from analyse.files import InputError
-from analyse.parity import TOLERANCES, compare
-from measure.supervisor import thread_variables
-from networks.graph import Graph
-from plan import frameworks
-from plan.parity import REFERENCE, trace_spec
+from touchstone.measure.supervisor import thread_variables
+from touchstone.networks.graph import Graph
+from touchstone.plan import frameworks
+from touchstone.plan.parity import REFERENCE, trace_spec
+from touchstone.results.files import InputError
+from touchstone.results.parity import TOLERANCES, compare
 
 MODES = [(name, mode) for name in frameworks.names() for mode in frameworks.modes(name)]
 USUAL = REFERENCE, frameworks.modes(REFERENCE)[0]
@@ -69,17 +69,22 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def tracer(tmp_path_factory, root, python_of):
-    """Trace `every_layer` in a framework; `adapters` may be a folder of changed adapters."""
+    """Trace `every_layer` in a framework; `scripts` may be a folder of changed ones."""
     folder = tmp_path_factory.mktemp("parity")
     graph = every_layer().as_dict()
-    ours = root / "workflow/scripts/frameworks"
+    ours = root / "workflow/scripts"
 
-    def run(framework, mode, variant="usual", adapters=ours, single=False):
-        stem = f"{adapters.parent.name}-{framework}-{mode}-{list(VARIANTS).index(variant)}-{single}"
+    def run(framework, mode, variant="usual", scripts=ours, single=False):
+        stem = f"{scripts.parent.name}-{framework}-{mode}-{list(VARIANTS).index(variant)}-{single}"
         spec, output = folder / f"{stem}.json", folder / f"{stem}.npz"
         told = trace_spec(graph, framework, mode, single, **VARIANTS[variant])
         spec.write_text(json.dumps(told))
-        command = [python_of(framework), str(adapters / "runtime.py"), str(spec), str(output)]
+        command = [
+            python_of(framework),
+            str(scripts / "run_in_framework.py"),
+            str(spec),
+            str(output),
+        ]
         threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
         ended = subprocess.run(command, env={**os.environ, **threads}, capture_output=True)
         assert ended.returncode == 0, ended.stderr.decode()[-3000:]
@@ -89,9 +94,9 @@ def tracer(tmp_path_factory, root, python_of):
     return run
 
 
-def certificate(tracer, framework, mode, variant="usual", adapters=None):
+def certificate(tracer, framework, mode, variant="usual", scripts=None):
     alone = frameworks.single_precision_only(framework)
-    trace = tracer(framework, mode, variant, adapters, alone) if adapters else None
+    trace = tracer(framework, mode, variant, scripts, alone) if scripts else None
     trace = trace or tracer.cached(framework, mode, variant, single=alone)
     paths = {"reference": tracer.cached(*USUAL, variant), framework: trace}
     single = tracer.cached(*USUAL, variant, single=True) if alone else None
@@ -212,10 +217,10 @@ BREAKS = {
 @pytest.mark.parametrize("case", BREAKS)
 def test_a_broken_adapter_fails_its_certificate(case, tracer, planted):
     framework, old, new, beyond = BREAKS[case]
-    adapters = planted(framework, old, new)
+    scripts = planted(framework, old, new)
     variant = "rate rises and falls" if "rate" in case else "usual"
     mode = frameworks.modes(framework)[0]
-    found = certificate(tracer, framework, mode, variant, adapters)
+    found = certificate(tracer, framework, mode, variant, scripts)
     assert beyond in found["beyond"], found
     trace, what = beyond.split()
     tolerance = found.get("tolerances", TOLERANCES)[trace][what]

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import networks
-from datasets import formats
-from datasets.catalogue import Dataset, stems
-from datasets.convert import convert
 from fixtures import archives
 from fixtures.adapter import PROGRAM
-from measure.supervisor import thread_variables
-from plan import frameworks
-from plan.parity import REFERENCE, trace_spec
+from touchstone import networks
+from touchstone.datasets import formats
+from touchstone.datasets.catalogue import Dataset, stems
+from touchstone.datasets.convert import convert
+from touchstone.measure.supervisor import thread_variables
+from touchstone.plan import frameworks
+from touchstone.plan.parity import REFERENCE, trace_spec
 
 FRAMEWORKS = [
     name for name in frameworks.names() if formats.load(frameworks.record_format(name)).PHOTOS
@@ -29,7 +29,7 @@ LOSS = 1e-5
 READ = (
     PROGRAM
     + """
-images, labels = adapter.read(runtime.stems(spec["data"], "train"), (32, 32, 3))
+images, labels = adapter.read(batches.stems(spec["data"], "train"), (32, 32, 3))
 np.savez(sys.argv[3], images=images, labels=labels)
 """
 )
@@ -81,10 +81,11 @@ def spec_of(folder, framework, source):
 
 
 def run(python_of, framework, code, spec, output, root):
-    runtime = str(root / "workflow/scripts/frameworks/runtime.py")
+    scripts = str(root / "workflow/scripts")
     path = output.with_suffix(".json")
     path.write_text(json.dumps(spec))
-    arguments = ["-c", code, runtime, str(path)] if code else [runtime, str(path)]
+    start = ["-c", code, scripts] if code else [f"{scripts}/run_in_framework.py"]
+    arguments = [*start, str(path)]
     command = [python_of(framework), *arguments, str(output)]
     variables = {**os.environ, **thread_variables(1, "passive")}
     ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)

@@ -12,9 +12,9 @@ import pytest
 
 from contract.test_parity import every_layer
 from contract.test_text import every_text_layer
-from measure.supervisor import thread_variables
-from plan import frameworks
-from plan.parity import trace_spec
+from touchstone.measure.supervisor import thread_variables
+from touchstone.plan import frameworks
+from touchstone.plan.parity import trace_spec
 
 GPUS_ALONE = "TF32 is arithmetic of NVIDIA's GPUs, which no CPU has"
 SINGLE = "Caffe's Python interface has single precision alone"
@@ -105,9 +105,14 @@ def traced(tmp_path, root, python_of):
             spec = trace_spec(graph.as_dict(), framework, mode)
             spec["traces"] = {"one": {**spec["traces"]["fp32"], "precision": name, "steps": 2}}
             (tmp_path / "spec.json").write_text(json.dumps(spec))
-            runtime = root / "workflow/scripts/frameworks/runtime.py"
+            scripts = root / "workflow/scripts"
             output = tmp_path / f"{name}.npz"
-            command = [python_of(framework), str(runtime), str(tmp_path / "spec.json"), str(output)]
+            command = [
+                python_of(framework),
+                str(scripts / "run_in_framework.py"),
+                str(tmp_path / "spec.json"),
+                str(output),
+            ]
             variables = {**os.environ, **thread_variables(1, "passive")}
             ended = subprocess.run(command, env=variables, capture_output=True, text=True)
             assert ended.returncode == 0, ended.stderr[-3000:]
@@ -170,9 +175,9 @@ PLANTED = {
 @pytest.mark.parametrize("case", PLANTED)
 def test_a_framework_that_computes_in_fp32_unasked_fails_the_run(case, study, planted):
     framework, old, new, message = PLANTED[case]
-    adapters = planted(framework, old, new)
+    scripts = planted(framework, old, new)
     ended, _ = study.launch(
-        framework, ".jsonl", adapters=adapters, epochs=1, warmup_seconds=0.0, precision="bf16"
+        framework, ".jsonl", code=scripts, epochs=1, warmup_seconds=0.0, precision="bf16"
     )
     assert ended.returncode
     assert re.search(message, ended.stderr.splitlines()[-1])

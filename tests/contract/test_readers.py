@@ -8,11 +8,11 @@ import subprocess
 import numpy as np
 import pytest
 
-from datasets import catalogue, formats
 from fixtures.adapter import PROGRAM
-from plan import frameworks
-from plan.model import Cell
-from plan.spec import make_spec
+from touchstone.datasets import catalogue, formats
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
 
 FRAMEWORKS = frameworks.names()
 MODES = [(framework, mode) for framework in FRAMEWORKS for mode in frameworks.modes(framework)]
@@ -52,9 +52,9 @@ def small_images():
 READ = (
     PROGRAM
     + """
-reader = runtime.reader_of(adapter, spec)
+reader = batches.reader_of(adapter, spec)
 data, seed = spec["data"], spec["seed"]
-order = runtime.Order(seed, data["train_examples"], spec["factors"]["batch_size"])
+order = batches.Order(seed, data["train_examples"], spec["factors"]["batch_size"])
 labels, sums = [], []
 for chunk in (1, 3, 3, 5, 5, 5, 2):
     indices = order.take(chunk)[0]
@@ -96,8 +96,8 @@ def test_every_example_is_read_once_an_epoch_in_the_seeds_order(
         mean=[0.5, 0.4, 0.3], std=[0.25, 0.2, 0.3],
     )  # fmt: skip
     (tmp_path / "spec.json").write_text(json.dumps(spec))
-    runtime = root / "workflow/scripts/frameworks/runtime.py"
-    command = [python_of(framework), "-c", READ, str(runtime), str(tmp_path / "spec.json")]
+    scripts = root / "workflow/scripts"
+    command = [python_of(framework), "-c", READ, str(scripts), str(tmp_path / "spec.json")]
     answer = subprocess.run(command, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr[-3000:]
     read, sums, live = json.loads(answer.stdout.splitlines()[-1])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datasets.catalogue import Dataset
-from datasets.convert import convert
 from fixtures import archives
+from touchstone.datasets.catalogue import Dataset
+from touchstone.datasets.convert import convert
 
 SHAPE = [32, 32, 3]
 COUNT = {"train": 50, "test": 7}

@@ -10,10 +10,10 @@ import numpy as np
 import psutil
 import pytest
 
-from measure import order, supervisor
-from plan import frameworks
-from plan.model import Cell
-from plan.spec import make_spec
+from touchstone.measure import order, supervisor
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
 
 ABLE = [name for name in frameworks.names() if frameworks.replicas(name)[0]]
 STEPS = 10
@@ -112,8 +112,8 @@ BREAKS = {
 
 @pytest.mark.parametrize("framework", ABLE)
 def test_gradients_that_are_exchanged_wrongly_would_be_noticed(framework, study, planted):
-    adapters = planted(framework, *BREAKS[framework])
-    path = study(framework, ".jsonl", adapters=adapters, replicas=2, **SHORT)
+    scripts = planted(framework, *BREAKS[framework])
+    path = study(framework, ".jsonl", code=scripts, replicas=2, **SHORT)
     assert np.abs(losses_of(events_of(path)) - alone(study, framework)).max() > 10 * LOSS
 
 
@@ -158,7 +158,7 @@ def supervised(study, planted, root, tmp_path, python_of, monkeypatch):
             f"        if self.group and self.group['rank'] == 1 and self.batch_size:\n"
             f"            {end}\n"
         )
-        adapters = planted("pytorch", TRAINING, code + TRAINING)
+        scripts = planted("pytorch", TRAINING, code + TRAINING)
         cell = Cell(
             framework="pytorch", network="lenet5", dataset="mnist-5k", replicas=2, epochs=4,
             mode=frameworks.modes("pytorch")[0], time_limit=seconds, warmup_seconds=0.0,
@@ -169,11 +169,11 @@ def supervised(study, planted, root, tmp_path, python_of, monkeypatch):
         path.write_text(json.dumps(spec))
         monkeypatch.chdir(study.folder)
         monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
-        runtime = str(adapters / "runtime.py")
-        command = [python_of("pytorch"), runtime, str(path), str(tmp_path / "events.jsonl")]
+        runner = str(scripts / "run_in_framework.py")
+        command = [python_of("pytorch"), runner, str(path), str(tmp_path / "events.jsonl")]
         supervisor.supervise(spec, command, tmp_path, tmp_path / "log", final=True)
         running = psutil.process_iter(["cmdline"])
-        assert [p.pid for p in running if runtime in (p.info["cmdline"] or [])] == []
+        assert [p.pid for p in running if runner in (p.info["cmdline"] or [])] == []
         return events_of(tmp_path / "events.jsonl")
 
     return run

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import yaml
 
-from analyse.parity import TOLERANCES, compare
-from measure.supervisor import thread_variables
-from networks.graph import Graph
-from plan import frameworks
-from plan.model import Cell
-from plan.parity import REFERENCE, parity_spec, trace_spec
-from plan.spec import make_spec
+from touchstone.measure.supervisor import thread_variables
+from touchstone.networks.graph import Graph
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.parity import REFERENCE, parity_spec, trace_spec
+from touchstone.plan.spec import make_spec
+from touchstone.results.parity import TOLERANCES, compare
+from touchstone.runner import batches, initial_weights, parity
 
 WITHOUT = {"caffe": "Caffe multiplies no two inputs as matrices, as attention does"}
 """Frameworks whose adapters have not all of these layers, and what they say."""
@@ -47,15 +48,20 @@ def every_text_layer(recurrent: bool = True) -> Graph:
 
 @pytest.fixture(scope="module")
 def tracer(tmp_path_factory, root, python_of):
-    """Traces a graph in a framework; `adapters` may be a folder of changed adapters."""
+    """Traces a graph in a framework; `scripts` may be a folder of changed ones."""
     folder = tmp_path_factory.mktemp("text")
-    ours = root / "workflow/scripts/frameworks"
+    ours = root / "workflow/scripts"
 
-    def run(framework, spec, adapters=ours):
+    def run(framework, spec, scripts=ours):
         stem = folder / f"{len(list(folder.iterdir()))}"
         path, output = stem.with_suffix(".json"), stem.with_suffix(".npz")
         path.write_text(json.dumps(spec))
-        command = [python_of(framework), str(adapters / "runtime.py"), str(path), str(output)]
+        command = [
+            python_of(framework),
+            str(scripts / "run_in_framework.py"),
+            str(path),
+            str(output),
+        ]
         threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
         ended = subprocess.run(command, env={**os.environ, **threads}, capture_output=True)
         assert ended.returncode == 0, ended.stderr.decode()[-3000:]
@@ -133,9 +139,9 @@ def test_an_lstm_in_single_precision_alone_has_its_own_certificate(
     case, tracer, lstm_references, planted
 ):
     old, new = LSTM_IN_CAFFE[case]
-    adapters = [planted("caffe", old, new)] if old else []
+    scripts = [planted("caffe", old, new)] if old else []
     reference, single = lstm_references
-    trace = tracer("caffe", parity_spec("lstm-text", "caffe"), *adapters)
+    trace = tracer("caffe", parity_spec("lstm-text", "caffe"), *scripts)
     found = compare("lstm-text", {REFERENCE: reference, "caffe": trace}, single)
     print(case, found["frameworks"]["caffe"])
     assert found["equal"] == (old is None)
@@ -224,14 +230,14 @@ def outputs(graph, weights, tokens):
     return values[graph["output"]]
 
 
-def test_the_reference_computes_what_the_graph_says(tracer, runtime):
+def test_the_reference_computes_what_the_graph_says(tracer):
     mode = frameworks.modes(REFERENCE)[0]
     graph = every_text_layer().as_dict()
     spec = trace_spec(graph, REFERENCE, mode)
     found = np.load(tracer.traced(REFERENCE, mode))
-    start = runtime.initial_weights(graph["parameters"], spec["seed"])
-    start = runtime.unsettled(start, graph["parameters"], spec["seed"])
-    tokens, _ = runtime.examples(None, spec, "train")
+    start = initial_weights.initial_weights(graph["parameters"], spec["seed"])
+    start = parity.unsettled(start, graph["parameters"], spec["seed"])
+    tokens, _ = batches.examples(None, spec, "train")
     assert set(np.unique(tokens)) <= set(range(256)) and len(np.unique(tokens)) > 200
     expected = outputs(graph, start, tokens[found["fp64/batches"][0]])
     assert np.abs(found["fp64/before"] - expected).max() <= 1e-12 * np.abs(expected).max()
@@ -275,9 +281,9 @@ BREAKS = {
 @pytest.mark.parametrize("case", BREAKS)
 def test_a_broken_text_layer_fails_its_certificate(case, tracer, planted):
     framework, old, new, beyond = BREAKS[case]
-    adapters = planted(framework, old, new)
+    scripts = planted(framework, old, new)
     spec = trace_spec(every_text_layer().as_dict(), framework, frameworks.modes(framework)[0])
-    found = certificate(tracer, framework, tracer(framework, spec, adapters))
+    found = certificate(tracer, framework, tracer(framework, spec, scripts))
     assert beyond in found["beyond"], found
     trace, what = beyond.split()
     assert found["deviations"][trace][what] > 10 * TOLERANCES[trace][what]
@@ -291,7 +297,7 @@ def test_texts_from_records_are_those_from_memory(framework, tracer, root, tmp_p
     entry.pop("fingerprints", None)
     (tmp_path / "toy.yaml").write_text(yaml.safe_dump(entry))
     kind = frameworks.record_format(framework)
-    convert = [root / "workflow/scripts/convert_dataset.py", "toy", "--source", tmp_path]
+    convert = [root / "workflow/scripts/cli.py", "convert", "toy", "--source", tmp_path]
     convert += ["--config-folder", tmp_path, "--format", kind, "--output", tmp_path / "data"]
     subprocess.run([sys.executable, *map(str, convert)], check=True)
     traces = []

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from fixtures.adapter import PROGRAM
-from measure.supervisor import thread_variables
-from plan import frameworks
-from plan.model import Cell
-from plan.spec import make_spec
+from touchstone.measure.supervisor import thread_variables
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
 from workflow.project import ENVIRONMENTS, Project
 
 IMPORTS = {"cntk": "cntk", "caffe": "caffe", "jax": "jax", "mxnet": "mxnet", "pytorch": "torch"}
@@ -25,23 +25,23 @@ TRAINED = (
     + """
 import os
 threads = lambda: len(os.listdir("/proc/self/task"))
-reader = runtime.reader_of(adapter, spec)
-loaded = None if reader else runtime.examples(adapter, spec, "train")
-images, labels = runtime.examples(adapter, spec, "test")
-adapter.build(runtime.initial_weights(spec["network"]["parameters"], spec["seed"]))
+reader = batches.reader_of(adapter, spec)
+loaded = None if reader else batches.examples(adapter, spec, "train")
+images, labels = batches.examples(adapter, spec, "test")
+adapter.build(initial_weights.initial_weights(spec["network"]["parameters"], spec["seed"]))
 seen = {"build": threads()}
 if loaded:
     adapter.load(*loaded)
 seen["load"] = threads()
-order = runtime.order_of(spec)
-rates = runtime.Rates(0.01, spec["schedule"], order.steps, 1)
+order = batches.order_of(spec)
+rates = lr_schedule.Rates(0.01, spec["schedule"], order.steps, 1)
 batches, draws = order.take(2)
 if reader:
     batches = reader.take(batches, order.peek(2))
 adapter.losses(adapter.train(batches, rates.take(0, 2), draws))
 adapter.synchronize()
 seen["train"] = threads()
-runtime.evaluate(adapter, images, labels, order.batch_size)
+train.evaluate(adapter, images, labels, order.batch_size)
 seen["evaluate"] = threads()
 print(json.dumps([seen, dict(os.environ)]))
 """
@@ -76,8 +76,8 @@ def train(framework, source, study, root, python_of):
     )  # fmt: skip
     spec = study.folder / f"{framework}-{source}-environment.json"
     spec.write_text(json.dumps(make_spec(cell, 1, root)))
-    runtime = root / "workflow/scripts/frameworks/runtime.py"
-    command = [python_of(framework), "-c", TRAINED, str(runtime), str(spec)]
+    scripts = root / "workflow/scripts"
+    command = [python_of(framework), "-c", TRAINED, str(scripts), str(spec)]
     variables = {**os.environ, **thread_variables(2, "passive")}
     ended = subprocess.run(command, cwd=study.folder, env=variables, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-3000:]
@@ -115,7 +115,12 @@ def runner_environment(process, folder):
                 here = (each / "cwd").resolve() == folder.resolve()
             except OSError:
                 continue  # it has ended
-            if here and len(command) > 2 and command[1].endswith(b"runtime.py") and environment:
+            if (
+                here
+                and len(command) > 2
+                and command[1].endswith(b"run_in_framework.py")
+                and environment
+            ):
                 return dict(pair.split("=", 1) for pair in environment.split("\0") if pair)
         time.sleep(0.05)
     return None

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from in_env import ensure
 from slurm.cluster import CPUS, Cluster, NoSlurm, install, obstacle, wait_for
+from touchstone.environments import ensure
 from workflow.project import ENVIRONMENTS, ROOT, Project
 
 OBSTACLE = obstacle()
@@ -107,8 +107,8 @@ class Doomed(OnCluster):
         self.study["sweeps"].append(limited)
         self.configure(self.study)
         for framework, end in self.ENDS.items():
-            adapter = f"workflow/scripts/frameworks/{framework}.py"
-            self.edit(adapter, "\nMODES", f"\nimport time; {end}\nMODES")
+            adapter = f"workflow/scripts/touchstone/runner/adapters/{framework}/adapter.py"
+            self.edit(adapter, "\n\nclass Adapter(", f"\nimport time; {end}\n\nclass Adapter(")
         self.lines: list[str] = []
         self.driver = self.start()
         self.reader = threading.Thread(target=self._read)
@@ -302,7 +302,9 @@ def test_a_run_on_two_nodes(cluster, tmp_path):
 def test_what_ends_a_replica_on_the_second_node_is_recorded(cluster, tmp_path):
     project = OnCluster(tmp_path / "project", cluster, ["pytorch"])
     begin = "        losses = []\n        if draws is not None:\n"
-    project.edit("workflow/scripts/frameworks/pytorch.py", begin, ENDS + begin)
+    project.edit(
+        "workflow/scripts/touchstone/runner/adapters/pytorch/adapter.py", begin, ENDS + begin
+    )
     project.study["sweeps"] = [
         {**NODES, "nodes": 2, "epochs": 4},
         {**NODES, "nodes": 2, "epochs": 4, "learning_rate": 0.02, "time_limit": 20.0},

@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 
-import operations
-from analyse.record import OF_EXCHANGE, build_record
-from plan.spec import make_spec
-from plan.study import ConfigError, make_plan
+from touchstone import operations
+from touchstone.plan.read import ConfigError
+from touchstone.plan.spec import make_spec
+from touchstone.plan.study import make_plan
+from touchstone.results.answers import OF_EXCHANGE
+from touchstone.results.record import build_record
 from unit.test_analyse_operations import make_operation
 from unit.test_analyse_record import VALIDATOR, value
 
@@ -48,7 +50,7 @@ def test_what_cannot_be_is_refused(sweep, told, root):
 
 @pytest.mark.parametrize("replicas", [2, 3, 8])
 def test_every_replica_must_have_the_sum_of_all(replicas):
-    from operations.all_reduce import own
+    from touchstone.operations.all_reduce import own
 
     operation = operations.load("all_reduce")
     operation.replicas = replicas

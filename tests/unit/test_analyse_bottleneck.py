@@ -2,11 +2,11 @@
 
 import pytest
 
-from analyse.bottleneck import CANNOT_TELL, COLUMNS, rows, sentences, verdicts
-from analyse.findings import write
-from analyse.metrics import METRICS
-from analyse.study import Cell, Result, Series, Study
-from analyse.tables import PlannedCell
+from touchstone.analysis.bottleneck import CANNOT_TELL, COLUMNS, rows, sentences, verdicts
+from touchstone.analysis.findings import write
+from touchstone.results.metrics import METRICS
+from touchstone.results.study import Cell, Result, Series, Study
+from touchstone.results.tables import PlannedCell
 
 FACTORS = {
     "framework": "pytorch", "network": "lenet5", "dataset": "mnist", "device": "cpu",

@@ -6,15 +6,14 @@ import random
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from analyse.compare import COLUMNS
-from analyse.tables import gather
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
+from touchstone.analysis.compare_results import COLUMNS
+from touchstone.paths import CLI
+from touchstone.results.tables import gather
 
-SCRIPT = Path(__file__).resolve().parents[2] / "workflow" / "scripts" / "compare_results.py"
 CELLS = [{"framework": f, "batch_size": 64} for f in ("pytorch", "mxnet")]
 PYTORCH, MXNET = (cell_name({**FACTORS, **cell}) for cell in CELLS)
 
@@ -50,7 +49,7 @@ def manifest(root, fingerprint):
 
 
 def compare(old, new, *options):
-    command = [sys.executable, SCRIPT, old, new, "--output", new / "changes.csv", *options]
+    command = [sys.executable, CLI, "compare", old, new, "--output", new / "changes.csv", *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from analyse.files import InputError, write_json
-from analyse.record import OF_INFERENCE, build_record
-from analyse.report import make_report
-from analyse.study import read_study
-from analyse.tables import gather
 from fixtures.runs import FACTORS, START, edit_json, read_events, write_events, write_plan
+from touchstone.report.page import make_report
+from touchstone.results.answers import OF_INFERENCE
+from touchstone.results.files import InputError, write_json
+from touchstone.results.record import build_record
+from touchstone.results.study import read_study
+from touchstone.results.tables import gather
 from unit.test_analyse_record import VALIDATOR, value
 
 BATCH = 64
@@ -150,13 +151,13 @@ def test_the_report_has_a_table_and_compares_frameworks(tmp_path):
     figures = tmp_path / "figures"
     figures.mkdir()
     (figures / "captions.json").write_text("{}")
-    from analyse import report
+    from touchstone.report import page
 
-    shown, report.FIGURES = report.FIGURES, ()
+    shown, page.FIGURES = page.FIGURES, ()
     try:
-        page = make_report(study, {}, figures, tmp_path / "config.yaml", {"title": "Predicted"})
+        html = make_report(study, {}, figures, tmp_path / "config.yaml", {"title": "Predicted"})
     finally:
-        report.FIGURES = shown
-    assert '<h2 id="inference">Inference</h2>' in page
-    assert "<td>15.6</td>" in page.replace('<span class="range">15.6 – 15.6</span>', "")
-    assert "inference" in page.split("The answer")[1].split("</section>")[0]
+        page.FIGURES = shown
+    assert '<h2 id="inference">Inference</h2>' in html
+    assert "<td>15.6</td>" in html.replace('<span class="range">15.6 – 15.6</span>', "")
+    assert "inference" in html.split("The answer")[1].split("</section>")[0]

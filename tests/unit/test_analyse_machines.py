@@ -10,18 +10,17 @@ import stat
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
-from analyse import bundle
-from analyse.bundle import machine_name, pack, read_manifest, unpack
-from analyse.files import InputError
-from analyse.machines import COLUMNS, all_cells, read_machines, speedup
-from analyse.statistics import unpaired_ratio
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
+from touchstone.paths import CLI
+from touchstone.report.machines import COLUMNS, all_cells, read_machines, speedup
+from touchstone.results import bundle
+from touchstone.results.bundle import machine_name, pack, read_manifest, unpack
+from touchstone.results.files import InputError
+from touchstone.statistics.intervals import unpaired_ratio
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "workflow" / "scripts"
 CELLS = [{"framework": f, "batch_size": 64} for f in ("pytorch", "mxnet")]
 PYTORCH, MXNET = (cell_name({**FACTORS, **cell}) for cell in CELLS)
 
@@ -48,7 +47,7 @@ def results(root, rate=9000.0, model="AMD EPYC 9B14 48-Core Processor", seed=1, 
     for path in [*root.glob("runs/*/*/env.json")]:
         edit_json(path, machine__cpu_model=model)
     write_plan(root / "plan.tsv", CELLS, 3)
-    (root / "config.resolved.yaml").write_text("results_format: 1\nstudy: fake\ntitle: Fake\n")
+    (root / "config.resolved.yaml").write_text("results_format: 2\nstudy: fake\ntitle: Fake\n")
     path = root / "data" / "mnist-5k" / "lmdb" / "manifest.json"
     path.parent.mkdir(parents=True)
     splits = {"train": {"fingerprint": "a"}, "test": {"fingerprint": "t"}}
@@ -242,7 +241,7 @@ def test_flipped_bytes_are_refused_wherever_they_are(packed, tmp_path):
 
 
 def merge(*arguments):
-    command = [sys.executable, SCRIPTS / "merge_bundles.py", *arguments]
+    command = [sys.executable, CLI, "merge", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from analyse.bundle import _hide_host as hide_host
-from analyse.files import InputError
-from analyse.nodes import shift, together
-from analyse.record import build_record
 from fixtures.runs import edit_json, make_run, read_events, write_events, write_telemetry
+from touchstone.results.bundle import _hide_host as hide_host
+from touchstone.results.files import InputError
+from touchstone.results.nodes import shift, together
+from touchstone.results.record import build_record
 
 SCHEMA = Path(__file__).resolve().parents[2] / "workflow/schemas/record.schema.json"
 VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text()))

@@ -4,14 +4,15 @@ import json
 
 import pytest
 
-from analyse.figures import drawing, make_figures, render
-from analyse.files import InputError
-from analyse.peaks import peaks, share_of_peak
-from analyse.record import OF_TRAINING, build_record
-from analyse.report import make_report
-from analyse.study import read_study
-from analyse.tables import gather
 from fixtures.runs import FACTORS, edit_json, make_run, read_events, write_events
+from touchstone.analysis.peaks import peaks, share_of_peak
+from touchstone.report.figures.render import drawing, make_figures, render
+from touchstone.report.page import make_report
+from touchstone.results.answers import OF_TRAINING
+from touchstone.results.files import InputError
+from touchstone.results.record import build_record
+from touchstone.results.study import read_study
+from touchstone.results.tables import gather
 from unit.test_analyse_record import VALIDATOR, value
 
 

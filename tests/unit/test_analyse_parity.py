@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from analyse.certificates import proof, read_certificates
-from analyse.parity import compare
+from touchstone.paths import CLI
+from touchstone.results.certificates import proof, read_certificates
+from touchstone.results.parity import compare
 
 
 @pytest.fixture
@@ -82,13 +83,12 @@ def test_what_rounding_sends_astray_by_chance_is_no_fault(found, apart, beyond, 
     assert sorted(certificate["frameworks"]["c"]["beyond"]) == beyond
 
 
-def tabulate(root, folder, **entries):
+def tabulate(folder, **entries):
     """How the table of one certificate ends, and by framework what its row says."""
     certificate = {"network": "net", "reference": "a", "frameworks": entries}
     path, output = folder / "net.json", folder / "parity.csv"
     path.write_text(json.dumps(certificate))
-    script = root / "workflow/scripts/tabulate_parity.py"
-    command = [sys.executable, script, path, "--output", output]
+    command = [sys.executable, CLI, "tabulate-parity", path, "--output", output]
     ended = subprocess.run(command, capture_output=True, text=True)
     with open(output, newline="") as file:
         return ended, {row["framework"]: row["equal"] for row in csv.DictReader(file)}
@@ -98,10 +98,10 @@ NOTHING = {"equal": False, "deviations": {}, "beyond": []}
 EQUAL = {"equal": True, "deviations": {}, "beyond": []}
 
 
-def test_what_a_framework_cannot_do_is_a_row_and_no_difference(root, tmp_path):
+def test_what_a_framework_cannot_do_is_a_row_and_no_difference(tmp_path):
     cannot = {**NOTHING, "unsupported": "no layer x"}
     single = {**EQUAL, "single_precision_only": True}
-    ended, verdicts = tabulate(root, tmp_path, b=EQUAL, c=cannot, d=single)
+    ended, verdicts = tabulate(tmp_path, b=EQUAL, c=cannot, d=single)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "1 networks compared; 0 differences, 1 unsupported\n"
     assert verdicts == {"b": "yes", "c": "unsupported: no layer x", "d": "in single precision"}
@@ -114,8 +114,8 @@ def test_what_a_framework_cannot_do_is_a_row_and_no_difference(root, tmp_path):
         ({**NOTHING, "beyond": ["fp64 update", "adam update"]}, "fp64 update, adam update"),
     ],
 )
-def test_what_failed_or_differs_ends_the_table_with_an_error(entry, why, root, tmp_path):
-    ended, verdicts = tabulate(root, tmp_path, b=EQUAL, c=entry)
+def test_what_failed_or_differs_ends_the_table_with_an_error(entry, why, tmp_path):
+    ended, verdicts = tabulate(tmp_path, b=EQUAL, c=entry)
     assert ended.returncode == 1
     assert ended.stderr == f"error: not shown to be equal: net in c ({why})\n"
     assert verdicts == {"b": "yes", "c": f"no: {why}"}

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from analyse.certificates import read_certificates
-from analyse.findings import write
-from analyse.precision import COLUMNS, gains
-from analyse.statistics import paired_difference
-from analyse.study import read_study
-from analyse.tables import gather
 from fixtures.runs import make_record, write_plan
+from touchstone.analysis.findings import write
+from touchstone.analysis.precision import COLUMNS, gains
+from touchstone.results.certificates import read_certificates
+from touchstone.results.study import read_study
+from touchstone.results.tables import gather
+from touchstone.statistics.intervals import paired_difference
 from unit.test_analyse_gather import certificate
 from unit.test_analyse_report import built, text_of
 

@@ -6,16 +6,10 @@ import math
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from analyse.files import InputError
-from analyse.metrics import FLAGS, METRICS, PHASES, STATUSES
-from analyse.record import build_record
-from analyse.run import resample
-from analyse.steadiness import Chunk, drifts
 from fixtures.runs import (
     GPU_REASON,
     LOG_TAIL,
@@ -26,9 +20,14 @@ from fixtures.runs import (
     write_events,
     write_telemetry,
 )
+from touchstone.paths import CLI, RECORD_SCHEMA, SCRIPTS
+from touchstone.results.files import InputError
+from touchstone.results.metrics import FLAGS, METRICS, PHASES, STATUSES
+from touchstone.results.record import build_record
+from touchstone.results.run_files import resample
+from touchstone.results.steadiness import Chunk, drifts
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "workflow" / "scripts"
-SCHEMA = json.loads((SCRIPTS.parent / "schemas" / "record.schema.json").read_text())
+SCHEMA = json.loads(RECORD_SCHEMA.read_text())
 VALIDATOR = Draft202012Validator(SCHEMA)
 TIMING = ("throughput", "step_rate", "first_step_time", "training_time")
 
@@ -48,7 +47,7 @@ def judged(folder, **options):
 
 
 def parse(folder, output):
-    command = [sys.executable, SCRIPTS / "parse_run.py", folder, "--output", output]
+    command = [sys.executable, CLI, "parse", folder, "--output", output]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -737,7 +736,7 @@ def test_script_refuses_a_record_that_breaks_the_schema(tmp_path):
 
 
 def test_script_starts_without_pandas_and_matplotlib():
-    code = "import sys, parse_run; print({'pandas', 'matplotlib'} & sys.modules.keys())"
+    code = "import sys, touchstone.commands.parse\nprint({'pandas', 'matplotlib'} & {*sys.modules})"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=SCRIPTS, capture_output=True, text=True, check=True
     )

@@ -7,22 +7,11 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from matplotlib.text import Text
 
-from analyse import findings
-from analyse.disturbed import REPEAT, Disturbed, disturbed, of_table
-from analyse.figures import MUTED, POINT_FIGURES, draw_losses, draw_points, drawing, drawn
-from analyse.files import InputError
-from analyse.max_batch import read_max_batches
-from analyse.metrics import METRICS
-from analyse.report import FIGURES, ROWS, answer, compare, number
-from analyse.study import Series, read_study
-from analyse.style import CHOSEN, panel_title, style_of
-from analyse.tables import chosen, gather
 from fixtures.runs import (
     FACTORS,
     cell_name,
@@ -32,8 +21,23 @@ from fixtures.runs import (
     make_study,
     write_plan,
 )
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "workflow" / "scripts"
+from touchstone.analysis import findings
+from touchstone.analysis.comparison import compare
+from touchstone.analysis.disturbed import REPEAT, Disturbed, disturbed, of_table
+from touchstone.paths import CLI
+from touchstone.report.figures.losses import draw_losses
+from touchstone.report.figures.panels import MUTED
+from touchstone.report.figures.points import POINT_FIGURES, draw_points
+from touchstone.report.figures.render import drawing, drawn
+from touchstone.report.figures.style import CHOSEN, panel_title, style_of
+from touchstone.report.page import FIGURES, ROWS
+from touchstone.report.sections.answer import answer
+from touchstone.report.text import number
+from touchstone.results.files import InputError
+from touchstone.results.max_batch import read_max_batches
+from touchstone.results.metrics import METRICS
+from touchstone.results.study import Series, read_study
+from touchstone.results.tables import chosen, gather
 
 
 def script(name, root, *extra):
@@ -41,7 +45,7 @@ def script(name, root, *extra):
         *("--plan", root / "plan.tsv", "--records", root / "records"),
         *("--tables", root / "tables"),
     ]
-    command = [sys.executable, SCRIPTS / f"{name}.py", *paths, *extra]
+    command = [sys.executable, CLI, name, *paths, *extra]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -421,7 +425,7 @@ def test_page_has_the_numbers_and_the_proof(good):
     assert "none differs from what was requested" in page
     assert "parameters 61706 61706 as requested pytorch, tensorflow, mxnet 18" in page
     assert "pytorch 2.13.0" in page and "torch==2.13.0" in page
-    assert "results_format: 1" in page
+    assert "results_format: 2" in page
 
 
 def test_page_sets_all_phases_against_the_measured_ones(tmp_path):

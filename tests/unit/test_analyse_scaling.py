@@ -5,10 +5,11 @@ import io
 
 import pytest
 
-from analyse import scaling
-from analyse.figures import drawing, render
-from analyse.study import Cell, Result, Series, Study
-from analyse.tables import FACTORS, PlannedCell
+from touchstone.analysis import scaling
+from touchstone.report.figures import scaling as figure_of_scaling
+from touchstone.report.figures.render import drawing, render
+from touchstone.results.study import Cell, Result, Series, Study
+from touchstone.results.tables import FACTORS, PlannedCell
 
 USUAL = {
     "framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k", "device": "cpu",
@@ -95,7 +96,7 @@ def test_the_figure_draws_every_line_and_says_when_there_is_none():
     weak = cell("w", [150.0, 300.0, 600.0], replicas="2", batch_split="per_replica")
     study = Study([ALONE, *rows, weak])
     with drawing():
-        figure = scaling.draw(study, colours)
+        figure = figure_of_scaling.draw(study, colours)
         assert render(figure)["svg"]
     titles = [ax.get_title("left") for ax in figure.axes if ax.get_visible()]
     assert titles == [f"lenet5 · mnist-5k · cpu\n{kind} scaling" for kind in ("strong", "weak")]
@@ -103,7 +104,9 @@ def test_the_figure_draws_every_line_and_says_when_there_is_none():
     assert list(strong.get_xdata()) == [1, 2, 4]
     exact = [1, *(n * (1.05) ** (1 / 3) for n in (2, 4))]
     assert list(strong.get_ydata()) == pytest.approx(exact)
-    assert "The highest efficiency is" in scaling.texts(study)["alt"]
+    assert "The highest efficiency is" in figure_of_scaling.texts(study)["alt"]
     with drawing():
-        nothing = scaling.draw(Study([ALONE, cell("two", [None] * 3, replicas="2")]), colours)
+        nothing = figure_of_scaling.draw(
+            Study([ALONE, cell("two", [None] * 3, replicas="2")]), colours
+        )
     assert "No cell of several replicas" in nothing.texts[0].get_text()

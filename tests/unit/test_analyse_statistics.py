@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 import pytest
 from scipy import stats
 
-from analyse.statistics import (
+from touchstone.statistics.intervals import (
     NO_DIFFERENCE,
     SESSION_SD,
     TOO_FEW,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from datasets import formats
+from touchstone.datasets import formats
 
 
 def module(root, name):

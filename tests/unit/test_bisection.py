@@ -2,7 +2,7 @@
 
 import pytest
 
-from bisection import START, largest
+from touchstone.plan.bisection import START, largest
 
 
 def search(outcome, bound=4000):

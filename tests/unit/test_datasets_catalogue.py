@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from datasets import catalogue
-from datasets.errors import CatalogueError
-
-SCRIPTS = Path(catalogue.__file__).parents[1]
+from touchstone.datasets import catalogue
+from touchstone.datasets.errors import CatalogueError
+from touchstone.paths import SCRIPTS
 
 
 def good() -> dict[str, Any]:
@@ -159,7 +158,7 @@ def test_an_unknown_data_set_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_reading_the_catalogue_imports_no_numpy() -> None:
     code = (
-        "import sys; from datasets import catalogue; "
+        "import sys; from touchstone.datasets import catalogue; "
         "[catalogue.load(name) for name in catalogue.names()]; sys.exit('numpy' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=SCRIPTS, check=True)

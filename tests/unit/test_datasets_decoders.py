@@ -20,18 +20,18 @@ import pytest
 import yaml
 from PIL import Image
 
-from datasets import catalogue, formats, photos
 from fixtures import archives
 from fixtures.loopback_server import LoopbackServer
+from touchstone.datasets import catalogue, formats, photos
+from touchstone.paths import CLI, ROOT
 
-SCRIPTS = Path(catalogue.__file__).parents[1]
-SHARED = Path(os.environ.get("TOUCHSTONE_SHARED", SCRIPTS.parents[2] / "shared" / "datasets"))
+SHARED = Path(os.environ.get("TOUCHSTONE_SHARED", ROOT.parent / "shared" / "datasets"))
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 
 
 def run(main: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a main as the rules do."""
-    command = [sys.executable, str(SCRIPTS / main), *map(str, arguments)]
+    command = [sys.executable, str(CLI), main, *map(str, arguments)]
     return subprocess.run(command, check=False, capture_output=True, text=True, **options)
 
 
@@ -74,7 +74,7 @@ class Set:
         (self.folder / "toy.yaml").write_text(yaml.safe_dump(self.entry))
         self.output = self.folder / "out" / record_format
         options = ["--source", self.source, "--format", record_format, "--output", self.output]
-        return run("convert_dataset.py", "toy", "--config-folder", self.folder, *options)
+        return run("convert", "toy", "--config-folder", self.folder, *options)
 
     def refused(self) -> list[str]:
         """The lines of the message of a conversion that leaves nothing behind."""
@@ -121,7 +121,7 @@ def test_all_formats_hold_the_same_examples(tmp_path: Path) -> None:
         manifest = json.loads((toy.output / "manifest.json").read_text())
         fingerprints.add(tuple(entry["fingerprint"] for entry in manifest["splits"].values()))
     assert len(fingerprints) == 1
-    result = run("verify_datasets.py", tmp_path / "out")
+    result = run("verify", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     names = [path.name for path in sorted((tmp_path / "out").iterdir())]
     assert names == formats.names()
@@ -219,7 +219,7 @@ def test_real_images_in_the_layout_of_cifar10(server: LoopbackServer, tmp_path: 
     (toy.source / "cifar-10-binary.tar.gz").unlink()
     (tmp_path / "toy.yaml").write_text(yaml.safe_dump(toy.entry))
     options = ["--config-folder", tmp_path, "--output", toy.source, "--mirror", f"{server.url}/lab"]
-    result = run("download_dataset.py", "toy", *options)
+    result = run("download", "toy", *options)
     assert result.returncode == 0, result.stderr
     assert toy.convert("recordio").returncode == 0
     read = toy.read("train") + toy.read("test")
@@ -241,13 +241,13 @@ def test_fashion_mnist_has_the_official_hashes(server: LoopbackServer, tmp_path:
         official = header + path.name.removesuffix(".gz").encode() + b"\0" + path.read_bytes()[10:]
         server.add(f"/{path.name}", official)
     options = ["--output", tmp_path / "source", "--mirror", server.url]
-    result = run("download_dataset.py", "fashion-mnist", *options)
+    result = run("download", "fashion-mnist", *options)
     assert result.returncode == 0, result.stderr
     for source in catalogue.load("fashion-mnist").sources:
         content = (tmp_path / "source" / source.name).read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (source.size, source.sha256)
     options = ["--source", tmp_path / "source", "--format", "tfrecord", "--output", tmp_path / "o"]
-    result = run("convert_dataset.py", "fashion-mnist", *options)
+    result = run("convert", "fashion-mnist", *options)
     assert result.returncode == 0, result.stderr
     manifest = json.loads((tmp_path / "o/manifest.json").read_text())
     assert manifest["splits"]["train"]["histogram"] == [6000] * 10
@@ -355,18 +355,18 @@ def image_folder(folder: Path, count: int = 10) -> Path:
 def describe(root: Path, *options: object) -> tuple[subprocess.CompletedProcess[str], Path]:
     """Run describe_folder; the result and the file that it writes."""
     output = root.parent / "mine.yaml"
-    return run("describe_folder.py", root, *options, "--output", output), output
+    return run("describe-folder", root, *options, "--output", output), output
 
 
 def converted(folder: Path, record_format: str = "lmdb") -> dict[str, Any]:
     """Download and convert `mine`; its manifest."""
     options = ["--config-folder", folder, "--output"]
-    result = run("download_dataset.py", "mine", *options, folder / "source")
+    result = run("download", "mine", *options, folder / "source")
     assert result.returncode == 0, result.stderr
     options = ["--config-folder", folder, "--source", folder / "source"]
     output = folder / "data" / record_format
     options += ["--format", record_format, "--output", output]
-    result = run("convert_dataset.py", "mine", *options)
+    result = run("convert", "mine", *options)
     assert result.returncode == 0, result.stderr
     manifest: dict[str, Any] = json.loads((output / "manifest.json").read_text())
     return manifest
@@ -398,7 +398,7 @@ def test_a_folder_that_has_changed_is_refused(tmp_path: Path) -> None:
     assert describe(root, "--test-share", 0.3)[0].returncode == 0
     (root / "cat/00.png").write_bytes((root / "dog/00.png").read_bytes())
     options = ["--config-folder", tmp_path, "--source", tmp_path, "--format", "lmdb"]
-    result = run("convert_dataset.py", "mine", *options, "--output", tmp_path / "data/lmdb")
+    result = run("convert", "mine", *options, "--output", tmp_path / "data/lmdb")
     (line,) = lines_of(result)
     assert " examples have the fingerprint " in line and line.endswith("or describe them anew")
     assert list((tmp_path / "data").iterdir()) == []
@@ -438,7 +438,7 @@ def test_photos_of_a_folder_keep_their_bytes_or_get_a_short_side(tmp_path: Path)
         assert sorted(formats.content(image) for _, image in read) == sorted(originals)
     assert len(fingerprints) == 1
     options = ["--config-folder", tmp_path, "--source", tmp_path, "--format", "png"]
-    result = run("convert_dataset.py", "mine", *options, "--output", tmp_path / "data/png")
+    result = run("convert", "mine", *options, "--output", tmp_path / "data/png")
     (line,) = lines_of(result)
     assert line.endswith("png records hold no photos; use one of: datum, lmdb, recordio, tfrecord")
     path.unlink()
@@ -462,10 +462,10 @@ def test_every_fault_of_a_folder_is_named_at_once(tmp_path: Path) -> None:
         f"{root}/empty: the class has no image; remove the folder or fill it",
     ]
     options = ["--config-folder", tmp_path]
-    download = run("download_dataset.py", "mine", *options, "--output", tmp_path / "source")
+    download = run("download", "mine", *options, "--output", tmp_path / "source")
     assert lines_of(download) == expected
     options += ["--source", tmp_path, "--format", "lmdb", "--output", tmp_path / "data/lmdb"]
-    assert lines_of(run("convert_dataset.py", "mine", *options)) == expected
+    assert lines_of(run("convert", "mine", *options)) == expected
     assert list((tmp_path / "data").iterdir()) == []
 
 
@@ -475,7 +475,7 @@ def test_images_that_do_not_decode_are_named_at_once(tmp_path: Path) -> None:
     for name in ("cat/00.png", "dog/03.jpeg"):
         (root / name).write_bytes((root / name).read_bytes()[:150])
     options = ["--config-folder", tmp_path, "--source", tmp_path, "--format", "tfrecord"]
-    result = run("convert_dataset.py", "mine", *options, "--output", tmp_path / "data/tfrecord")
+    result = run("convert", "mine", *options, "--output", tmp_path / "data/tfrecord")
     lines = sorted(lines_of(result))
     assert lines[0].startswith(f"{root}/cat/00.png: it does not decode (")
     assert lines[1].startswith(f"{root}/dog/03.jpeg: it does not decode (") and len(lines) == 2

@@ -20,15 +20,14 @@ from typing import Any
 import pytest
 import yaml
 
-from datasets import catalogue
-from datasets.catalogue import Source
-from datasets.errors import DatasetError
-from datasets.fetch import Patience, fetch, mirror_urls
 from fixtures.loopback_server import Cut, LoopbackServer, Status
+from touchstone.datasets.catalogue import Source
+from touchstone.datasets.errors import DatasetError
+from touchstone.datasets.fetch import Patience, fetch, mirror_urls
+from touchstone.paths import CLI
 
 BODY = random.Random(1).randbytes(100_000)
 HASTE = Patience(tries=3, wait=0.01, longest_wait=0.2, timeout=5)
-MAIN = Path(catalogue.__file__).parents[1] / "download_dataset.py"
 
 
 @pytest.fixture
@@ -324,7 +323,7 @@ def entry(folder: Path, url: str) -> list[str]:
         "decoder": {"name": "mlxtend-csv", "archive": "toy.bin", "member": "a", "seed": 0},
     }
     (folder / "toy.yaml").write_text(yaml.safe_dump(content))
-    command = [sys.executable, str(MAIN), "toy", "--config-folder", str(folder)]
+    command = [sys.executable, str(CLI), "download", "toy", "--config-folder", str(folder)]
     return [*command, "--output", str(folder / "output")]
 
 

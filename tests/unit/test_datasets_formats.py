@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from datasets import formats
-from datasets.errors import DatasetError
-from datasets.formats import Example, Pixels, recordio
-from datasets.manifest import Summary
+from touchstone.datasets import formats
+from touchstone.datasets.errors import DatasetError
+from touchstone.datasets.formats import Example, Pixels, recordio
+from touchstone.datasets.manifest import Summary
+from touchstone.paths import SCRIPTS
 
-SCRIPTS = Path(formats.__file__).parents[2]
 MAGIC = bytes.fromhex("0a23d7ce")
 SHAPES = [[1, 1, 1], [28, 28, 1], [5, 7, 1], [3, 5, 3], [32, 32, 3], [4, 2, 3]]
 every_format = pytest.mark.parametrize("name", formats.names())
@@ -62,7 +62,7 @@ def test_round_trip(tmp_path: Path, name: str, shape: list[int]) -> None:
 def test_the_same_examples_give_the_same_bytes(tmp_path: Path, name: str) -> None:
     """Also over what is there already, and in another process with another hash seed."""
     code = (
-        "import sys, pathlib, numpy as np; from datasets import formats; "
+        "import sys, pathlib, numpy as np; from touchstone.datasets import formats; "
         "images = np.random.default_rng(2).integers(0, 256, [2500, 9, 11, 1], np.uint8); "
         "formats.load(sys.argv[1]).write(pathlib.Path(sys.argv[2]), "
         "((i % 7, image) for i, image in enumerate(images)))"
@@ -93,7 +93,7 @@ def test_a_cut_file_is_refused(tmp_path: Path, name: str, quarters: int) -> None
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size * quarters // 4 // 4096 * 4096)
     code = (
-        "import sys, pathlib; from datasets import formats\n"
+        "import sys, pathlib; from touchstone.datasets import formats\n"
         "try: list(formats.load(sys.argv[1]).read(pathlib.Path(sys.argv[2]), [28, 28, 1]))\n"
         "except formats.DAMAGED: print('refused')"
     )

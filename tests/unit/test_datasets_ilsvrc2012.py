@@ -18,11 +18,11 @@ import pytest
 import yaml
 from PIL import Image
 
-from datasets import catalogue, formats, photos
 from fixtures import archives
+from touchstone.datasets import formats, photos
+from touchstone.paths import CLI, ROOT
 
-SCRIPTS = Path(catalogue.__file__).parents[1]
-SHARED = Path(os.environ.get("TOUCHSTONE_SHARED", SCRIPTS.parents[2] / "shared" / "datasets"))
+SHARED = Path(os.environ.get("TOUCHSTONE_SHARED", ROOT.parent / "shared" / "datasets"))
 WNIDS = ["n01440764", "n02084071", "n03000134"]
 VARIABLE = "TOUCHSTONE_TRIAL"
 
@@ -56,14 +56,14 @@ class Trial:
     def command(self, main: str, *options: object) -> list[str]:
         """The command line of a main for this data set."""
         (self.folder / "trial.yaml").write_text(yaml.safe_dump(self.entry))
-        command = [sys.executable, SCRIPTS / main, "trial", "--config-folder", self.folder]
+        command = [sys.executable, CLI, main, "trial", "--config-folder", self.folder]
         return list(map(str, [*command, *options]))
 
     def conversion(self, record_format: str = "lmdb", processes: int = 1) -> list[str]:
         """The command line of convert_dataset."""
         options = ["--source", self.folder, "--format", record_format, "--processes", processes]
         output = self.folder / "data" / record_format
-        return self.command("convert_dataset.py", *options, "--output", output)
+        return self.command("convert", *options, "--output", output)
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         """Run it with the environment variable set."""
@@ -82,7 +82,7 @@ class Trial:
         """The converted examples, shard after shard."""
         folder = self.folder / "data" / record_format
         manifest = json.loads((folder / "manifest.json").read_text())
-        from datasets.catalogue import stems
+        from touchstone.datasets.catalogue import stems
 
         return [
             example
@@ -252,12 +252,12 @@ def test_classes_and_labels_must_fit(tmp_path: Path) -> None:
 
 def test_placed_files_are_checked_by_size_and_md5(tmp_path: Path) -> None:
     trial = toy(tmp_path)
-    command = trial.command("download_dataset.py", "--output", tmp_path / "source")
+    command = trial.command("download", "--output", tmp_path / "source")
     assert trial.run(command).returncode == 0
     trial.entry["decoder"]["train"]["size"] = 5
     trial.entry["decoder"]["validation"]["md5"] = "0" * 32
     (trial.placed / "ILSVRC2012_devkit_t12.tar.gz").unlink()
-    command = trial.command("download_dataset.py", "--output", tmp_path / "source")
+    command = trial.command("download", "--output", tmp_path / "source")
     result = trial.run(command)
     assert result.returncode == 1
     lines = [line for line in result.stderr.splitlines() if "MD5 of" not in line]

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets import catalogue, formats
-from datasets.catalogue import Dataset
-from datasets.convert import convert
-
-MAIN = Path(catalogue.__file__).parents[1] / "verify_datasets.py"
+from touchstone.datasets import formats
+from touchstone.datasets.catalogue import Dataset
+from touchstone.datasets.convert import convert
+from touchstone.paths import CLI
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def data(tmp_path: Path) -> Path:
 
 def verify(folder: Path) -> tuple[int, list[str], list[str]]:
     """Exit status, lines on stdout, lines of the error."""
-    command = [sys.executable, str(MAIN), str(folder)]
+    command = [sys.executable, str(CLI), "verify", str(folder)]
     result = subprocess.run(command, check=False, capture_output=True, text=True)
     assert "Traceback" not in result.stderr
     return result.returncode, result.stdout.splitlines(), result.stderr.splitlines()

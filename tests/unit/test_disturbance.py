@@ -10,11 +10,10 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from analyse import metrics
-from measure import attempts, disturbance, order
-from measure.disturbance import LEAST, START, Disturbance
-from measure.sensors import Watched, cpu
-from measure.supervisor import supervise
+from touchstone.measure import attempts, disturbance, order
+from touchstone.measure.disturbance import LEAST, START, Disturbance
+from touchstone.measure.sensors import Watched, cpu
+from touchstone.measure.supervisor import supervise
 
 SLOW = """
 import json, sys, time
@@ -145,10 +144,6 @@ def test_without_an_estimate_or_a_factor_patience_has_no_end(clock, limits):
     one = Disturbance(limits, clock)
     at(clock, 1e6, 0.9)
     assert one.reason(1.0) is None and one.reason(None) is None
-
-
-def test_what_ends_a_run_is_what_flags_it():
-    assert disturbance.NOISE_LIMIT == metrics.NOISE_LIMIT
 
 
 def test_stolen_time_counts_as_used_by_others(monkeypatch):

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-import in_env
-from plan import frameworks
+from touchstone import environments
+from touchstone.plan import frameworks
 
 EMPTY = "dependencies:\n  - python={}\n  - pip\n  - pip: []\n"
 
@@ -27,32 +27,35 @@ def described(tmp_path):
 
 @pytest.mark.parametrize("framework", frameworks.adapters())
 def test_the_python_of_its_environment_parses_what_runs_in_it(framework, root):
-    version, _ = in_env.read(root / f"envs/{framework}.yaml")
-    for name in (framework, "runtime"):
-        text = (root / f"workflow/scripts/frameworks/{name}.py").read_text()
+    version, _ = environments.read(root / f"envs/{framework}.yaml")
+    folder = root / "workflow/scripts/touchstone/runner"
+    for path in (*(folder / "adapters" / framework).glob("*.py"), *folder.glob("*.py")):
+        text = path.read_text()
         ast.parse(text, feature_version=tuple(map(int, version.split("."))))
 
 
 def test_the_script_of_an_environment_names_it_and_is_run_in_it(described, tmp_path):
     path = described("3.11")
-    without = in_env.digest(path)
+    without = environments.digest(path)
     path = described("3.11", "python -c \"import sys; open(sys.prefix + '/told', 'w').close()\"")
-    assert in_env.digest(path) != without
-    python = in_env.ensure(path, tmp_path / "made")
-    assert python.parent.parent.name == f"toy-{in_env.digest(path)}"
+    assert environments.digest(path) != without
+    python = environments.ensure(path, tmp_path / "made")
+    assert python.parent.parent.name == f"toy-{environments.digest(path)}"
     assert (python.parent.parent / "told").exists()
 
 
 def test_a_script_that_lacks_something_leaves_no_environment(described, tmp_path):
     path = described("3.11", "echo no compiler >&2; exit 69")
-    with pytest.raises(in_env.Missing, match=r"toy\.post-deploy\.sh says above"):
-        in_env.ensure(path, tmp_path / "made")
+    with pytest.raises(environments.Missing, match=r"toy\.post-deploy\.sh says above"):
+        environments.ensure(path, tmp_path / "made")
     assert not list((tmp_path / "made").glob("*/frozen.txt"))
 
 
 def test_a_python_that_is_not_there_is_missing_with_the_way_to_get_it(described, tmp_path):
-    with pytest.raises(in_env.Missing, match=r"toy\.yaml: no python3\.99 .*pyenv install 3\.99"):
-        in_env.ensure(described("3.99"), tmp_path)
+    with pytest.raises(
+        environments.Missing, match=r"toy\.yaml: no python3\.99 .*pyenv install 3\.99"
+    ):
+        environments.ensure(described("3.99"), tmp_path)
 
 
 def test_a_python_of_pyenv_is_found_behind_a_command_that_fails(described, tmp_path, monkeypatch):
@@ -64,4 +67,4 @@ def test_a_python_of_pyenv_is_found_behind_a_command_that_fails(described, tmp_p
     monkeypatch.setenv("PATH", str(command.parent), prepend=":")
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
     assert subprocess.run([command]).returncode == 127
-    assert in_env.interpreter("3.98", described("3.98")) == str(real)
+    assert environments.interpreter("3.98", described("3.98")) == str(real)

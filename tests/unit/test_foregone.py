@@ -7,13 +7,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from analyse.record import build_record
 from fixtures.nvml import TRACE, ReplayedNvml
-from measure import foregone
-from measure.supervisor import settle
-from plan.model import Cell
-from plan.spec import make_spec
-from plan.study import make_plan
+from touchstone.measure import skip
+from touchstone.measure.supervisor import settle
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
+from touchstone.plan.study import make_plan
+from touchstone.results.record import build_record
 
 LOG = "results/logs/slurm/rule_train/cell_2"
 # As Slurm 22.05 (Debian 12) and 24.11 write them.
@@ -47,36 +47,36 @@ def here(tmp_path, monkeypatch):
 def test_slurms_word_on_the_last_attempt_is_the_outcome(here, line, status):
     log(here, 12, f"Building DAG of jobs...\n{line}\nsrun: error: n1: task 0: Killed\n")
     log(here, 14, "Building DAG of jobs...\n")
-    assert foregone.known("cpu", "cell", 2, 2) == (status, f"Slurm ended job 12: {line}")
-    assert foregone.known("cpu", "cell", 2, 1) is None  # the first try of an execution
-    assert foregone.known("cpu", "cell", 1, 2) is None  # another run
+    assert skip.known("cpu", "cell", 2, 2) == (status, f"Slurm ended job 12: {line}")
+    assert skip.known("cpu", "cell", 2, 1) is None  # the first try of an execution
+    assert skip.known("cpu", "cell", 1, 2) is None  # another run
 
 
 def test_more_gpus_than_a_run_may_see_are_unsupported(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setitem(sys.modules, "pynvml", ReplayedNvml(TRACE["samples"]))
-    assert foregone.no_device("gpu", 1) is None
+    assert skip.no_device("gpu", 1) is None
     why = "2 GPUs are asked for, the run may see 1"
-    assert foregone.known("gpu", "cell", 1, 1, 2) == ("unsupported", why)
-    assert foregone.known("cpu", "cell", 1, 1, 2) is None
+    assert skip.known("gpu", "cell", 1, 1, 2) == ("unsupported", why)
+    assert skip.known("cpu", "cell", 1, 1, 2) is None
 
 
 def test_other_ends_are_tried_again(here, monkeypatch):
-    assert foregone.known("cpu", "cell", 2, 2) is None
+    assert skip.known("cpu", "cell", 2, 2) is None
     log(here, 9, TIME)
     log(here, 12, f"the runner printed: {TIME} and Out Of Memory, oom_kill\n".replace("slurm", ""))
     log(here, 11, TIME)
     log(here, 13, TIME.replace(" DUE TO TIME LIMIT", "") + "\n" + TIME.replace("TIME", "NODE"))
     log(here, 15, TIME)  # a later job's
-    assert foregone.known("cpu", "cell", 2, 2) is None
+    assert skip.known("cpu", "cell", 2, 2) is None
     monkeypatch.delenv("SLURM_JOB_ID")
-    assert foregone.known("cpu", "cell", 2, 2) is None
+    assert skip.known("cpu", "cell", 2, 2) is None
 
 
 def test_a_gpu_that_is_not_there_is_told(monkeypatch):
     import pynvml
 
-    assert foregone.no_device("cpu") is None
+    assert skip.no_device("cpu") is None
 
     def fails(error):
         def init():
@@ -85,19 +85,19 @@ def test_a_gpu_that_is_not_there_is_told(monkeypatch):
         monkeypatch.setattr(pynvml, "nvmlInit", init)
 
     fails(pynvml.NVMLError_LibraryNotFound)
-    assert foregone.no_device("gpu").startswith("no NVIDIA driver on this machine (NVML: ")
-    assert foregone.known("gpu", "cell", 1, 1)[0] == "unsupported"
+    assert skip.no_device("gpu").startswith("no NVIDIA driver on this machine (NVML: ")
+    assert skip.known("gpu", "cell", 1, 1)[0] == "unsupported"
     fails(pynvml.NVMLError_NoPermission)
-    assert foregone.no_device("gpu") is None
+    assert skip.no_device("gpu") is None
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 0)
-    assert foregone.no_device("gpu") == "no NVIDIA GPU on this machine"
+    assert skip.no_device("gpu") == "no NVIDIA GPU on this machine"
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: "handle")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert foregone.no_device("gpu") is None
+    assert skip.no_device("gpu") is None
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert "no GPU that the run may see" in foregone.no_device("gpu")
+    assert "no GPU that the run may see" in skip.no_device("gpu")
 
 
 def test_a_settled_run_has_a_record(here, root):

@@ -2,11 +2,12 @@
 
 import pytest
 
-from plan.estimate import estimate
-from plan.inference import sources
-from plan.max_batch import searches
-from plan.spec import make_spec, spec_digests
-from plan.study import ConfigError, make_plan
+from touchstone.plan.estimate import estimate
+from touchstone.plan.inference import sources
+from touchstone.plan.max_batch import searches
+from touchstone.plan.read import ConfigError
+from touchstone.plan.spec import make_spec, spec_digests
+from touchstone.plan.study import make_plan
 
 PYTORCH = "pytorch-lenet5-mnist-5k-cpu-fp32-b64-lr0.1"
 MXNET = "mxnet-lenet5-mnist-5k-cpu-fp32-b64-lr0.1"

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from measure.machine import pcie_link
+from touchstone.measure.environment import pcie_link
 
 
 def nvml(generation, lanes=16):

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-import networks
-from networks.graph import Graph, GraphError
+from touchstone import networks
+from touchstone.networks.graph import Graph, GraphError
 
 
 def test_lenet5_counts():
@@ -100,7 +100,7 @@ PHRASE = re.compile(
 
 def usual(name):
     """Parameters, multiply-accumulates, image shape and classes that the docstring states."""
-    module = importlib.import_module(f"networks.{name.replace('-', '_')}")
+    module = importlib.import_module(f"touchstone.networks.{name.replace('-', '_')}")
     stated = PHRASE.findall(" ".join(module.__doc__.split()))
     assert len(stated) == 1, f"the docstring of {name} does not state its counts once"
     parameters, macs, *shape, classes = (int(n.replace(",", "")) for n in stated[0])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import yaml
 
-import operations
+from touchstone import operations
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "workflow/scripts/operations"
+FOLDER = ROOT / "workflow/scripts/touchstone/operations"
 COUNTS = [
     ("gemm", "2x3x4", 2 * 2 * 3 * 4, 4 * (6 + 12 + 8)),
     # Of 4 x 5 elements 15 stay; 5 row starts, dense matrices of 5 x 3 and 4 x 3.

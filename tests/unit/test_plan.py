@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from plan.max_batch import STEPS, as_planned, probe_spec, searches
-from plan.model import Cell, Study
-from plan.spec import make_spec, spec_digests
-from plan.study import ConfigError, canonical, check_results, digest, make_plan, name_of, read
+from touchstone.plan.max_batch import STEPS, as_planned, probe_spec, searches
+from touchstone.plan.model import Cell, Study
+from touchstone.plan.read import ConfigError, canonical, digest, name_of, read
+from touchstone.plan.spec import make_spec, spec_digests
+from touchstone.plan.study import check_results, make_plan
 
 STUDY = {
     "study": "test",
@@ -348,17 +349,17 @@ def test_unreadable_files(content, message, tmp_path):
 def test_results_of_another_format_are_refused(tmp_path):
     path = tmp_path / "config.resolved.yaml"
     check_results(path)
-    path.write_text("results_format: 1\n")
+    path.write_text("results_format: 2\n")
     check_results(path)
-    path.write_text("results_format: 99\n")
-    with pytest.raises(ConfigError, match="results_format is 99, this version writes 1; move"):
+    path.write_text("results_format: 1\n")
+    with pytest.raises(ConfigError, match="results_format is 1, this version writes 2; move"):
         check_results(path)
 
 
 def test_the_generated_pages_are_not_stale(root):
     import json
 
-    from document_config import readme, schema
+    from touchstone.commands.document_config import readme, schema
 
     for text in ((root / "config/README.md").read_text(), readme()):
         assert all(f"| `{key}` |" in text for key in (*Cell.model_fields, *Study.model_fields))
@@ -369,7 +370,7 @@ def test_the_generated_pages_are_not_stale(root):
 def test_the_schema_accepts_the_default_study_and_refuses_a_typo(root):
     import jsonschema
 
-    from document_config import schema
+    from touchstone.commands.document_config import schema
 
     study = read(root / "config/config.yaml")
     jsonschema.validate(study, schema())
@@ -439,8 +440,9 @@ def test_a_plan_of_networks_imports_no_numpy(root):
     asked = """
 import sys
 from pathlib import Path
-from plan.spec import spec_digests
-from plan.study import make_plan, read
+from touchstone.plan.spec import spec_digests
+from touchstone.plan.read import read
+from touchstone.plan.study import make_plan
 plan = make_plan(read(Path("config/config.yaml")), Path("."))
 for cell in plan.cells.values():
     spec_digests(cell, 3, Path("."))

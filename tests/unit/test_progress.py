@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from measure import progress
+from touchstone.measure import progress
 
 SPEC = {
     "cell": "one", "repeat": 1, "factors": {"batch_size": 10, "framework": "pytorch"},

@@ -14,12 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from analyse.record import build_record
 from fixtures.nvml import PID, TRACE, ReplayedNvml
 from fixtures.runs import edit_json, make_run, write_telemetry
-from measure import order
-from measure.sensors import Watched, gpu, memory
-from measure.supervisor import supervise
+from touchstone.measure import order
+from touchstone.measure.sensors import Watched, gpu, memory
+from touchstone.measure.supervisor import supervise
+from touchstone.results.record import build_record
 
 pytestmark = pytest.mark.alone
 

@@ -9,16 +9,9 @@ import time
 import psutil
 import pytest
 
-from measure import processes
-from measure.sensors import (
-    Watched,
-    context_switches,
-    disk,
-    memory,
-    network,
-    page_faults,
-)
-from measure.sensors import threads as thread_sensor
+from touchstone.measure import processes
+from touchstone.measure.sensors import Watched, context_switches, disk, memory, network, page_faults
+from touchstone.measure.sensors import threads as thread_sensor
 
 pytestmark = pytest.mark.alone
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from measure.counter import Counter
-from measure.sensors import Watched, rapl
+from touchstone.measure.counter import Counter
+from touchstone.measure.sensors import Watched, rapl
 
 RANGE = 262_143_328_850  # µJ, what many Intel packages have
 WATCHED = Watched(1, "cpu")

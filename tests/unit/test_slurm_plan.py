@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from plan.slurm import impossible, minutes, read_sinfo
+from touchstone.plan.slurm import impossible, minutes, read_sinfo
 
 SINFO = """\
 cpu*|8|192000|1-00:00:00|(null)

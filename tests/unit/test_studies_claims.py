@@ -7,7 +7,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from studies.claims import (
+from touchstone.published.claims import (
     CONTRADICTED,
     FAILS,
     HOLDS,
@@ -17,11 +17,11 @@ from studies.claims import (
     RATIO_ONLY,
     REPRODUCED,
     Judge,
-    contrast,
 )
-from studies.dossier import Claim, DossierError, read_dossier
-from studies.points import Point, counterpart, published_points
-from studies.published import read_table
+from touchstone.published.contrast import contrast
+from touchstone.published.dossier import Claim, DossierError, read_dossier
+from touchstone.published.points import Point, counterpart, published_points
+from touchstone.published.table import read_table
 
 STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from snakemake.utils import update_config
 
-from plan.estimate import (
+from touchstone.plan.estimate import (
     FLOPS_PER_CORE,
     SECONDS_PER_RUN,
     SECONDS_PER_STEP,
@@ -14,7 +14,8 @@ from plan.estimate import (
     seconds_of_run,
     seconds_of_steps,
 )
-from plan.study import ConfigError, is_operation, make_plan, read
+from touchstone.plan.read import ConfigError, is_operation, read
+from touchstone.plan.study import make_plan
 
 STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
 SCALES = ("paper", "hour", "smoke")

@@ -12,18 +12,19 @@ from xml.etree import ElementTree
 import pytest
 from snakemake.utils import update_config
 
-from analyse.metrics import METRICS
-from analyse.study import Cell, Result, Series, Study
-from analyse.tables import PlannedCell
 from fixtures.runs import GPU_REASON, VERSIONS
-from plan.study import OPERATION, is_operation, make_plan, read
-from studies.dossier import FigureSpec, Layout, MachineTable, Total, read_dossier
-from studies.figures import draw
-from studies.machine import sheet
-from studies.page import make
-from studies.points import totals
-from studies.published import read_table
-from studies.tables import BLANK, Entry, as_markdown, pivot, told_apart
+from touchstone.plan.read import OPERATION, is_operation, read
+from touchstone.plan.study import make_plan
+from touchstone.published.dossier import FigureSpec, Layout, MachineTable, Total, read_dossier
+from touchstone.published.exports import BLANK, Entry, as_markdown, pivot, told_apart
+from touchstone.published.figures import draw
+from touchstone.published.machine import sheet
+from touchstone.published.page import make
+from touchstone.published.points import totals
+from touchstone.published.table import read_table
+from touchstone.results.metrics import METRICS
+from touchstone.results.study import Cell, Result, Series, Study
+from touchstone.results.tables import PlannedCell
 
 MACHINE = {
     "cpu_model": "AMD EPYC 9B14", "physical_cores": 1, "logical_cores": 2, "memory_mib": 24064,

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from studies.arithmetic import CONTRADICTION, DOUBTFUL, NO_DATA, examine
-from studies.published import PublishedError, convert, read_table
+from touchstone.paths import CLI
+from touchstone.published.arithmetic import CONTRADICTION, DOUBTFUL, NO_DATA, examine
+from touchstone.published.table import PublishedError, convert, read_table
 
 HEAD = "# title: A table\n# source: A paper, 2020, table 1\n"
 MEANINGS = {
@@ -239,10 +240,8 @@ def test_a_table_in_which_all_is_well_has_no_finding(published):
 
 
 def test_the_script_tells_and_writes_its_findings(root, write, tmp_path):
-    script = root / "workflow/scripts/check_published.py"
-
     def run(*arguments):
-        command = [sys.executable, str(script), *map(str, arguments)]
+        command = [sys.executable, str(CLI), "check-published", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True)
 
     done = run(root / "config/published/yin2020.csv", "--output", tmp_path / "found.csv")

@@ -3,16 +3,17 @@
 import pytest
 
 from fixtures.runs import make_run
-from measure.trials import (
+from touchstone.measure.trials import (
     MEASURED_SECONDS,
     fastest,
     folder_of,
     most,
     outcome_of,
     search,
+    settings_of,
     trial_of,
 )
-from plan import frameworks
+from touchstone.plan import frameworks
 
 MODES = ("static", "hybrid")
 OPEN = {"device": "cpu", "mode": "best", "threads": None, "wait_policy": "default"}
@@ -25,7 +26,7 @@ def tried(speed, execution=OPEN, waits=True, cores=8):
         return {"throughput": speed(*settings.values())}
 
     trials = search(execution, MODES, waits, cores, attempt)
-    return [tuple(trial.values())[:3] for trial in trials], fastest(trials)
+    return [tuple(trial.values())[:3] for trial in trials], settings_of(fastest(trials))
 
 
 def test_each_setting_is_tried_with_the_fastest_values_of_those_before_it():

@@ -18,7 +18,7 @@ def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp
     project = Project(tmp_path / "project", ENVIRONMENTS, study)
     # One mode cannot do it, another fails, and the third is left.
     project.edit(
-        "workflow/scripts/frameworks/mxnet.py",
+        "workflow/scripts/touchstone/runner/adapters/mxnet/adapter.py",
         "        self.spec = spec\n",
         "        self.spec = spec\n"
         "        if spec['execution']['mode'] == 'static':\n"
@@ -28,15 +28,15 @@ def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp
     )
     # Steps take long, but with one thread or with threads that sleep.
     project.edit(
-        "workflow/scripts/frameworks/mxnet.py",
-        "    def _update(self, rate):\n",
-        "    def _update(self, rate):\n"
+        "workflow/scripts/touchstone/runner/adapters/mxnet/adapter.py",
+        "    def _update(self, rate: Any) -> None:\n",
+        "    def _update(self, rate: Any) -> None:\n"
         "        import time\n"
         "        alone = len(os.sched_getaffinity(0)) == 1\n"
         "        if not alone and os.environ.get('OMP_WAIT_POLICY') != 'PASSIVE':\n"
         "            time.sleep(1)\n",
     )
-    trials = "workflow/scripts/measure/trials.py"
+    trials = "workflow/scripts/touchstone/measure/trials.py"
     project.edit(trials, "MEASURED_SECONDS = 3.0", "MEASURED_SECONDS = 1.0")
     # Of the trials there may be five, three modes and two more.
     assert project.run("--dry-run", "--verbose").count("runtime=370") == 2

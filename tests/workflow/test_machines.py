@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from measure import foregone
+from touchstone.measure import skip
 from workflow.project import ENVIRONMENTS, Project
 
 STUDY = {
@@ -95,7 +95,7 @@ def test_the_report_of_a_study_shows_other_machines(project):
     assert '<a href="#machines">' not in (project.folder / "results/report/index.html").read_text()
 
 
-@pytest.mark.skipif(foregone.no_device("gpu") is None, reason="this machine may have a GPU")
+@pytest.mark.skipif(skip.no_device("gpu") is None, reason="this machine may have a GPU")
 def test_a_gpu_cell_on_a_machine_without_one(tmp_path, python_of):
     """It is said before any run, costs no environment, and is a result that stays."""
     sweeps = [{"framework": "pytorch", "device": "gpu", "input": "synthetic"}]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from measure.machine import usable_cores
-from plan.estimate import seconds_of_steps
-from plan.model import Cell
+from touchstone.measure.environment import usable_cores
+from touchstone.plan.estimate import seconds_of_steps
+from touchstone.plan.model import Cell
 from workflow.project import ENVIRONMENTS, ROOT, Project
 
 CELL = {"network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "warmup_seconds": 0.0}
@@ -90,9 +90,9 @@ def test_the_largest_batch_is_found_on_request(make):
     page = (project.folder / "results/report/index.html").read_text()
     assert "The largest batch that fits" in page and f"<td>{value}</td>" in page
     assert project.jobs() == {}
-    project.edit("workflow/scripts/bisection.py", "START = 64", "START = 32")
+    project.edit("workflow/scripts/touchstone/plan/bisection.py", "START = 64", "START = 32")
     assert project.jobs() == {"find_max_batch": 1, "gather": 1, "plot": 1, "report": 1}
-    project.edit("workflow/scripts/bisection.py", "START = 32", "START = 64")
+    project.edit("workflow/scripts/touchstone/plan/bisection.py", "START = 32", "START = 64")
     project.edit("config/config.yaml", "find_max_batch: true", "find_max_batch: false")
     jobs = project.jobs()
     assert not {"train", "find_max_batch"} & set(jobs) and jobs["gather"] == 1
@@ -120,7 +120,7 @@ def test_without_the_interpreter_that_it_needs_a_framework_is_unsupported(make):
 
 def test_a_fault_of_the_code_is_an_outcome_that_is_tried_again(make):
     project = make({"framework": "mxnet"}, {"framework": "pytorch"}, parity=False)
-    adapter = "workflow/scripts/frameworks/mxnet.py"
+    adapter = "workflow/scripts/touchstone/runner/adapters/mxnet/adapter.py"
     project.edit(adapter, "autograd.backward(each)", "autograd.backwards(each)")
     output = project.run()
     assert "the runner ended with exit status 1 and no result" in output  # the first attempt
@@ -241,9 +241,9 @@ def test_results_of_another_version_are_left_alone(make):
     project = make({"framework": "mxnet"})
     old = project.folder / "results/config.resolved.yaml"
     old.parent.mkdir()
-    old.write_text("results_format: 99\n")
+    old.write_text("results_format: 1\n")
     status, output = project.snakemake()
-    assert status != 0 and "results_format is 99, this version writes 1; move" in output
+    assert status != 0 and "results_format is 1, this version writes 2; move" in output
     assert [path.name for path in old.parent.iterdir()] == [old.name]
 
 
@@ -257,7 +257,7 @@ def test_a_cell_that_nobody_planned_is_no_target(make):
 
 
 NETWORK = """
-from networks.graph import Graph
+from touchstone.networks.graph import Graph
 
 
 def build(input_shape, classes):
@@ -272,7 +272,7 @@ def build(input_shape, classes):
 
 def test_a_network_is_one_file(make):
     project = make({"framework": ["pytorch", "tensorflow", "mxnet"], "network": "throwaway"})
-    (project.folder / "workflow/scripts/networks/throwaway.py").write_text(NETWORK)
+    (project.folder / "workflow/scripts/touchstone/networks/throwaway.py").write_text(NETWORK)
     project.run("all", "results/parity/throwaway.json")
     records = [
         json.loads(path.read_text()) for path in project.folder.glob("results/records/*/*.json")

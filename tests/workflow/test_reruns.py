@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from analyse.disturbed import REPEAT
+from touchstone.analysis.disturbed import REPEAT
 from workflow.project import ENVIRONMENTS, Project
 
 STUDY = {
@@ -42,7 +42,10 @@ def finished(tmp_path_factory):
 def project(finished):
     """The finished project, whose files are put back after the test."""
     kept = finished.folder.parent / "kept"
-    shutil.copytree(finished.folder, kept, ignore=shutil.ignore_patterns("results", ".snakemake"))
+    kept.mkdir()
+    for name in ("Snakefile", "config", "envs", "profiles", "workflow"):
+        copy = shutil.copytree if (finished.folder / name).is_dir() else shutil.copy2
+        copy(finished.folder / name, kept / name)
     yield finished
     for path in kept.rglob("*"):
         if path.is_file():
@@ -88,17 +91,26 @@ def test_a_comment_among_the_pins(project):
 
 
 def test_a_frameworks_adapter(project):
-    project.edit("workflow/scripts/frameworks/pytorch.py", "fused=True", "fused=False")
+    project.edit(
+        "workflow/scripts/touchstone/runner/adapters/pytorch/adapter.py",
+        "fused=True",
+        "fused=False",
+    )
     assert project.jobs() == {"train": 6, "parse_run": 6, **ONE_TRACED, **TABLES}
 
 
 def test_the_training_loop(project):
-    project.edit("workflow/scripts/frameworks/runtime.py", "size *= 2", "size *= 3")
+    project.edit("workflow/scripts/touchstone/runner/train.py", "size *= 2", "size *= 3")
+    assert project.jobs() == {"train": 12, "parse_run": 12, **TABLES}
+
+
+def test_the_weights_that_all_steps_start_from(project):
+    project.edit("workflow/scripts/touchstone/runner/initial_weights.py", "2.0", "3.0")
     assert project.jobs() == {"train": 12, "parse_run": 12, **BOTH_TRACED, **TABLES}
 
 
 def test_a_network_of_the_study(project):
-    project.edit("workflow/scripts/networks/lenet5.py", "units=84", "units=85")
+    project.edit("workflow/scripts/touchstone/networks/lenet5.py", "units=84", "units=85")
     assert project.jobs() == {"train": 12, "parse_run": 12, **BOTH_TRACED, **TABLES}
 
 
@@ -109,15 +121,15 @@ def test_a_study_without_certificates(project, study):
 
 
 def test_a_network_added(project):
-    new = project.folder / "workflow/scripts/networks/another.py"
-    shutil.copy(project.folder / "workflow/scripts/networks/lenet5.py", new)
+    new = project.folder / "workflow/scripts/touchstone/networks/another.py"
+    shutil.copy(project.folder / "workflow/scripts/touchstone/networks/lenet5.py", new)
     assert project.jobs() == {}
     new.unlink()
 
 
 def test_comments_and_docstrings(project):
-    for name in ("frameworks/runtime.py", "frameworks/pytorch.py", "measure/supervisor.py"):
-        path = project.folder / "workflow/scripts" / name
+    for name in ("runner/train.py", "runner/adapters/pytorch/adapter.py", "measure/supervisor.py"):
+        path = project.folder / "workflow/scripts/touchstone" / name
         text = path.read_text()
         first = text.index('"""') + 3
         path.write_text(text[:first] + "Reworded. " + text[first:] + "\n# The end.\n")
@@ -139,12 +151,13 @@ def test_the_title(project, study):
 
 
 def test_the_plotting_code(project):
-    project.edit("workflow/scripts/plot.py", "def main() -> None:", "def main() -> None:\n    pass")
+    run = "def run(arguments: argparse.Namespace) -> None:"
+    project.edit("workflow/scripts/touchstone/commands/plot.py", run, run + "\n    pass")
     assert project.jobs() == {"plot": 1, "report": 1}
 
 
 def test_the_judging_of_runs(project):
-    project.edit("workflow/scripts/analyse/steadiness.py", "BLOCKS = 20", "BLOCKS = 21")
+    project.edit("workflow/scripts/touchstone/results/steadiness.py", "BLOCKS = 20", "BLOCKS = 21")
     jobs = project.jobs()
     assert "train" not in jobs and jobs["parse_run"] == 12
 
@@ -194,7 +207,8 @@ def test_runs_followed_the_randomised_blocks(finished):
     """The order really executed, from the runs' own clocks, is the planned one."""
     import json
 
-    from plan.study import make_plan, read
+    from touchstone.plan.read import read
+    from touchstone.plan.study import make_plan
 
     planned = read(finished.folder / "config/config.yaml")
     started = {}

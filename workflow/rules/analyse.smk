@@ -7,7 +7,7 @@ FIGURES = (
     "test_accuracy",
     "training_loss",
     *(["operations"] if any(map(is_operation, PLAN.cells.values())) else []),
-    *(["scaling"] if SCALING else []),
+    *(["scaling"] if STUDY.scaling else []),
 )
 
 
@@ -22,20 +22,20 @@ rule parse_run:
     conda:
         "../../envs/base.yaml"
     params:
-        code=code.digest("parse_run.py", "../schemas/record.schema.json"),
+        code=code_digest.digest("commands/parse.py", "../../schemas/record.schema.json"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/parse_run.py --output {output}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py parse --output {output}"
         " results/runs/{wildcards.cell}/rep{wildcards.repeat} > {log} 2>&1"
 
 
 rule gather:
     input:
         plan="results/plan.tsv",
-        records=records,
-        certificates=CERTIFICATES,
-        max_batches=MAX_BATCHES,
+        records=INPUTS.records,
+        certificates=STUDY.certificates,
+        max_batches=STUDY.max_batches,
     output:
-        **({"scaling": "results/tables/scaling.csv"} if SCALING else {}),
+        **({"scaling": "results/tables/scaling.csv"} if STUDY.scaling else {}),
         measurements="results/tables/measurements.csv",
         summary="results/tables/summary.csv",
         comparisons="results/tables/comparisons.csv",
@@ -50,11 +50,11 @@ rule gather:
     conda:
         "../../envs/base.yaml"
     params:
-        code=code.digest("gather.py"),
-        max_batches="--max-batches results/max_batch" if MAX_BATCHES else "",
-        scaling="--scaling" if SCALING else "",
+        code=code_digest.digest("commands/gather.py"),
+        max_batches="--max-batches results/max_batch" if STUDY.max_batches else "",
+        scaling="--scaling" if STUDY.scaling else "",
     shell:
-        "python $TOUCHSTONE_SCRIPTS/gather.py --plan {input.plan} --records results/records"
+        "python $TOUCHSTONE_SCRIPTS/cli.py gather --plan {input.plan} --records results/records"
         " --output results/tables --certificates {input.certificates} {params.max_batches}"
         " {params.scaling} > {log} 2>&1"
 
@@ -72,9 +72,9 @@ rule plot:
     conda:
         "../../envs/base.yaml"
     params:
-        code=code.digest("plot.py"),
+        code=code_digest.digest("commands/plot.py"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/plot.py --plan {input.plan} --tables results/tables"
+        "python $TOUCHSTONE_SCRIPTS/cli.py plot --plan {input.plan} --tables results/tables"
         " --records results/records --output results/figures > {log} 2>&1"
 
 
@@ -85,11 +85,11 @@ rule report:
         summary="results/tables/summary.csv",
         figures=expand("results/figures/{name}.svg", name=FIGURES),
         captions="results/figures/captions.json",
-        certificates=CERTIFICATES,
-        max_batches=MAX_BATCHES,
+        certificates=STUDY.certificates,
+        max_batches=STUDY.max_batches,
         machines=["results/machines/section.html"] if OTHERS else [],
         # Linked there, as are those of other studies that lie beside them.
-        pages=STUDY_PAGES,
+        pages=STUDY.pages,
     output:
         "results/report/index.html",
     log:
@@ -101,15 +101,15 @@ rule report:
         machines=lambda wildcards, input: (
             f"--machines {input.machines[0]}" if input.machines else ""
         ),
-        code=code.digest(
-            "report.py",
-            "analyse/report.html.j2",
-            "analyse/page.css",
-            "analyse/sortable.js",
+        code=code_digest.digest(
+            "commands/report.py",
+            "report/templates/report.html.j2",
+            "report/static/page.css",
+            "report/static/sortable.js",
         ),
-        max_batches="--max-batches results/max_batch" if MAX_BATCHES else "",
+        max_batches="--max-batches results/max_batch" if STUDY.max_batches else "",
     shell:
-        "python $TOUCHSTONE_SCRIPTS/report.py --plan {input.plan} --config {input.config}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py report --plan {input.plan} --config {input.config}"
         " --tables results/tables --records results/records --figures results/figures"
         " --output {output} --certificates {input.certificates} {params.max_batches}"
         " {params.machines} > {log} 2>&1"

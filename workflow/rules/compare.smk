@@ -14,5 +14,5 @@ rule compare:
     params:
         against=AGAINST or "",
     shell:
-        "python $TOUCHSTONE_SCRIPTS/compare_results.py {params.against:q} results"
+        "python $TOUCHSTONE_SCRIPTS/cli.py compare {params.against:q} results"
         " --output results/tables/changes.csv 2>&1 | tee {log}"

@@ -14,9 +14,9 @@ rule download_dataset:
     conda:
         "../../envs/base.yaml"
     params:
-        dataset=dataset_digest,
+        dataset=PARAMS.dataset,
     shell:
-        "python $TOUCHSTONE_SCRIPTS/download_dataset.py {wildcards.dataset}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py download {wildcards.dataset}"
         " --output results/downloads/{wildcards.dataset} 2>&1 | tee {log} >&2"
 
 
@@ -30,7 +30,9 @@ rule convert_dataset:
     wildcard_constraints:
         format="|".join(
             path.stem
-            for path in (ROOT / "workflow/scripts/datasets/formats").glob("[a-z]*.py")
+            for path in (ROOT / "workflow/scripts/touchstone/datasets/formats").glob(
+                "[a-z]*.py"
+            )
         ),
     priority: BEFORE_RUNS
     conda:
@@ -38,14 +40,10 @@ rule convert_dataset:
     # A process for each shard, as far as there are cores.
     threads: lambda wildcards: catalogue.most_shards(wildcards.dataset)
     params:
-        dataset=dataset_digest,
-        code=lambda wildcards: code.digest(
-            "convert_dataset.py",
-            "datasets/formats/__init__.py",
-            f"datasets/formats/{wildcards.format}.py",
-        ),
+        dataset=PARAMS.dataset,
+        code=PARAMS.conversion,
     shell:
-        "python $TOUCHSTONE_SCRIPTS/convert_dataset.py {wildcards.dataset}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py convert {wildcards.dataset}"
         " --source results/downloads/{wildcards.dataset} --format {wildcards.format}"
         " --output results/data/{wildcards.dataset}/{wildcards.format}"
         " --processes {threads} 2>&1 | tee {log} >&2"
@@ -58,4 +56,4 @@ rule verify:
     conda:
         "../../envs/base.yaml"
     shell:
-        "python $TOUCHSTONE_SCRIPTS/verify_datasets.py results/data 2>&1 | tee {log}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py verify results/data 2>&1 | tee {log}"

@@ -9,8 +9,8 @@ if MACHINE is not None and not 0 < len(str(MACHINE).strip()) <= 60:
     sys.exit("error: machine: give a name of 1 to 60 characters")
 if workflow.is_main_process and OTHERS + BUNDLES:
     # Not read in vain: it takes half a second.
-    from analyse.bundle import read_manifest
-    from analyse.files import InputError
+    from touchstone.results.bundle import read_manifest
+    from touchstone.results.files import InputError
 
     try:
         for other in OTHERS + BUNDLES:
@@ -25,10 +25,10 @@ rule bundle:
     input:
         plan="results/plan.tsv",
         config="results/config.resolved.yaml",
-        records=records,
-        environments=measured,
-        manifests=manifests,
-        certificates=CERTIFICATES,
+        records=INPUTS.records,
+        environments=INPUTS.environments,
+        manifests=INPUTS.manifests,
+        certificates=STUDY.certificates,
     output:
         "results/bundle.zip",
     log:
@@ -39,9 +39,9 @@ rule bundle:
     params:
         name=NAMED,
         hostname="--hostname" if HOSTNAME else "",
-        code=code.digest("write_bundle.py"),
+        code=code_digest.digest("commands/bundle.py"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/write_bundle.py results --output {output} {params.name}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py bundle results --output {output} {params.name}"
         " {params.hostname} 2>&1 | tee {log}"
 
 
@@ -49,10 +49,10 @@ rule machines:
     input:
         plan="results/plan.tsv",
         config="results/config.resolved.yaml",
-        records=records,
-        environments=measured,
-        manifests=manifests,
-        certificates=CERTIFICATES,
+        records=INPUTS.records,
+        environments=INPUTS.environments,
+        manifests=INPUTS.manifests,
+        certificates=STUDY.certificates,
         others=OTHERS,
     output:
         expand("results/machines/{page}", page=PAGES),
@@ -63,16 +63,16 @@ rule machines:
         "../../envs/base.yaml"
     params:
         name=NAMED,
-        code=code.digest(
-            "merge_bundles.py",
-            "analyse/machines.html.j2",
-            "analyse/merged.html.j2",
-            "analyse/report.html.j2",
-            "analyse/page.css",
-            "analyse/sortable.js",
+        code=code_digest.digest(
+            "commands/merge.py",
+            "report/templates/machines.html.j2",
+            "report/templates/merged.html.j2",
+            "report/templates/report.html.j2",
+            "report/static/page.css",
+            "report/static/sortable.js",
         ),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/merge_bundles.py {input.others:q} --own results"
+        "python $TOUCHSTONE_SCRIPTS/cli.py merge {input.others:q} --own results"
         " {params.name} --output results/machines > {log} 2>&1"
 
 
@@ -89,5 +89,5 @@ rule merge:
     params:
         code=rules.machines.params.code,
     shell:
-        "python $TOUCHSTONE_SCRIPTS/merge_bundles.py {input:q} --output results/merged 2>&1"
+        "python $TOUCHSTONE_SCRIPTS/cli.py merge {input:q} --output results/merged 2>&1"
         " | tee {log}"

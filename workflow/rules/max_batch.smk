@@ -8,28 +8,20 @@
 
 rule find_max_batch:
     input:
-        searched_manifest,
+        INPUTS.search,
     output:
         "results/max_batch/{setting}.json",
     log:
         "results/logs/max_batch/{setting}.log",
     conda:
-        searched_environment
+        PARAMS.search_environment
     threads: workflow.cores or 1
     resources:
         # Some 20 probes.
         runtime=240,
-        gpu=lambda wildcards: int(searched(wildcards).device == "gpu"),
+        gpu=lambda wildcards: int(INPUTS.searched(wildcards).device == "gpu"),
     params:
-        settings=lambda wildcards: canonical(
-            searched(wildcards).model_dump(exclude_defaults=True)
-        ),
-        spec=lambda wildcards: digest(probe_spec(searched(wildcards), 1, None, ROOT)),
-        pins=lambda wildcards: installed(searched_environment(wildcards)),
-        code=searched_code,
-        errors=lambda wildcards: attempts.faults(
-            f"results/max_batch/{wildcards.setting}"
-        ),
+        search=PARAMS.search,
     shell:
-        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/find_max_batch.py --cell {params.settings:q}"
+        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py max-batch --cell {params.search[settings]:q}"
         " --folder results/max_batch/{wildcards.setting} --output {output} 2>&1 | tee {log} >&2"

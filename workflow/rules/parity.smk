@@ -12,27 +12,27 @@ rule trace:
         single="(-single)?",
     priority: BEFORE_RUNS
     conda:
-        traced_environment
+        PARAMS.parity_environment
     # It computes on one core.
-    threads: trace_threads
+    threads: RESOURCES.parity_threads
     resources:
-        mem_mb=trace_mib,
+        mem_mb=RESOURCES.parity_mib,
     params:
-        spec=traced,
-        single=lambda wildcards: "--single" if wildcards.single else "",
-        code=traced_code,
+        steps=PARAMS.parity,
     shell:
-        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/trace.py {wildcards.network}"
-        " {wildcards.framework} {params.single} --output {output} > {log} 2>&1"
+        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py parity {wildcards.network}"
+        " {wildcards.framework} {params.steps[single]} --output {output} > {log} 2>&1"
 
 
 rule compare_traces:
     input:
-        traces=expand("results/parity/{{network}}/{framework}.npz", framework=TRACED),
+        traces=expand(
+            "results/parity/{{network}}/{framework}.npz", framework=STUDY.compared
+        ),
         # The reference once more, where a framework has single precision alone.
         single=(
             [f"results/parity/{{network}}/{REFERENCE}-single.npz"]
-            if any(map(frameworks.single_precision_only, TRACED))
+            if any(map(frameworks.single_precision_only, STUDY.compared))
             else []
         ),
     output:
@@ -46,24 +46,21 @@ rule compare_traces:
         single=lambda wildcards, input: (
             f"--single {input.single}" if input.single else ""
         ),
-        code=code.digest("compare_traces.py"),
+        code=code_digest.digest("commands/compare_parity.py"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/compare_traces.py {wildcards.network}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py compare-parity {wildcards.network}"
         " {input.traces} {params.single} --output {output} > {log} 2>&1"
 
 
 rule parity:
     input:
         expand("results/parity/{network}.json", network=networks.names()),
-    output:
-        "results/parity.csv",
+    # No output: Snakemake would delete the table where the job fails on a difference.
     log:
         "results/logs/parity.log",
     localrule: True
     conda:
         "../../envs/base.yaml"
-    params:
-        code=code.digest("tabulate_parity.py"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/tabulate_parity.py {input} --output {output} 2>&1"
+        "python $TOUCHSTONE_SCRIPTS/cli.py tabulate-parity {input} --output results/parity.csv 2>&1"
         " | tee {log}"

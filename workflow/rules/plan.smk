@@ -14,7 +14,7 @@ rule plan:
     params:
         config=canonical(PLAN.resolved()),
         cells=digest(sorted(PLAN.cells)),
-        code=code.digest("write_plan.py"),
+        code=code_digest.digest("commands/plan.py"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/write_plan.py --config {params.config:q}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py plan --config {params.config:q}"
         " --plan {output.plan} --resolved {output.config} > {log} 2>&1"

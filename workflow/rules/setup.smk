@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "workflow/scripts"))
 # a sixth of the time in which a large study is planned.
 gc.set_threshold(100_000, 50, 100)
 
-from plan.study import ConfigError, read
+from touchstone.plan.read import ConfigError, read
 
 try:
     for path in ("config/config.yaml", *(workflow.overwrite_configfiles or ())):

@@ -5,7 +5,7 @@
 
 rule judge_study:
     input:
-        study_files,
+        INPUTS.study_files,
         plan="results/plan.tsv",
         config="results/config.resolved.yaml",
         tables=["results/tables/measurements.csv", "results/tables/summary.csv"],
@@ -20,14 +20,14 @@ rule judge_study:
     conda:
         "../../envs/base.yaml"
     params:
-        code=code.digest(
-            "judge_study.py",
-            "studies/page.html.j2",
-            "analyse/page.css",
-            "analyse/sortable.js",
+        code=code_digest.digest(
+            "commands/judge.py",
+            "published/page.html.j2",
+            "report/static/page.css",
+            "report/static/sortable.js",
         ),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/judge_study.py --plan {input.plan} --config {input.config}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py judge --plan {input.plan} --config {input.config}"
         " --tables results/tables --records results/records --output {output.folder}"
         " --page {output.page} > {log} 2>&1"
 
@@ -41,5 +41,5 @@ rule check_published:
     conda:
         "../../envs/base.yaml"
     shell:
-        "python $TOUCHSTONE_SCRIPTS/check_published.py {input}"
-        " --output results/studies/findings.csv 2>&1 | tee {log} || true"
+        "python $TOUCHSTONE_SCRIPTS/cli.py check-published {input}"
+        " --output results/studies/findings.csv 2>&1 | tee {log} || [ $? -eq 1 ]"

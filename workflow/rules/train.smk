@@ -17,27 +17,27 @@ OF_RUN = [f"results/runs/{{cell}}/rep{{repeat}}/{file}" for file in FILES]
 
 rule train:
     input:
-        needed,
+        INPUTS.run,
     output:
         OF_RUN,
     log:
         "results/runs/{cell}/rep{repeat}/train.log",
-    priority: priority
+    priority: RESOURCES.priority
     # A job of a cluster is tried again by the Snakemake that submitted it, not by the one in it.
     retries: attempts.ATTEMPTS - 1 if workflow.is_main_process else 0
     conda:
-        environment
+        PARAMS.environment
     threads: workflow.cores or 1
     resources:
         attempt=inspected(attempts.attempt),
-        runtime=minutes,
-        gpu=gpus,
+        runtime=RESOURCES.minutes,
+        gpu=RESOURCES.gpus,
         # Slurm would take the GPUs of a run from several nodes.
-        nodes=nodes,
-        tasks=tasks,
+        nodes=RESOURCES.nodes,
+        tasks=RESOURCES.tasks,
     params:
-        run=identity,
+        run=PARAMS.run,
     shell:
-        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/train.py --cell {params.run[settings]:q}"
+        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py run --cell {params.run[settings]:q}"
         " --repeat {wildcards.repeat} --attempt {resources.attempt} --log {log}"
         " --run results/runs/{wildcards.cell}/rep{wildcards.repeat} {params.run[weights]}"

@@ -1,0 +1,615 @@
+"""The one training loop, with an adapter whose arithmetic a person can do."""
+
+import ast
+import json
+import subprocess
+import sys
+import threading
+import time
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from touchstone.runner import (
+    batches,
+    checks,
+    initial_weights,
+    lr_schedule,
+    main,
+    parity,
+    train,
+)
+from touchstone.runner.adapters.base import TrainingAdapter
+from touchstone.schema.capabilities import Capabilities
+
+SPEC = {
+    "seed": 5,
+    "factors": {"framework": "arithmetic", "batch_size": 4, "input": "memory"},
+    "network": {"parameters": [], "parameter_count": 0},
+    "data": {
+        "folder": "", "stems": {"train": ["train"], "test": ["test"]}, "shape": [2, 2, 1],
+        "classes": 3, "train_examples": 10, "test_examples": 5,
+        "mean": [0.5], "std": [0.25],
+    },
+    "optimizer": {
+        "name": "sgd", "learning_rate": 0.1, "momentum": 0.9, "nesterov": False,
+        "weight_decay": 0.0, "decoupled": False, "spared": [],
+    },
+    "schedule": {"name": "constant", "milestones": [], "factor": 0.1, "warmup_epochs": 0},
+    "augmentation": None,
+    "execution": {"device": "cpu", "precision": "fp32", "mode": "plain", "reader_threads": 1,
+                  "deterministic": False},
+    "phases": {"epochs": 40, "evaluate_every": 0, "target_accuracy": None, "warmup_steps": 3,
+               "warmup_seconds": 0.0, "chunk_seconds": 0.01},
+}  # fmt: skip
+
+
+class Arithmetic(TrainingAdapter):
+    """Its loss at step n is 1 / (n + 1); its logits name the class that the first pixel says."""
+
+    capabilities = Capabilities(("plain",), "lmdb")
+
+    def _not_asked(self, *told):
+        raise AssertionError("nobody asks for this")
+
+    open = fetch = prepare = predict = fetched = predicting = _not_asked
+    weights = velocities = set_masks = _not_asked
+
+    def __init__(self, fails_at=None, error=None, step_seconds=0.001):
+        self.steps, self.fails_at, self.error = 0, fails_at, error
+        self.step_seconds = step_seconds
+        self.seen, self.rate = [], 0.1
+        self.arithmetic = np.float32
+        self.chunks = []
+
+    def read(self, stems, shape):
+        count = 10 if stems == ["train"] else 5
+        labels = np.arange(count) % 3
+        return np.tile(labels[:, None, None, None] * 100, (1, *shape)).astype(np.uint8), labels
+
+    def build(self, weights):
+        self.weights = weights
+
+    def load(self, images, labels):
+        self.images, self.labels = images, labels
+
+    def train(self, indices, rates, draws):
+        assert rates.shape == indices.shape[:1]
+        self.rate = rates[-1]
+        self.chunks.append(len(indices))
+        losses = []
+        for batch in indices:
+            self.seen.append(batch)
+            time.sleep(self.step_seconds)
+            if self.steps == self.fails_at and self.error:
+                raise self.error
+            losses.append(np.nan if self.steps == self.fails_at else 1 / (self.steps + 1))
+            self.steps += 1
+        return np.array(losses)
+
+    def losses(self, handle):
+        return handle
+
+    def synchronize(self):
+        pass
+
+    def logits(self, images):
+        pixels = np.round((images[:, 0, 0, 0] * 0.25 + 0.5) * 255 / 100).astype(int)
+        return 5.0 * np.eye(3)[pixels]
+
+    def products(self, a, b):
+        with np.errstate(over="ignore"):  # half precision ends at 65504
+            product = (a @ b).astype(self.arithmetic)
+        return product, product
+
+    def settings(self):
+        return {
+            "learning_rate": self.rate * (1 + 1e-8), "momentum": 0.9, "weight_decay": 0.0,
+            "optimizer": "sgd", "nesterov": False,
+            "device": "cpu", "precision": "fp32", "mode": "plain", "batch_size": 4, "threads": 1,
+            "parameters": 0,
+        }  # fmt: skip
+
+    def software(self):
+        return {"framework": "arithmetic", "version": "1"}
+
+    def device_memory_peak(self):
+        return None
+
+    def is_out_of_memory(self, error):
+        return "memory" in str(error)
+
+
+def run(tmp_path, monkeypatch, adapter, spec=SPEC):
+    monkeypatch.setattr(train, "make_adapter", lambda spec, threads: adapter)
+    main.run(spec, tmp_path / "events.jsonl", 1, train.train)
+    return [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+
+
+def test_a_run_tells_its_phases_steps_losses_and_accuracy(tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    events = run(tmp_path, monkeypatch, adapter)
+    phases = {e["name"]: e for e in events if e["event"] == "phase"}
+    assert list(phases) == [
+        "import", "load", "build", "first_step", "warmup", "measured", "evaluation",
+    ]  # fmt: skip
+    for earlier, later in zip(list(phases.values())[3:], list(phases.values())[4:], strict=False):
+        assert earlier["begin"] <= earlier["end"] == later["begin"]
+    # 10 examples in batches of 4: 2 steps an epoch, 80 in all.
+    counts = [phases[name]["steps"] for name in ("first_step", "warmup", "measured")]
+    assert counts[0] == 1 and counts[1] >= 3 and sum(counts) == 80
+    assert phases["measured"]["examples"] == counts[2] * 4
+    chunks = [e for e in events if e["event"] == "chunk"]
+    assert [c["first_step"] for c in chunks] == list(
+        np.cumsum([0] + [c["steps"] for c in chunks[:-1]])
+    )
+    losses = [loss for chunk in chunks for loss in chunk["losses"]]
+    assert losses == [float(f"{1 / (n + 1):.7g}") for n in range(80)]
+    evaluation = next(e for e in events if e["event"] == "evaluation")
+    assert (evaluation["correct"], evaluation["examples"]) == (5, 5)
+    assert evaluation["loss"] == pytest.approx(-np.log(np.exp(5) / (np.exp(5) + 2)), rel=1e-6)
+    assert events[-1] == {"event": "result", "status": "ok", "reason": None}
+
+
+def test_chunks_last_about_as_long_as_asked(tmp_path, monkeypatch):
+    # Long steps, so that a busy machine lengthens them by little.
+    adapter = Arithmetic(step_seconds=0.01)
+    phases = {**SPEC["phases"], "chunk_seconds": 0.05}
+    run(tmp_path, monkeypatch, adapter, {**SPEC, "phases": phases})
+    assert 2 <= adapter.chunks[-2] <= 7  # 50 ms of steps of a little over 10 ms
+
+    adapter = Arithmetic()
+    phases = {**SPEC["phases"], "chunk_seconds": 0}
+    run(tmp_path, monkeypatch, adapter, {**SPEC, "phases": phases})
+    assert set(adapter.chunks) == {1}
+
+
+def test_warm_up_takes_at_most_half_of_the_steps(tmp_path, monkeypatch):
+    phases = {**SPEC["phases"], "warmup_seconds": 60.0}
+    events = run(tmp_path, monkeypatch, Arithmetic(), {**SPEC, "phases": phases})
+    counts = {e["name"]: e.get("steps") for e in events if e["event"] == "phase"}
+    assert (counts["first_step"], counts["warmup"], counts["measured"]) == (1, 39, 40)
+
+
+@pytest.mark.parametrize("epochs, counts", [(1, (1, 0, 1)), (2, (1, 1, 2))])
+def test_the_shortest_training(tmp_path, monkeypatch, epochs, counts):
+    phases = {**SPEC["phases"], "epochs": epochs}
+    events = run(tmp_path, monkeypatch, Arithmetic(), {**SPEC, "phases": phases})
+    steps = {e["name"]: e.get("steps") for e in events if e["event"] == "phase"}
+    assert (steps["first_step"], steps["warmup"], steps["measured"]) == counts
+
+
+class Learning(Arithmetic):
+    """Its evaluations last 20 ms, and it knows a class more after every ten steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.evaluated_at = []
+
+    def logits(self, images):
+        if not self.evaluated_at or self.evaluated_at[-1] != self.steps:
+            self.evaluated_at.append(self.steps)
+        time.sleep(0.02)
+        return super().logits(images) * (np.arange(3) < self.steps // 10)
+
+
+@pytest.mark.parametrize("every, at", [(0, [40]), (1, range(2, 41, 2)), (6, [12, 24, 36, 40])])
+def test_evaluations_interrupt_the_phases(tmp_path, monkeypatch, every, at):
+    phases = {**SPEC["phases"], "epochs": 20, "evaluate_every": every}
+    adapter = Learning()
+    events = run(tmp_path, monkeypatch, adapter, {**SPEC, "phases": phases})
+    assert adapter.evaluated_at == list(at)
+    told = [e for e in events if e["event"] == "evaluation"]
+    assert [(e["step"], e["epoch"]) for e in told] == [(step, step // 2) for step in at]
+    correct = [0, 2, 4, 5]  # of the labels 0, 1, 2, 0, 1; the first class is the default
+    assert [e["correct"] for e in told] == [max(correct[min(s // 10, 3)], 2) for s in at]
+    parts = [e for e in events if e["event"] == "phase"][3:]
+    assert sum(e.get("steps", 0) for e in parts) == 40
+    assert all(e["steps"] for e in parts if e["name"] != "evaluation")
+    for earlier, later in zip(parts[:-2], parts[1:-1], strict=True):
+        assert earlier["end"] == later["begin"]
+    for e in parts:  # no part has the time of an evaluation: a step takes about 1 ms
+        assert e["name"] != "evaluation" or e["end"] - e["begin"] >= 0.02
+    # No chunk goes over an evaluation, and the order of examples is what it is without.
+    ends = {c["first_step"] + c["steps"] for c in events if c["event"] == "chunk"}
+    assert ends >= set(at)
+    whole = Arithmetic()
+    plain = {**SPEC["phases"], "epochs": 20}
+    run(tmp_path, monkeypatch, whole, {**SPEC, "phases": plain})
+    assert np.array_equal(adapter.seen, whole.seen)
+
+
+def test_a_trial_ends_after_the_time_it_may_measure(tmp_path, monkeypatch):
+    phases = {**SPEC["phases"], "epochs": 10_000, "measured_seconds": 0.1}
+    events = run(tmp_path, monkeypatch, Arithmetic(), {**SPEC, "phases": phases})
+    measured = next(e for e in events if e.get("name") == "measured")
+    assert measured["end"] - measured["begin"] >= 0.1 and measured["steps"] < 10_000
+    assert [e["event"] for e in events[-2:]] == ["settings", "result"]
+    assert events[-1]["status"] == "ok"
+
+
+@pytest.mark.parametrize("asked, measured", [(7, 7), (40, 40), (60, 40)])
+def test_a_run_ends_after_its_measured_steps(tmp_path, monkeypatch, asked, measured):
+    """80 steps in all; its warm-up may take half of them."""
+    adapter = Arithmetic()
+    adapter.logits = None  # nothing is evaluated
+    phases = {**SPEC["phases"], "measured_steps": asked, "warmup_seconds": 60.0}
+    events = run(tmp_path, monkeypatch, adapter, {**SPEC, "phases": phases})
+    counts = {e["name"]: e.get("steps") for e in events if e["event"] == "phase"}
+    assert list(counts)[-1] == "measured"
+    assert (counts["first_step"], counts["warmup"], counts["measured"]) == (1, 39, measured)
+    assert adapter.steps == 40 + measured
+    assert [e["event"] for e in events[-2:]] == ["memory", "result"]
+    assert events[-1]["status"] == "ok"
+
+
+def test_warm_up_does_not_count_the_time_of_evaluations(tmp_path, monkeypatch):
+    phases = {**SPEC["phases"], "evaluate_every": 1, "warmup_seconds": 0.02}
+    events = run(tmp_path, monkeypatch, Learning(), {**SPEC, "phases": phases})
+    warm = [e for e in events if e.get("name") == "warmup"]
+    seconds = sum(e["end"] - e["begin"] for e in warm)
+    # The loop counts a little more than lies between the edges of its phases.
+    assert seconds >= 0.019 and sum(e["steps"] for e in warm) < 40
+
+
+def test_every_epoch_has_every_example_at_most_once_in_a_new_order(tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    run(tmp_path, monkeypatch, adapter)
+    epochs = np.array(adapter.seen).reshape(40, 8)
+    assert all(len(set(epoch)) == 8 for epoch in epochs)
+    assert set(epochs.ravel()) == set(range(10))
+    assert len({tuple(epoch) for epoch in epochs}) == 40
+
+
+def test_the_order_and_the_weights_are_the_same_for_ever():
+    # Figures of NumPy 1.23 and 2.4 alike; another stream would break every comparison
+    # with results made before.
+    indices, draws = batches.Order(2026, 6, 3).take(3)
+    assert indices.tolist() == [[0, 3, 1], [4, 5, 2], [0, 2, 1]] and draws is None
+    parameters = [
+        {"name": "a.weight", "shape": [2, 3], "init": "he_normal", "fan_in": 3},
+        {"name": "a.bias", "shape": [2], "init": "zeros", "fan_in": 3},
+    ]
+    weights = initial_weights.initial_weights(parameters, 2026)
+    expected = np.float32(
+        [[0.561797619, 0.0661024526, 0.507169366], [-0.254230767, 0.825756192, 0.161288336]]
+    )
+    assert np.array_equal(weights["a.weight"], expected)
+    assert weights["a.weight"].dtype == np.float32
+    assert weights["a.bias"].tolist() == [0, 0]
+
+
+def test_noise_is_not_shuffled():
+    indices, _ = batches.Order(2026, 7, 3, shuffled=False).take(3)
+    assert indices.tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
+
+
+def test_shares_of_the_batches_are_the_batches():
+    augmentation = {"crop_padding": 2, "flip": True}
+    whole = batches.Order(7, 50, 6, augmentation)
+    parts = [batches.Order(7, 50, 6, augmentation, slice(first, first + 2)) for first in (0, 2, 4)]
+    for steps in (3, 8, 1):
+        following = np.concatenate([part.peek(steps) for part in parts], axis=1)
+        taken, draws = zip(*(part.take(steps) for part in parts), strict=True)
+        indices, cuts = whole.take(steps)
+        assert np.array_equal(np.concatenate(taken, axis=1), indices)
+        assert np.array_equal(following, indices)
+        assert np.array_equal(np.concatenate(draws, axis=1), cuts)
+
+
+def test_initial_weights_have_the_variance_of_he():
+    parameter = {"name": "w", "shape": [500, 200], "init": "he_normal", "fan_in": 200}
+    weights = initial_weights.initial_weights([parameter], 1)["w"]
+    assert weights.std() == pytest.approx((2 / 200) ** 0.5, rel=0.02)
+    assert abs(weights.mean()) < 0.001
+
+
+def test_numbers_drawn_in_parts_are_those_drawn_at_once():
+    shape = 3, initial_weights.PART // 2 + 7  # no multiple of a part
+    whole = np.random.RandomState(5).standard_normal(shape) * 0.3
+    drawn = initial_weights.drawn(np.random.RandomState(5), shape, 0.3)
+    assert drawn.dtype == np.float32 and np.array_equal(drawn, whole.astype(np.float32))
+
+
+def test_a_runner_that_leaves_does_what_it_must_at_its_end_and_no_more(root):
+    program = f"""
+import atexit, sys
+sys.path.insert(0, {str(root / "workflow/scripts")!r})
+from touchstone.runner.outcome import leave
+
+class Framework:
+    def __del__(self):
+        print("taken apart")
+
+framework = Framework()
+atexit.register(print, "tidied up")
+print("trained")
+leave()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "trained\ntidied up\n"), ended.stderr
+
+
+def test_a_loss_that_is_no_number_ends_the_run_as_diverged(tmp_path, monkeypatch):
+    events = run(tmp_path, monkeypatch, Arithmetic(fails_at=30))
+    assert events[-1] == {
+        "event": "result", "status": "diverged", "reason": "the loss is nan at step 30",
+    }  # fmt: skip
+    losses = [loss for e in events if e["event"] == "chunk" for loss in e["losses"]]
+    assert losses[30] == "nan"
+
+
+@pytest.mark.parametrize(
+    "error, status",
+    [
+        (RuntimeError("out of memory: 5 GiB"), "oom"),
+        (MemoryError("no more"), "oom"),
+        (NotImplementedError("no such layer"), "unsupported"),
+    ],
+)
+def test_what_ends_a_run_is_typed(tmp_path, monkeypatch, error, status):
+    events = run(tmp_path, monkeypatch, Arithmetic(fails_at=9, error=error))
+    assert (events[-1]["status"], events[-1]["reason"]) == (status, str(error))
+
+
+def test_what_the_framework_cannot_do_is_unsupported(tmp_path, monkeypatch):
+    adapter = Arithmetic(fails_at=9, error=RuntimeError("a trace\nno such kernel\nmore"))
+    adapter.why_unsupported = lambda error: str(error).splitlines()[1]
+    events = run(tmp_path, monkeypatch, adapter)
+    assert (events[-1]["status"], events[-1]["reason"]) == ("unsupported", "no such kernel")
+
+
+class Traced(Arithmetic):
+    """What of it traces ask for beside."""
+
+    def set_masks(self, masks):
+        pass
+
+    def weights(self):
+        return self.weights_built
+
+    def build(self, weights):
+        self.weights_built = weights
+
+    def velocities(self):
+        return {}
+
+
+TRACES = {
+    **SPEC,
+    "network": {"parameters": [], "parameter_count": 0, "layers": []},
+    "traces": {"one": {"precision": "fp32", "optimizer": SPEC["optimizer"], "steps": 2}},
+}
+
+
+def test_a_trace_that_the_framework_cannot_make_holds_the_adapters_reason(tmp_path, monkeypatch):
+    adapter = Traced(fails_at=1, error=RuntimeError("a trace\nno such kernel\nmore"))
+    monkeypatch.setattr(parity, "make_adapter", lambda spec, threads: adapter)
+    path = tmp_path / "traces.npz"
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        parity.parity(TRACES, path, 1)
+    assert not path.exists()
+    adapter.steps, adapter.why_unsupported = 0, lambda error: str(error).splitlines()[1]
+    parity.parity(TRACES, path, 1)
+    found = np.load(path)
+    assert found.files == ["unsupported"] and str(found["unsupported"]) == "no such kernel"
+    adapter.steps, adapter.fails_at = 0, None
+    parity.parity(TRACES, path, 1)
+    assert np.load(path)["one/losses"].tolist() == [1, 1 / 2]
+
+
+def test_a_framework_that_cannot_be_made_deterministic_is_unsupported(tmp_path, monkeypatch):
+    package = ModuleType("touchstone.runner.adapters.arithmetic")
+    capabilities = ModuleType(package.__name__ + ".capabilities")
+    capabilities.CAPABILITIES = Arithmetic.capabilities
+    module = ModuleType(package.__name__ + ".adapter")
+    plain = type("Adapter", (Arithmetic,), {"__module__": module.__name__})
+    module.Adapter = lambda spec, threads: plain()
+    for each in (package, capabilities, module):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    spec = {**SPEC, "execution": {**SPEC["execution"], "deterministic": True}}
+    main.run(spec, tmp_path / "events.jsonl", 1, train.train)
+    last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
+    assert last["status"] == "unsupported"
+    assert last["reason"] == "arithmetic cannot be made deterministic here"
+
+
+def test_what_is_asked_beyond_the_spec_is_compared_too(tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    settings = adapter.settings()
+    adapter.asked = lambda: {"layout": "NHWC"}
+    adapter.settings = lambda: {**settings, "layout": "NCHW"}
+    with pytest.raises(ValueError, match="layout: asked 'NHWC', found 'NCHW'"):
+        run(tmp_path, monkeypatch, adapter)
+
+
+def test_any_other_error_is_a_fault_and_no_result(tmp_path, monkeypatch):
+    with pytest.raises(ZeroDivisionError):
+        run(tmp_path, monkeypatch, Arithmetic(fails_at=9, error=ZeroDivisionError()))
+    assert '"result"' not in (tmp_path / "events.jsonl").read_text()
+
+
+def test_settings_that_differ_from_the_specs_fail_the_run(tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    settings = adapter.settings()
+    adapter.settings = lambda: {**settings, "learning_rate": 0.11, "threads": 2}
+    with pytest.raises(ValueError, match=r"learning_rate: asked 0.1, found 0.11; threads: asked 1"):
+        run(tmp_path, monkeypatch, adapter)
+
+
+def test_records_that_are_not_what_the_spec_says_are_refused(tmp_path, monkeypatch):
+    spec = {**SPEC, "data": {**SPEC["data"], "train_examples": 11}}
+    with pytest.raises(
+        ValueError, match=r"train: 10 records of shape \(2, 2, 1\), the spec says 11"
+    ):
+        run(tmp_path, monkeypatch, Arithmetic(), spec)
+
+
+def test_python_3_6_parses_the_runner_which_imports_only_the_library_and_numpy(root):
+    folder = root / "workflow/scripts/touchstone/runner"
+    for path in [*folder.glob("*.py"), *folder.glob("adapters/*.py")]:
+        tree = ast.parse(path.read_text(), feature_version=(3, 6))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                name = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+                top = name.split(".")[0]
+                assert top in {*sys.stdlib_module_names, "numpy"} or top == "touchstone", path
+
+
+def test_draws_are_one_per_example_within_the_padding_and_repeat():
+    augmentation = {"crop_padding": 4, "flip": True}
+    indices, draws = batches.Order(3, 1000, 10, augmentation).take(250)
+    assert np.array_equal(indices, batches.Order(3, 1000, 10).take(250)[0])
+    assert draws.shape == (250, 10, 3) and draws.dtype == np.int32
+    assert set(np.unique(draws[..., :2])) == set(range(9)) and set(draws[..., 2].ravel()) == {0, 1}
+    assert not np.array_equal(draws[:100], draws[100:200])  # a new epoch draws anew
+    singly = batches.Order(3, 1000, 10, augmentation)
+    assert np.array_equal(np.concatenate([singly.take(1)[1] for _ in range(250)]), draws)
+    _, still = batches.Order(3, 1000, 10, {"crop_padding": 0, "flip": False}).take(100)
+    assert not still.any()
+
+
+def rates(**schedule):
+    """Ten epochs of four steps at a base rate of 2."""
+    schedule = {"milestones": [], "factor": 0.1, "warmup_epochs": 0, **schedule}
+    return lr_schedule.Rates(2.0, schedule, 4, 10).take(0, 40)
+
+
+def test_the_rate_follows_its_schedule():
+    assert rates(name="constant").tolist() == [2.0] * 40
+    step = rates(name="step", milestones=[2, 5.5], factor=0.5)
+    assert step.tolist() == [2.0] * 8 + [1.0] * 14 + [0.5] * 18
+    cosine = rates(name="cosine")
+    assert cosine[[0, 20]] == pytest.approx([2.0, 1.0])
+    assert cosine[39] == pytest.approx(1 + np.cos(np.pi * 39 / 40))
+    warm = rates(name="cosine", warmup_epochs=2)
+    assert warm[:8] == pytest.approx(2 * np.arange(1, 9) / 8)
+    assert warm[[8, 24]] == pytest.approx([2.0, 1.0])
+    assert warm[39] == pytest.approx(1 + np.cos(np.pi * (39 / 4 - 2) / 8))
+    half = rates(name="constant", warmup_epochs=0.5)
+    assert half.tolist() == [1.0, 2.0] + [2.0] * 38
+
+
+def test_the_rate_that_is_read_back_is_the_last_of_the_schedule(tmp_path, monkeypatch):
+    spec = {**SPEC, "schedule": {**SPEC["schedule"], "name": "cosine"}}
+    events = run(tmp_path, monkeypatch, Arithmetic(), spec)
+    settings = next(e for e in events if e["event"] == "settings")
+    assert settings["requested"]["learning_rate"] == pytest.approx(
+        0.05 * (1 + np.cos(np.pi * 79 / 80))
+    )
+
+
+RECORDS = {**SPEC, "factors": {**SPEC["factors"], "input": "records"}}
+
+
+class OfRecords(Arithmetic):
+    """Its record number n holds n, and the label n modulo 3."""
+
+    def __init__(self, count=10, damaged=None):
+        super().__init__(step_seconds=0.0)
+        self.count, self.damaged = count, damaged
+        self.read_by = set()
+
+    def open(self, stems):
+        assert stems == ["train"]
+        return self.count
+
+    def fetch(self, indices):
+        self.read_by.add(threading.current_thread())
+        if self.damaged is not None and (indices == self.damaged).any():
+            raise ValueError(f"train.records: record {self.damaged} is damaged")
+        return indices.copy(), indices % 3
+
+    def train(self, batches, rates, draws):
+        indices = np.concatenate([part[0] for part in batches])
+        assert np.array_equal(np.concatenate([part[1] for part in batches]), indices % 3)
+        return super().train(indices, rates, draws)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_records_are_read_in_the_order_of_the_seed(tmp_path, monkeypatch, threads):
+    whole = Arithmetic()
+    run(tmp_path, monkeypatch, whole)
+    adapter = OfRecords()
+    execution = {**SPEC["execution"], "reader_threads": threads}
+    events = run(tmp_path, monkeypatch, adapter, {**RECORDS, "execution": execution})
+    assert events[-1]["status"] == "ok"
+    assert np.array_equal(adapter.seen, whole.seen)
+    settings = next(e for e in events if e["event"] == "settings")
+    assert settings["effective"]["reader_threads"] == threads
+    if not threads:
+        assert adapter.read_by == {threading.current_thread()}
+
+
+def test_the_next_chunk_is_read_while_one_is_computed():
+    read = threading.Semaphore(0)
+
+    def fetch(indices):
+        read.release()
+        return indices
+
+    order = batches.Order(5, 100, 10)
+    reader = batches.Reader(fetch, 1)
+    for taken in range(1, 21):
+        indices = order.take(3)[0]
+        (found,) = reader.take(indices, order.peek(3))
+        assert np.array_equal(found, indices)
+        # As many are read as were taken, and one more that nobody waits for.
+        for _ in range(2 if taken == 1 else 1):
+            assert read.acquire(timeout=10)
+    (found,) = reader.take(order.take(1)[0], order.peek(0))  # another size than foreseen
+    assert found.shape == (1, 10)
+    reader.pool.shutdown()
+    assert reader.live() == 0
+
+
+def test_a_record_that_cannot_be_read_ends_the_run(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="train.records: record 3 is damaged"):
+        run(tmp_path, monkeypatch, OfRecords(damaged=3), RECORDS)
+
+
+def test_another_number_of_records_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="train: 11 records, the spec says 10"):
+        run(tmp_path, monkeypatch, OfRecords(count=11), RECORDS)
+
+
+def test_a_label_outside_the_classes_is_refused(tmp_path, monkeypatch):
+    spec = {**SPEC, "data": {**SPEC["data"], "classes": 2}}
+    with pytest.raises(ValueError, match="train: a record has the label 2, the spec says 2"):
+        run(tmp_path, monkeypatch, Arithmetic(), spec)
+
+
+def test_arithmetic_of_another_precision_fails_the_run(tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    adapter.arithmetic = np.float16
+    with pytest.raises(ValueError, match="arithmetic: asked 'fp32', found 'fp16'"):
+        run(tmp_path, monkeypatch, adapter)
+    adapter.arithmetic = np.float64
+    assert checks.arithmetic(adapter) == "fp64"
+    adapter.products = lambda a, b: [np.round(a @ b * 2**10) / 2**10, np.round(a @ b * 2**7) / 2**7]
+    assert checks.arithmetic(adapter) == "tf32 in products, bf16 in convolutions"
+
+
+def test_a_chunk_of_no_length_is_a_step_that_is_waited_for(tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    waited = []
+    adapter.losses = lambda handle: waited.append(adapter.steps) or handle
+    spec = {**SPEC, "phases": {**SPEC["phases"], "chunk_seconds": 0}}
+    run(tmp_path, monkeypatch, adapter, spec)
+    assert waited == list(range(1, 81))
+
+
+def test_a_test_set_far_smaller_than_a_batch_fills_one():
+    """Some frameworks take batches of one size alone."""
+
+    class OneSize:
+        def logits(self, images):
+            assert images.shape == (8, 1, 1, 3)
+            return images[:, 0, 0]
+
+    labels = np.array([0, 1, 2])
+    images = np.eye(3, dtype=np.float32)[labels][:, None, None]
+    correct, loss = train.evaluate(OneSize(), images, labels, 8)
+    assert correct == 3
+    assert loss == pytest.approx(np.log(np.e + 2) - 1)

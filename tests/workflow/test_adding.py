@@ -1,0 +1,102 @@
+"""The examples of docs/adding.md, written into a copy of the project and run."""
+
+import inspect
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from touchstone.networks.graph import Graph
+from touchstone.paths import ROOT
+from workflow.project import ENVIRONMENTS, Project
+
+PAGE = (ROOT / "docs/adding.md").read_text(encoding="utf-8")
+EXAMPLES = dict(re.findall(r"^`([\w./-]+)`:\n\n```\w*\n(.*?)^```$", PAGE, re.M | re.S))
+STUDY = "config/studies/my-study.yaml"
+COUNTS = """
+import importlib
+from touchstone import networks
+made = networks.build("my-network", (28, 28, 1), 10)
+stated = importlib.import_module("touchstone.networks.my_network").__doc__
+assert f"{made.parameter_count:,} parameters and {made.macs:,} multiply" in stated, stated
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy of the project with all the examples, and nothing else touched."""
+    made = Project(tmp_path_factory.mktemp("adding"), ENVIRONMENTS, {})
+    for path, text in EXAMPLES.items():
+        file = made.folder / path
+        assert not file.exists(), f"the project has a {path}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return made
+
+
+def command(project, *arguments):
+    """Run a program of the copy with this Python."""
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=project.folder, capture_output=True, text=True
+    )
+
+
+def test_every_example_is_found():
+    assert len(EXAMPLES) == 10
+
+
+def test_the_page_lists_every_layer_with_its_arguments():
+    rows = dict(re.findall(r"^\| `(\w+)\((.*?)\)` \|", PAGE, re.M))
+    layers = {
+        name: ", ".join(
+            str(parameter.replace(annotation=inspect.Parameter.empty))
+            for parameter in list(inspect.signature(method).parameters.values())[1:]
+        )
+        for name, method in vars(Graph).items()
+        if inspect.isfunction(method) and not name.startswith("_")
+    }
+    assert rows == layers
+
+
+def test_a_study_of_all_of_them_runs(project):
+    pinned = command(project, "workflow/scripts/cli.py", "pin", "envs/my_framework.yaml")
+    assert pinned.returncode == 0, pinned.stderr
+    assert "--hash=sha256:" in (project.folder / "envs/my_framework.yaml").read_text()
+    project.run("--cores", "all", "--configfile", STUDY)
+    records = [json.loads(path.read_text()) for path in project.folder.glob("results/records/*/*")]
+    found = {record["factors"]["framework"]: record for record in records}
+    assert {name: record["status"] for name, record in found.items()} == {
+        "my_framework": "ok",
+        "scipy": "ok",
+    }
+    losses = [
+        loss
+        for line in next(project.folder.glob("results/runs/my_framework-*/rep1/events.jsonl"))
+        .read_text()
+        .splitlines()
+        for loss in json.loads(line).get("losses", [])
+    ]
+    assert len(losses) == 3 * (1000 // 64) and losses[-1] < losses[0]
+    for telemetry in project.folder.glob("results/runs/*/rep1/telemetry.csv"):
+        lines = telemetry.read_text().splitlines()
+        column = lines[0].split(",").index("load_average")
+        assert float(lines[1].split(",")[column]) >= 0
+    page = (project.folder / "results/report/index.html").read_text()
+    assert "my-network" in page and "my_operation" in page
+
+
+def test_the_networks_docstring_states_its_counts(project):
+    ended = subprocess.run(
+        [sys.executable, "-c", COUNTS],
+        cwd=project.folder / "workflow/scripts", capture_output=True, text=True,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_published_table_is_read(project):
+    path = "config/published/my-table.csv"
+    ended = command(project, "workflow/scripts/cli.py", "check-published", path)
+    assert ended.returncode == 0, ended.stderr
+    assert "2 figures of Training speed of LeNet-5, an example; 0 findings" in ended.stdout

@@ -1,1 +1,0 @@
-"""Judge finished runs: records, tables, figures and the report (`docs/contracts.md`)."""

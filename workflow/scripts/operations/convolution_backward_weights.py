@@ -1,7 +1,0 @@
-"""The gradient of a two-dimensional convolution by its filters."""
-
-from operations._convolution import Convolution
-
-
-class Operation(Convolution):
-    wanted = "w"

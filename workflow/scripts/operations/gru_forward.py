@@ -1,7 +1,0 @@
-"""The forward pass of a GRU layer (gated recurrent unit) over a sequence."""
-
-from operations._recurrent import Recurrent
-
-
-class Operation(Recurrent):
-    kind = "gru"

@@ -1,7 +1,0 @@
-"""The forward pass of an LSTM layer (long short-term memory) over a sequence."""
-
-from operations._recurrent import Recurrent
-
-
-class Operation(Recurrent):
-    kind = "lstm"

@@ -1,8 +1,0 @@
-"""The forward and backward pass of an LSTM layer (long short-term memory) over a sequence."""
-
-from operations._recurrent import Recurrent
-
-
-class Operation(Recurrent):
-    kind = "lstm"
-    backward = True

@@ -1,7 +1,0 @@
-"""The forward pass of a vanilla recurrent layer (tanh) over a sequence."""
-
-from operations._recurrent import Recurrent
-
-
-class Operation(Recurrent):
-    kind = "rnn"

@@ -1,8 +1,0 @@
-"""The forward and backward pass of a vanilla recurrent layer (tanh) over a sequence."""
-
-from operations._recurrent import Recurrent
-
-
-class Operation(Recurrent):
-    kind = "rnn"
-    backward = True

@@ -1,0 +1,125 @@
+"""Which framework is fastest: cells side by side."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+from touchstone.results.study import FACET, Cell, Series, Study
+from touchstone.results.tables import COMPARED, counted, remarks
+from touchstone.statistics.intervals import LEVEL, Ratio, paired_ratio
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The throughputs of comparable cells, by facet, batch size and what else tells groups apart.
+
+    `cells` are those with numbers, in order of the plan, `without` those that have none. The
+    first of them is the reference, chosen before the data are seen: one chosen as the fastest
+    would owe its place partly to its luckiest runs.
+    """
+
+    facet: tuple[str, str, str]
+    batch_size: int
+    setting: str
+    cells: list[Cell]
+    without: list[Cell]
+
+    @property
+    def reference(self) -> Cell:
+        return self.cells[0]
+
+    @cached_property
+    def fastest(self) -> Cell:
+        """The cell with the largest median."""
+        return max(self.cells, key=_middle)
+
+    @property
+    def level(self) -> float:
+        """Confidence of each interval, such that all of a cell's together have 95 %.
+
+        Bonferroni over the others: whichever cell is truly the fastest, a false winner needs
+        its own interval or one of a rival against it to fail.
+        """
+        return 1 - (1 - LEVEL) / (len(self.cells) - 1)
+
+    def ratio(self, cell: Cell, reference: Cell) -> Ratio | None:
+        """Throughput of one cell / that of another, within blocks."""
+        return paired_ratio(cell.by_block("throughput"), reference.by_block("throughput"))
+
+    @cached_property
+    def against(self) -> list[tuple[Cell, Ratio | None]]:
+        """The fastest against each other cell, the next fastest first."""
+        others = sorted((c for c in self.cells if c is not self.fastest), key=_middle, reverse=True)
+        return [(cell, self.ratio(self.fastest, cell)) for cell in others]
+
+    @property
+    def n(self) -> int:
+        """Blocks of the comparison of the fastest that has fewest."""
+        return min(ratio.n if ratio else 0 for _, ratio in self.against)
+
+    @property
+    def testable(self) -> bool:
+        """Whether every interval of the fastest can be had."""
+        return self.n > 1
+
+    @cached_property
+    def rivals(self) -> list[Cell]:
+        """The cells that the fastest was not shown to be faster than."""
+        return [
+            cell
+            for cell, ratio in self.against
+            if ratio is None or ratio.verdict("throughput", self.level) != "faster"
+        ]
+
+    @cached_property
+    def winner(self) -> Series | None:
+        """The fastest, where it was shown to be faster than all others together."""
+        return self.fastest.series if self.testable and not self.rivals else None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per cell: its ratio to the reference, and what to keep in mind."""
+        ours = [run.provenance for run in self.reference.runs]
+        winner = self.winner
+        return [
+            {
+                "cell": cell,
+                "median": _middle(cell) if cell.values("throughput") else None,
+                "n": len(cell.values("throughput")),
+                "ratio": self.ratio(cell, self.reference),
+                "wins": winner == cell.series,
+                "words": ", ".join(cell.words("throughput")),
+                "flags": counted(cell.flags),
+                "remarks": ", ".join(remarks([run.provenance for run in cell.runs], ours)),
+            }
+            for cell in (*self.cells, *self.without)
+        ]
+
+
+def _middle(cell: Cell) -> float:
+    return median(cell.values("throughput"))
+
+
+def compare(study: Study) -> list[Comparison]:
+    """The comparisons by throughput that have two cells or more with numbers."""
+    groups = [
+        group
+        for group in study.comparable()
+        if sum(bool(cell.values("throughput")) for cell in group) > 1
+    ]
+    told = (*COMPARED, *FACET, "batch_size")
+    varying = [
+        name
+        for name in (study.cells[0].plan.factors if groups else ())
+        if name not in told and len({group[0].plan.factors[name] for group in groups}) > 1
+    ]
+    comparisons = []
+    for group in groups:
+        factors = group[0].plan.factors
+        setting = ", ".join(f"{n.replace('_', ' ')} {factors[n] or '–'}" for n in varying)
+        found = [cell for cell in group if cell.values("throughput")]
+        without = [cell for cell in group if not cell.values("throughput")]
+        place = (group[0].facet, group[0].batch_size, setting)
+        comparisons.append(Comparison(*place, found, without))
+    order = {facet: i for i, facet in enumerate(dict.fromkeys(c.facet for c in study.cells))}
+    return sorted(comparisons, key=lambda c: (order[c.facet], c.batch_size, c.setting))

@@ -1,0 +1,82 @@
+"""The best rates that a study's basic operations reach, and what share of them others reach."""
+
+from collections import defaultdict
+from statistics import median
+from typing import NamedTuple
+
+from touchstone.results.study import Cell, Study
+
+GEMM, COPY = "gemm", "memory_copy"
+"""The operations that saturate arithmetic and memory, if their shapes are large."""
+
+
+class Peak(NamedTuple):
+    """The highest median rates of a place in this study, by any framework, or None."""
+
+    flops: float | None
+    memory: float | None
+
+
+class Place(NamedTuple):
+    """What a peak is of; `threads` as planned, empty for all that a run may use."""
+
+    device: str
+    precision: str
+    threads: str
+
+    @property
+    def label(self) -> str:
+        """`cpu`, and what of it is not usual: `cpu, bf16, threads 1`."""
+        words = [self.device] + [self.precision] * (self.precision != "fp32")
+        return ", ".join(words + [f"threads {self.threads}"] * bool(self.threads))
+
+
+def place_of(cell: Cell) -> Place:
+    """Where a cell computes, and in which precision."""
+    factors = cell.plan.factors
+    return Place(factors["device"], factors["precision"], factors.get("threads", ""))
+
+
+def peaks(study: Study) -> dict[Place, Peak]:
+    """By place, the best GFLOP/s of a matrix product and GB/s of a copy, which has no precision."""
+    products: dict[Place, list[float]] = defaultdict(list)
+    copies: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for cell in study.cells:
+        place = place_of(cell)
+        if cell.facet[0] == GEMM and (values := cell.values("flop_rate")):
+            products[place].append(median(values))
+        elif cell.facet[0] == COPY and (values := cell.values("memory_rate")):
+            copies[place.device, place.threads].append(median(values))
+    return {
+        place: Peak(
+            max(products[place], default=None),
+            max(copies[place.device, place.threads], default=None),
+        )
+        for place in dict.fromkeys(map(place_of, study.cells))
+    }
+
+
+def share_of_peak(cell: Cell, peak: Peak) -> float | None:
+    """Median rate / the place's peak x 100, of arithmetic, or of a copy of memory.
+
+    Of training it is the model FLOP utilisation (Chowdhery et al. 2022, arXiv:2204.02311,
+    appendix B), of the peak that was measured instead of the maker's; several GPUs have as many
+    peaks, while replicas on a CPU share its cores; so have several nodes.
+    """
+    metric, most = (
+        ("memory_rate", peak.memory) if cell.facet[0] == COPY else ("flop_rate", peak.flops)
+    )
+    values = cell.values(metric)
+    factors = cell.plan.factors
+    devices = int(factors.get("nodes") or 1)
+    if factors["device"] == "gpu":
+        devices *= int(factors.get("replicas") or 1)
+    rate = median(values) if values else 0.0
+    return rate / (most * devices) * 100 if rate and most else None
+
+
+def why_no_share(cell: Cell, peak: Peak) -> str:
+    """Why a cell that trains a network has no share of the peak."""
+    if peak.flops is None:
+        return f"the study has no gemm on the {place_of(cell).label}"
+    return f"no flop rate: {', '.join(cell.words('flop_rate'))}"

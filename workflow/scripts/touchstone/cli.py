@@ -1,0 +1,42 @@
+"""The command line: `touchstone COMMAND ...`, one file of `commands/` each."""
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from touchstone import __version__
+from touchstone.errors import TouchstoneError, UsageError
+
+
+def names() -> list[str]:
+    """The commands, in order."""
+    files = (Path(__file__).parent / "commands").glob("[a-z]*.py")
+    return sorted(path.stem.replace("_", "-") for path in files)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command that the first argument names; only its module is imported.
+
+    Exits with 0, with 1 and one line where the command cannot do what it is asked for, with 2
+    where its arguments are wrong, or with the command's own status.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    known = names()
+    parser = argparse.ArgumentParser(prog="touchstone", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"touchstone {__version__}")
+    parser.add_argument("command", choices=known, metavar="COMMAND", help=", ".join(known))
+    name = parser.parse_args(given[:1]).command
+    module = importlib.import_module("touchstone.commands." + name.replace("-", "_"))
+    parser = argparse.ArgumentParser(
+        prog=f"touchstone {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(parser)
+    try:
+        sys.exit(module.run(parser.parse_args(given[1:])))
+    except UsageError as fault:
+        parser.error(str(fault))
+    except TouchstoneError as fault:
+        sys.exit(f"error: {fault}")

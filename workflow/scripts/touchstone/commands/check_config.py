@@ -1,0 +1,30 @@
+"""Check a configuration file as it would be used on top of the default study, and count it."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from snakemake.utils import update_config
+
+from touchstone.paths import ROOT
+from touchstone.plan.estimate import estimate
+from touchstone.plan.read import ConfigError, read
+from touchstone.plan.study import make_plan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    try:
+        overlay = read(arguments.file)
+        config = read(ROOT / "config/config.yaml")
+        update_config(config, overlay)
+        plan = make_plan(config, ROOT)
+    except ConfigError as fault:
+        sys.exit(f"error: {fault}")
+    print(f"{plan.study.study}: {len(plan.cells)} cells, {len(plan.order)} runs")
+    runs = dict.fromkeys(plan.cells, plan.study.repeats)
+    print(estimate(plan, runs, ROOT / "config/datasets", os.cpu_count() or 1).text)

@@ -1,0 +1,50 @@
+"""Compare two results folders. Exit 0: no cell is slower; 1: one is; 2: one cannot be compared."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from touchstone.analysis.compare_results import as_table, as_text, compare, exit_code, read_sitting
+from touchstone.errors import UsageError
+from touchstone.results.files import InputError, write_atomic
+from touchstone.statistics.intervals import SESSION_SD, SPEEDS, TIMES
+
+
+def folder(text: str) -> Path:
+    """A results folder given on the command line."""
+    if not text or not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no folder; give a results folder"
+            " (in the workflow: snakemake compare --config against=FOLDER)"
+        )
+    return Path(text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("old", type=folder, help="the results folder to compare with")
+    parser.add_argument("new", type=folder, help="the results folder in question")
+    parser.add_argument("--metric", choices=SPEEDS + TIMES, default="throughput")
+    parser.add_argument(
+        "--session-sd",
+        type=float,
+        default=SESSION_SD,
+        help="standard deviation of the logarithm between sittings (default: %(default)s)",
+    )
+    parser.add_argument("--output", type=Path, help="the table to write, CSV")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if not 0 <= arguments.session_sd < 1:
+        raise UsageError("--session-sd must be a share from 0 to 1, such as 0.03")
+    try:
+        old = read_sitting(arguments.old, arguments.metric)
+        new = read_sitting(arguments.new, arguments.metric)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    changes = compare(old, new, arguments.metric, arguments.session_sd)
+    print(as_text(changes, arguments.metric))
+    if arguments.output:
+        write_atomic(arguments.output, as_table(changes, arguments.metric))
+        print(f"The table: {arguments.output}")
+    return exit_code(changes)

@@ -1,0 +1,21 @@
+"""Compare the traces of one network in every framework, and write its certificate."""
+
+import argparse
+from pathlib import Path
+
+from touchstone.results.files import write_json
+from touchstone.results.parity import compare
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("network")
+    parser.add_argument("traces", type=Path, nargs="+", help="FRAMEWORK.npz, the reference first")
+    parser.add_argument(
+        "--single", type=Path, help="the reference's, for frameworks of single precision alone"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="the certificate to write")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    paths = {path.stem: path for path in arguments.traces}
+    write_json(arguments.output, compare(arguments.network, paths, arguments.single))

@@ -1,0 +1,103 @@
+"""Write config/README.md and config/schema.json from the configuration's model."""
+
+import argparse
+import json
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from touchstone.paths import ROOT
+from touchstone.plan.model import Cell, Study
+
+HEAD = """# Configuration
+
+Generated from `workflow/scripts/touchstone/plan/model.py` by `make docs`; edit that file.
+
+`config/config.yaml` is the default study. Another is run with
+`snakemake --configfile config/studies/NAME.yaml`, whose keys replace those of the default
+(the mappings, `defaults` alone here, are merged), and single keys with
+`--config repeats=5`. Unknown keys, wrong types and impossible values are refused, all at
+once, before anything is run. `schema.json` lets an editor check as you type: begin a file
+with `# yaml-language-server: $schema=schema.json`.
+
+A sweep is a cross of its settings: every value of every list with every other. Several
+sweeps are several partial crosses; no cell may stand in two of them.
+
+```yaml
+study: batches
+title: Three frameworks at two batch sizes, one of them at a second learning rate
+repeats: 3
+defaults: {network: lenet5, dataset: mnist-5k}
+sweeps:
+  - {framework: [pytorch, tensorflow, mxnet], batch_size: [64, 128]}
+  - {framework: pytorch, batch_size: 64, learning_rate: 0.02}
+```
+"""
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a configuration; a sweep's setting is a value or a list of values."""
+    cell = Cell.model_json_schema()["properties"]
+    sweep = {
+        key: {
+            "description": value.pop("description"),
+            "anyOf": [value, {"type": "array", "items": value, "minItems": 1}],
+        }
+        for key, value in Cell.model_json_schema()["properties"].items()
+    }
+    study = Study.model_json_schema()
+    study["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    settings = {"type": "object", "additionalProperties": False}
+    study["properties"]["defaults"].update(settings, properties=cell)
+    study["properties"]["sweeps"]["items"] = {**settings, "properties": sweep}
+    return study
+
+
+def readme() -> str:
+    """The page of every key: type, default, meaning."""
+    parts = [HEAD, "## The study\n", _table(Study)]
+    parts += ["## The settings of a cell, in `defaults` and in `sweeps`\n", _table(Cell)]
+    return "\n".join(parts)
+
+
+def _table(model: type[BaseModel]) -> str:
+    rows = ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
+    properties = model.model_json_schema()["properties"]
+    for key, field in model.model_fields.items():
+        meaning = (field.description or "").replace("|", "\\|")
+        rows.append(f"| `{key}` | {_type(properties[key])} | {_default(field)} | {meaning} |")
+    return "\n".join(rows) + "\n"
+
+
+def _type(value: dict[str, Any]) -> str:
+    """A property of a JSON schema in words, its bounds included."""
+    if "anyOf" in value:
+        return " or ".join(_type(each) for each in value["anyOf"])
+    if "enum" in value:
+        return ", ".join(f"`{each}`" for each in value["enum"])
+    if "const" in value:
+        return f"`{value['const']}`"
+    if value["type"] == "array":
+        noun, _, bound = _type(value["items"]).partition(" ")
+        return f"list of {noun}s {bound}".strip()
+    bounds = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
+    limits = [f"{sign} {value[key]:g}" for key, sign in bounds.items() if key in value]
+    names = {"object": "mapping", "null": "null"}
+    name = names.get(value["type"], value["type"])
+    return f"{name} {' and '.join(limits)}".strip()
+
+
+def _default(field: FieldInfo) -> str:
+    return "required" if field.default is PydanticUndefined else f"`{json.dumps(field.default)}`"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def run(arguments: argparse.Namespace) -> None:
+    (ROOT / "config/README.md").write_text(readme(), encoding="utf-8")
+    text = json.dumps(schema(), indent=2, sort_keys=True) + "\n"
+    (ROOT / "config/schema.json").write_text(text, encoding="utf-8")

@@ -1,0 +1,53 @@
+"""Judge a published study that was done again: its claims, tables and figures, and their page."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from touchstone.paths import ROOT
+from touchstone.plan.read import ConfigError, read
+from touchstone.plan.study import make_plan
+from touchstone.published.dossier import DossierError, read_dossier
+from touchstone.published.page import make
+from touchstone.published.table import PublishedError, read_table
+from touchstone.results.files import write_atomic
+from touchstone.results.study import read_study
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plan", type=Path, required=True, help="plan.tsv")
+    parser.add_argument("--config", type=Path, required=True, help="the resolved configuration")
+    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
+    parser.add_argument("--records", type=Path, required=True, help="folder of the records")
+    parser.add_argument("--output", type=Path, required=True, help="folder of tables and figures")
+    parser.add_argument("--page", type=Path, required=True, help="the page to write")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    try:
+        config = read(arguments.config)
+        done = make_plan(config, ROOT)
+        whole = make_plan({**config, "scale": "paper"}, ROOT)
+        dossier = read_dossier(ROOT / f"config/claims/{done.study.study}.yaml")
+        table = read_table(ROOT / "config/published" / dossier.published)
+    except (ConfigError, DossierError, PublishedError) as error:
+        sys.exit(f"error: {error}")
+    study = read_study(arguments.plan, arguments.tables, arguments.records)
+    cells = {
+        name: (full, short)
+        for full, (name, short) in zip(whole.cells.values(), done.cells.items(), strict=True)
+    }
+    folder = Path("..") / arguments.output.relative_to(arguments.page.parents[1])
+    result = make(
+        done.study.title,
+        done.study.scale,
+        (whole.study.repeats, done.study.repeats),
+        table,
+        dossier,
+        study,
+        [cells[cell.plan.name] for cell in study.cells],
+        folder.as_posix(),
+    )
+    for name, content in result.files.items():
+        write_atomic(arguments.output / name, content)
+    write_atomic(arguments.page, result.page)

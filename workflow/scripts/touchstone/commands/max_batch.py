@@ -1,0 +1,96 @@
+"""Find the largest batch of a setting that fits into memory, with a fresh process per probe."""
+
+import argparse
+import csv
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from touchstone.environments import EnvironmentFault, runner_python
+from touchstone.measure.supervisor import Fault, machine_to_itself, supervise
+from touchstone.paths import ROOT, RUNNER
+from touchstone.plan import frameworks
+from touchstone.plan.bisection import largest
+from touchstone.plan.max_batch import as_planned, probe_spec
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import training_examples
+
+
+class Prober:
+    """Tries batch sizes of one setting, and keeps what came of each in `probes`."""
+
+    def __init__(self, cell: Cell, python: str, folder: Path) -> None:
+        self.cell, self.python, self.folder = cell, python, folder
+        self.limit, self.limited_by = cell.memory_limit, "memory_limit"
+        if cell.memory_limit is None:
+            # Stopped by us, not by the kernel, which may choose another process.
+            self.limit = float(psutil.virtual_memory().available // 2**20)
+            self.limited_by = "what the machine had available"
+        self.probes: list[dict[str, Any]] = []
+
+    def __call__(self, batch_size: int) -> tuple[str, str | None]:
+        """The outcome of a few steps and its reason; a fault is tried once more."""
+        spec = probe_spec(self.cell, batch_size, self.limit, ROOT)
+        path, events = self.folder / "spec.json", self.folder / "events.jsonl"
+        path.write_text(json.dumps(spec, indent=1) + "\n")
+        command = [self.python, str(RUNNER), str(path), str(events)]
+        log = self.folder / "probe.log"
+        try:
+            status = supervise(spec, command, self.folder, log, trial=True)
+        except Fault:
+            status = supervise(spec, command, self.folder, log, final=True, trial=True)
+        lines = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
+        outcome = lines[-1]
+        memory = [line["device_peak_mib"] for line in lines if line["event"] == "memory"]
+        self.probes.append(
+            {
+                "batch_size": batch_size,
+                "status": status,
+                "reason": outcome["reason"],
+                "seconds": round(outcome["end"] - outcome["begin"], 3),
+                "host_memory_peak_mib": self.host_memory_peak(),
+                "device_peak_mib": memory[-1] if memory else None,
+            }
+        )
+        print(f"a batch of {batch_size}: {status}", file=sys.stderr, flush=True)
+        return status, outcome["reason"]
+
+    def host_memory_peak(self) -> float | None:
+        """The largest sample of the last probe, MiB; None where there is none."""
+        with open(self.folder / "telemetry.csv", newline="", encoding="utf-8") as file:
+            samples = [row["host_memory"] for row in csv.DictReader(file)]
+        return max((float(sample) for sample in samples if sample), default=None)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cell", type=json.loads, required=True, help="its settings as JSON")
+    parser.add_argument("--folder", type=Path, required=True, help="of the probes' files")
+    parser.add_argument("--output", type=Path, required=True, help="what was found, as JSON")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    cell = Cell(**arguments.cell)
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    try:
+        with machine_to_itself():
+            python = runner_python(ROOT / frameworks.environment(cell.framework, cell.device))
+            arguments.folder.mkdir(parents=True, exist_ok=True)
+            prober = Prober(cell, python, arguments.folder)
+            found = largest(prober, training_examples(cell, ROOT))
+    except (EnvironmentFault, Fault, OSError) as fault:
+        sys.exit(f"error: {arguments.output.stem}: {fault}")
+    env = json.loads((arguments.folder / "env.json").read_text(encoding="utf-8"))
+    result = {
+        "format": 1,
+        "settings": as_planned(cell),
+        "max_batch_size": {"value": found.value, "unit": "images", "reason": found.reason},
+        "status": found.status,
+        "limit": {"host_memory_mib": prober.limit, "from": prober.limited_by},
+        "probes": prober.probes,
+        "provenance": {"started": started, "machine": env["machine"], "software": env["software"]},
+    }
+    arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

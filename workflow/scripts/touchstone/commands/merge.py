@@ -1,0 +1,46 @@
+"""Put several machines' results side by side: a page, a section for a report, table and figure."""
+
+import argparse
+import base64
+import tempfile
+from pathlib import Path
+
+from touchstone.report.figures.machines import draw_machines
+from touchstone.report.figures.render import drawing, render
+from touchstone.report.machines import as_table, make_pages, read_machines
+from touchstone.results.bundle import pack
+from touchstone.results.files import InputError, write_atomic
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundles", type=Path, nargs="*", help="the first is the reference")
+    parser.add_argument("--own", type=Path, help="a results folder that comes before them")
+    parser.add_argument("--machine", help="the name of the machine that made it")
+    parser.add_argument("--output", type=Path, required=True, help="folder of what is made")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        bundles = [(path.name, path) for path in arguments.bundles]
+        if arguments.own:
+            path = Path(scratch) / "own.zip"
+            pack(arguments.own, path, arguments.machine)
+            bundles.insert(0, (f"{arguments.own}/", path))
+        if len(bundles) < 2:
+            raise InputError(
+                "bundles",
+                f"{len(bundles)} to compare, it takes two",
+                "Name them: snakemake merge --config bundles=ONE.zip,OTHER.zip",
+            )
+        machines = read_machines(bundles, Path(scratch))
+        with drawing():
+            figure, texts = draw_machines(machines)
+            images = render(figure)
+        uri = "data:image/svg+xml;base64," + base64.b64encode(images["svg"]).decode()
+        section, page = make_pages(machines, uri, texts)
+    for kind, image in images.items():
+        write_atomic(arguments.output / f"machines.{kind}", image)
+    write_atomic(arguments.output / "machines.csv", as_table(machines))
+    write_atomic(arguments.output / "section.html", section)
+    write_atomic(arguments.output / "index.html", page)
+    print(f"{len(machines)} machines side by side: {arguments.output / 'index.html'}")

@@ -1,0 +1,25 @@
+"""Draw the figures of a gathered study, as SVG and PNG, with their captions."""
+
+import argparse
+from pathlib import Path
+
+from touchstone.report.figures.render import drawing, make_figures, render
+from touchstone.results.files import write_atomic, write_json
+from touchstone.results.study import read_study
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plan", type=Path, required=True, help="plan.tsv")
+    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
+    parser.add_argument("--records", type=Path, required=True, help="folder of the records")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the figures")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    study = read_study(arguments.plan, arguments.tables, arguments.records)
+    captions = {}
+    with drawing():
+        for name, figure, captions[name] in make_figures(study):
+            for kind, image in render(figure).items():
+                write_atomic(arguments.output / f"{name}.{kind}", image)
+    write_json(arguments.output / "captions.json", captions)

@@ -1,0 +1,45 @@
+"""Whether a file is the one that the catalogue means."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from pathlib import Path
+
+from touchstone.datasets.catalogue import Source
+from touchstone.datasets.errors import DatasetError
+
+
+def fault(path: Path, source: Source) -> str | None:
+    """Why the file at `path` is not `source` (see there for the rule), or None if it is.
+
+    Raises OSError where the file cannot be read.
+    """
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest == source.sha256:
+        return None
+    if source.content_sha256 is None:
+        size = path.stat().st_size
+        return f"{size} bytes with SHA-256 {digest}, not {source.size} with {source.sha256}"
+    try:
+        with gzip.open(path) as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        return f"SHA-256 {digest}, not {source.sha256}, and not a whole gzip file ({error})"
+    if content == source.content_sha256:
+        return None
+    return (
+        f"SHA-256 {digest} (content {content}), not {source.sha256} "
+        f"(content {source.content_sha256})"
+    )
+
+
+def require(path: Path, source: Source) -> None:
+    """Raise DatasetError unless the file at `path` is there and is `source`."""
+    if not path.is_file():
+        raise DatasetError(path, "the file is missing", "run download_dataset first")
+    cause = fault(path, source)
+    if cause:
+        raise DatasetError(path, cause, "delete it and download the data set again")

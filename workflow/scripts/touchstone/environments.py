@@ -1,0 +1,146 @@
+"""Environments of `envs/<name>.yaml`, made on demand as virtual environments."""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+UNAVAILABLE = 69
+"""How an environment's script ends where the machine lacks something (sysexits.h)."""
+
+
+class EnvironmentFault(Exception):
+    """An environment cannot be made; the message says which, why, and what to do."""
+
+
+class Missing(EnvironmentFault):
+    """This machine lacks what the environment is made with: an interpreter or a compiler."""
+
+
+def read(path: Path) -> tuple[str, list[str]]:
+    """The Python version and the pip requirements of a conda environment file.
+
+    Raises EnvironmentFault if the file asks for anything that pip cannot install.
+    """
+    dependencies = yaml.safe_load(path.read_text(encoding="utf-8"))["dependencies"]
+    version, requirements, others = "", [], []
+    for entry in dependencies:
+        if isinstance(entry, dict):
+            requirements += entry["pip"]
+        elif match := re.fullmatch(r"python=+(\d+\.\d+)(\..*)?", entry):
+            version = match[1]
+        elif entry != "pip":
+            others.append(entry)
+    if others or not version:
+        missing = f"the conda packages {', '.join(others)}" if others else "a line python=X.Y"
+        raise EnvironmentFault(
+            f"{path}: it has {missing}" if others else f"{path}: it lacks {missing}"
+        )
+    return version, requirements
+
+
+def digest(path: Path) -> str:
+    """Twelve hex digits that name what the file and its script install, whatever its comments."""
+    version, requirements = read(path)
+    parts = [version, *requirements]
+    if script(path).exists():
+        parts.append(script(path).read_text(encoding="utf-8"))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def script(path: Path) -> Path:
+    """Where an environment file's script lies, if it has one: Snakemake's name for it."""
+    return path.with_suffix(".post-deploy.sh")
+
+
+def interpreter(version: str, path: Path) -> str:
+    """A `pythonX.Y` of this machine that runs; raises Missing where there is none."""
+    # The command that pyenv puts on PATH works only where that version is chosen.
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [shutil.which(f"python{version}")]
+    found += sorted(map(str, pyenv.glob(f"versions/{version}.*/bin/python{version}")))
+    probe = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
+    for python in filter(None, found):
+        answer = subprocess.run([python, "-c", probe], capture_output=True, text=True)
+        if answer.stdout.strip() == version:
+            return python
+    raise Missing(
+        f"{path}: no python{version} with venv on PATH; install it (Debian: python{version}-venv; "
+        f"or pyenv install {version}), or run Snakemake with --use-conda"
+    )
+
+
+def make(path: Path, target: Path) -> None:
+    """Make the virtual environment `target` of the file `path`; `frozen.txt` is its last file."""
+    version, requirements = read(path)
+    python = interpreter(version, path)
+    print(f"making the environment {target.name} with {python} (once)", file=sys.stderr, flush=True)
+    shutil.rmtree(target, ignore_errors=True)
+    pip = [str(target / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    listed = target / "requirements.txt"
+    try:
+        subprocess.run([python, "-m", "venv", str(target)], check=True, stdout=sys.stderr)
+        # An old Python's own pip may not know the wheels of the others, so a pinned pip is first.
+        first = [line for line in requirements if line.startswith("pip==")]
+        for lines in filter(None, (first, requirements)):
+            listed.write_text("\n".join(lines) + "\n")
+            install = ["install", "--quiet", "--requirement", str(listed)]
+            subprocess.run([*pip, *install], check=True, stdout=sys.stderr)
+        if script(path).exists():
+            _run_script(path, target)
+        frozen = subprocess.run([*pip, "freeze", "--all"], check=True, stdout=subprocess.PIPE)
+    except subprocess.CalledProcessError as fault:
+        raise EnvironmentFault(
+            f"{path}: {' '.join(map(str, fault.cmd[:4]))} ... failed with exit status "
+            f"{fault.returncode} (its own message is above); mend the cause and start again"
+        ) from None
+    (target / "frozen.txt").write_bytes(frozen.stdout)
+
+
+def _run_script(path: Path, target: Path) -> None:
+    """Run the environment's script in it; raises Missing if that says 69, CalledProcessError."""
+    command = ["sh", str(script(path))]
+    ended = subprocess.run(command, env=activated(target), stdout=sys.stderr)
+    if ended.returncode == UNAVAILABLE:
+        raise Missing(f"{path}: this machine lacks what {script(path)} says above")
+    ended.check_returncode()
+
+
+def activated(target: Path) -> dict[str, str]:
+    """The environment variables with which commands run in a virtual environment."""
+    variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    path = f"{target / 'bin'}:{variables['PATH']}"
+    return {**variables, "VIRTUAL_ENV": str(target), "PATH": path}
+
+
+def ensure(path: Path, folder: Path) -> Path:
+    """The Python of the environment of `path` under `folder`, made first if it is not there."""
+    target = folder / f"{path.stem}-{digest(path)}"
+    finished, python = target / "frozen.txt", target / "bin" / "python"
+    if finished.exists():
+        return python
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(f"{target}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not finished.exists():
+            make(path, target)
+    return python
+
+
+def runner_python(path: Path) -> str:
+    """The Python that runs a framework: conda's activated one, or the virtual environment's.
+
+    `TOUCHSTONE_DEPLOYMENT` and `TOUCHSTONE_ENVS` say which, as `plan.deployment` sets them.
+    Raises EnvironmentFault.
+    """
+    if os.environ["TOUCHSTONE_DEPLOYMENT"] != "conda":
+        return str(ensure(path, Path(os.environ["TOUCHSTONE_ENVS"])))
+    if found := shutil.which("python"):
+        return found
+    raise EnvironmentFault(f"{path}: conda activated no python")

@@ -1,0 +1,248 @@
+"""What the machine and the software of a run are.
+
+A value that the system does not tell is None, and `Unknown` has the reason.
+"""
+
+import contextlib
+import json
+import math
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from touchstone.measure.processes import own_group
+
+CPUS = Path("/sys/devices/system/cpu")
+NODES = Path("/sys/devices/system/node")
+
+Unknown = dict[str, str]
+"""Why a value of env.json is null, by its dotted name."""
+
+
+def machine(unknown: Unknown) -> dict[str, Any]:
+    """The hardware and the system."""
+    values = {
+        "hostname": platform.node(),
+        "cpu_model": _after_colon("/proc/cpuinfo", "model name") or platform.processor() or None,
+        "physical_cores": psutil.cpu_count(logical=False),
+        "logical_cores": psutil.cpu_count(),
+        "smt": {"0": False, "1": True}.get(_text(CPUS / "smt/active") or ""),
+        "governor": _governor(),
+        "turbo": _turbo(),
+        "numa_nodes": len(list(NODES.glob("node[0-9]*"))) or None,
+        "memory_mib": psutil.virtual_memory().total // 2**20,
+        "cpu_quota_cores": _cpu_quota(),
+        "memory_limit_mib": _memory_limit(),
+        "kernel": platform.release(),
+        "os": _value("/etc/os-release", "PRETTY_NAME"),
+        "virtualization": _virtualization(),
+    }
+    reasons = {
+        "cpu_model": "/proc/cpuinfo names no model",
+        "physical_cores": "/proc/cpuinfo tells no cores",
+        "smt": f"no {CPUS}/smt/active",
+        "governor": f"no {CPUS}/cpu0/cpufreq/scaling_governor (usual in a virtual machine)",
+        "turbo": f"neither {CPUS}/intel_pstate/no_turbo nor {CPUS}/cpufreq/boost",
+        "numa_nodes": f"no {NODES}",
+        "cpu_quota_cores": "no control group sets one",
+        "memory_limit_mib": "no control group sets one",
+        "os": "/etc/os-release names none",
+        "virtualization": "the CPU names no hypervisor",
+    }
+    unknown.update(
+        {f"machine.{name}": why for name, why in reasons.items() if values[name] is None}
+    )
+    return {**values, "gpus": gpus(unknown)}
+
+
+PCIE_LANE = {1: 250, 2: 500, 3: 985, 4: 1969, 5: 3938, 6: 7563}
+"""MB/s that a lane of a PCIe generation carries each way, after its encoding (PCI-SIG)."""
+
+
+def gpus(unknown: Unknown) -> list[dict[str, Any]]:
+    """Name, memory (MiB), driver and link to the host of every GPU that NVML lists."""
+    try:
+        import pynvml
+    except ImportError:
+        unknown["machine.gpus"] = "the package nvidia-ml-py is not installed beside Snakemake"
+        return []
+    try:
+        pynvml.nvmlInit()
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return [
+            {
+                "name": pynvml.nvmlDeviceGetName(handle),
+                "memory_mib": pynvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20,
+                "driver": driver,
+                **pcie_link(pynvml, handle),
+            }
+            for handle in handles
+        ]
+    except pynvml.NVMLError as error:
+        unknown["machine.gpus"] = f"NVML: {error}"
+        return []
+
+
+def pcie_link(nvml: Any, handle: Any) -> dict[str, int]:
+    """`pcie_mb_per_s`: what the GPU's link carries each way at best; nothing where NVML does not
+    tell it or knows a newer generation than we do."""
+    try:
+        generation = nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)
+        lanes = nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)
+    except nvml.NVMLError:
+        return {}
+    rate = PCIE_LANE.get(generation)
+    return {"pcie_mb_per_s": rate * lanes} if rate else {}
+
+
+PACKAGES = """
+import json
+try:
+    from importlib.metadata import distributions
+    found = [(d.metadata["Name"], d.version) for d in distributions()]
+except ImportError:  # before Python 3.8
+    import pkg_resources
+    found = [(d.project_name, d.version) for d in pkg_resources.working_set]
+print(json.dumps(sorted({name + "==" + version for name, version in found})))
+"""
+
+
+def packages(python: str) -> list[str]:
+    """`name==version` of every package that this Python sees, sorted."""
+    answer = subprocess.run([python, "-c", PACKAGES], capture_output=True, text=True, check=True)
+    listed: list[str] = json.loads(answer.stdout)
+    return listed
+
+
+def git_commit(folder: Path, unknown: Unknown) -> str | None:
+    """The commit of the code in `folder`, `-dirty` if it was changed since; None outside git."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        unknown["software.git_commit"] = "git is not installed"
+        return None
+    if not answer.stdout.strip():
+        unknown["software.git_commit"] = "the code lies in no git repository"
+    return answer.stdout.strip() or None
+
+
+def cpu_temperature(unknown: Unknown) -> float | None:
+    """The hottest sensor of the CPU, °C."""
+    found = psutil.sensors_temperatures()
+    # The kernel's drivers of Intel, AMD and ARM processors.
+    for driver in ("coretemp", "k10temp", "zenpower", "cpu_thermal"):
+        if driver in found:
+            return max(sensor.current for sensor in found[driver])
+    unknown["start.cpu_temperature"] = "no CPU sensor in /sys/class/hwmon"
+    return None
+
+
+def kernel_oom_kills() -> int | None:
+    """How often the kernel killed a process for want of memory, in our own control group if
+    it counts them, else on the machine since its boot; None if it does not tell."""
+    places = [Path("/proc/vmstat")]
+    with contextlib.suppress(OSError):
+        places.insert(0, own_group() / "memory.events")
+    for place in places:
+        found = [line.split() for line in _lines(place) if line.startswith("oom_kill ")]
+        if found:
+            return int(found[0][1])
+    return None
+
+
+def load() -> list[float]:
+    """The load averages over 1, 5 and 15 minutes."""
+    return list(os.getloadavg())
+
+
+def _lines(path: str | Path) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _text(path: Path) -> str | None:
+    return next(iter(_lines(path)), None)
+
+
+def _after_colon(path: str, key: str) -> str | None:
+    found = (line.split(":", 1)[1].strip() for line in _lines(path) if line.startswith(key))
+    return next(found, None)
+
+
+def _value(path: str, key: str) -> str | None:
+    found = (line.split("=", 1)[1].strip('"') for line in _lines(path) if line.startswith(key))
+    return next(found, None)
+
+
+def _governor() -> str | None:
+    """The frequency governors of the cores, each once."""
+    found = {_text(path) for path in CPUS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    return ", ".join(sorted(filter(None, found))) or None
+
+
+def _turbo() -> bool | None:
+    """Whether the CPU may clock above its base frequency."""
+    if (off := _text(CPUS / "intel_pstate/no_turbo")) is not None:
+        return off == "0"
+    return {"0": False, "1": True}.get(_text(CPUS / "cpufreq/boost") or "")
+
+
+def _groups(controller: str) -> list[Path]:
+    """Our control group and those above it: of cgroup v2, and of a v1 controller."""
+    tops = []
+    with contextlib.suppress(OSError):
+        tops.append(own_group())
+    mounts = [line.split() for line in _lines("/proc/self/mountinfo") if " - cgroup " in line]
+    for line in _lines("/proc/self/cgroup"):
+        _, names, inside = line.split(":", 2)
+        for mount in mounts:
+            if controller in names.split(",") and controller in mount[-1].split(","):
+                # A container may have its own group mounted as the top.
+                tops += [Path(mount[4]) / inside.lstrip("/"), Path(mount[4])]
+    return [group for top in tops for group in (top, *top.parents)]
+
+
+def usable_cores() -> float:
+    """How many cores' worth of CPU time this process may use."""
+    return min(len(os.sched_getaffinity(0)), _cpu_quota() or math.inf)
+
+
+def _cpu_quota() -> float | None:
+    """The cores' worth of CPU time that control groups let us have, if they limit it."""
+    found = []
+    for group in _groups("cpu"):
+        quota = (_text(group / "cpu.max") or "max").split()
+        if quota[0] == "max":
+            quota = [_text(group / f"cpu.cfs_{name}_us") or "-1" for name in ("quota", "period")]
+        if int(quota[0]) > 0:
+            found.append(int(quota[0]) / int(quota[1]))
+    return min(found, default=None)
+
+
+def _memory_limit() -> int | None:
+    """The memory that control groups let us have, MiB, if it is less than the machine's."""
+    found = []
+    for group in _groups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            text = _text(group / name)
+            if text and text != "max":
+                found.append(int(text))
+    # Version 1 says "none" by a number beyond any memory.
+    limit = min(found, default=psutil.virtual_memory().total)
+    return limit // 2**20 if limit < psutil.virtual_memory().total else None
+
+
+def _virtualization() -> str | None:
+    """The hypervisor's name where the firmware tells it, `unknown` where only the CPU does."""
+    flags = _after_colon("/proc/cpuinfo", "flags") or ""
+    if "hypervisor" not in flags.split():
+        return None
+    return next(iter(_lines("/sys/class/dmi/id/sys_vendor")), "unknown hypervisor")

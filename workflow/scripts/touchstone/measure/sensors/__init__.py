@@ -1,0 +1,100 @@
+"""Sensors: what is read of a run from outside its process, one file each.
+
+A sensor's module has `COLUMNS` (column of telemetry.csv -> unit), `unavailable(watched)`,
+the reason why it cannot be read here or None, and `Sensor(watched)`, whose `sample()` gives
+a value or None for each column. A `Sensor` may have a dict `missing`: column -> why it has
+no value at present. A module is found by its file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from touchstone.measure import processes
+from touchstone.measure.processes import Account, ControlGroup
+
+PATIENCE = 5.0
+"""Seconds that killed processes have to go; one that the kernel holds longer is left."""
+
+
+class Reading(Protocol):
+    """What a sensor does at every tick."""
+
+    def sample(self) -> dict[str, float | None]: ...
+
+
+@dataclass
+class Watched:
+    """What is watched: the runner's processes and the device, or the devices, that it trains on.
+
+    `root` is the runner, a child of this process; `others` are children of this process
+    that are none of the run's; `group` is the run's control group if it has one.
+    """
+
+    root: int
+    device: str
+    group: ControlGroup | None = None
+    others: frozenset[int] = frozenset()
+    processes: list[int] = field(default_factory=list)
+    reaped: Account = Account(0.0, 0, 0)
+    devices: int = 1
+
+    def refresh(self) -> None:
+        """List the processes anew, parents before their children; reap orphans that ended."""
+        orphans = []
+        for child in processes.children(os.getpid()):
+            if child != self.root and child not in self.others and not self._reap(child):
+                orphans.append(child)
+        if self.group:
+            self.processes = self.group.processes()
+        else:
+            self.processes = [pid for top in (self.root, *orphans) for pid in processes.tree(top)]
+
+    def account(self) -> Account:
+        """What all processes have used so far, those that have gone included."""
+        # Before the living: an orphan that is reaped in between is missed, not counted twice.
+        parts = [self.reaped, *filter(None, map(processes.account, self.processes))]
+        return Account.total(parts)
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all processes so far, those that have gone included, s."""
+        return self.group.cpu_seconds() if self.group else self.account().cpu_seconds
+
+    def end(self) -> None:
+        """Kill what the runner, which has ended and was waited for, has left behind."""
+        deadline = time.monotonic() + PATIENCE
+        self.refresh()
+        while left := [pid for pid in self.processes if pid != self.root]:
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+            self.refresh()
+
+    def _reap(self, child: int) -> bool:
+        """Take the account of a child that has ended; False if it lives."""
+        try:
+            pid, _, usage = os.wait4(child, os.WNOHANG)
+        except ChildProcessError:
+            return True
+        if pid:
+            used = Account(usage.ru_utime + usage.ru_stime, usage.ru_minflt, usage.ru_majflt)
+            self.reaped = Account.total([self.reaped, used])
+        return bool(pid)
+
+
+def modules() -> dict[str, Any]:
+    """The sensors by name."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    names = [path.stem for path in files if path.stem != "__init__"]
+    return {name: importlib.import_module(f"touchstone.measure.sensors.{name}") for name in names}

@@ -1,0 +1,38 @@
+"""CPU time of the runner's processes, and of the whole machine."""
+
+import psutil
+
+from touchstone.measure.sensors import Watched
+
+COLUMNS = {"cpu_seconds": "s", "machine_cpu_seconds": "s", "processes": "1"}
+
+
+def unavailable(watched: Watched) -> str | None:
+    """Always there."""
+    return None
+
+
+def machine_seconds() -> float:
+    """CPU time of the whole machine since its boot, s: what its programs used, and what the
+    hypervisor gave to others while a core of this machine had work."""
+    times = psutil.cpu_times()
+    used: float = times.user + times.nice + times.system + times.irq + times.softirq
+    return used + float(times.steal)
+
+
+class Sensor:
+    """Cumulative CPU seconds; see docs/contracts.md for the columns."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        self.total = 0.0
+
+    def sample(self) -> dict[str, float | None]:
+        """Time of the living and of those that have gone."""
+        # A child that has ended but is not yet in its parent's account must not count back.
+        self.total = max(self.total, self.watched.cpu_seconds())
+        return {
+            "cpu_seconds": self.total,
+            "machine_cpu_seconds": machine_seconds(),
+            "processes": len(self.watched.processes),
+        }

@@ -1,0 +1,190 @@
+"""The GPUs of the run, by NVML (module `pynvml` of the package nvidia-ml-py)."""
+
+import os
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from statistics import fmean
+from typing import Any
+
+from touchstone.measure.counter import Counter
+from touchstone.measure.sensors import Watched
+
+COLUMNS = {
+    "gpu_energy": "J",
+    "gpu_power": "W",
+    "gpu_power_average": "W",
+    "gpu_utilization": "%",
+    "gpu_memory": "MiB",
+    "gpu_process_memory": "MiB",
+    "gpu_temperature": "°C",
+    "gpu_sm_clock": "MHz",
+    "gpu_memory_clock": "MHz",
+    "gpu_throttle_reasons": "1",
+    "gpu_pcie_tx": "MB/s",
+    "gpu_pcie_rx": "MB/s",
+}
+
+ENERGY_SIZE = 2**64
+"""The energy counter is 64 bits wide, so that in practice it only falls when it is reset."""
+
+COMBINED: dict[str, Callable[[list[float]], float]] = {
+    "gpu_utilization": fmean,
+    "gpu_temperature": max,
+    "gpu_sm_clock": fmean,
+    "gpu_memory_clock": fmean,
+    "gpu_throttle_reasons": lambda each: reduce(or_, map(int, each)),
+}
+"""How one number is made of several devices', where it is not their sum."""
+
+
+def unavailable(watched: Watched) -> str | None:
+    """The reason why there is no GPU to watch, or None."""
+    if watched.device != "gpu":
+        return "the cell trains on the CPU"
+    try:
+        import pynvml
+    except ImportError:
+        return "the package nvidia-ml-py is not installed beside Snakemake"
+    try:
+        pynvml.nvmlInit()
+        return None if device(pynvml) else "no device is visible to the run"
+    except pynvml.NVMLError as error:
+        return f"NVML: {error}"
+
+
+def device(nvml: Any) -> Any:
+    """The handle of the first device that a run sees; None if there is none."""
+    return next(iter(devices(nvml, 1)), None)
+
+
+def devices(nvml: Any, count: int) -> list[Any]:
+    """The handles of the first `count` devices that a run sees, or of all where they are fewer.
+
+    The supervisor sets CUDA_DEVICE_ORDER, so that CUDA and NVML number alike.
+    """
+    there = nvml.nvmlDeviceGetCount()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there))))
+    found = []
+    for name in map(str.strip, visible.split(",")[:count]):
+        if name.isdecimal() and int(name) < there:
+            found.append(nvml.nvmlDeviceGetHandleByIndex(int(name)))
+        elif name.startswith(("GPU-", "MIG-")):
+            found.append(nvml.nvmlDeviceGetHandleByUUID(name))
+        else:
+            break  # such as -1: CUDA does not look behind what it does not know
+    return found
+
+
+class Sensor:
+    """The readings of the run's devices; of several, one number of all (`COMBINED`)."""
+
+    def __init__(self, watched: Watched) -> None:
+        import pynvml
+
+        self.devices = [Device(pynvml, one, watched) for one in devices(pynvml, watched.devices)]
+        self.missing: dict[str, str] = {}
+
+    def sample(self) -> dict[str, float | None]:
+        """One reading of each column; None where a device does not tell, or not any more."""
+        samples = [one.sample() for one in self.devices]
+        self.missing = {}
+        for one in self.devices:
+            self.missing |= one.missing
+        if len(samples) == 1:
+            return samples[0]
+        values: dict[str, float | None] = {}
+        for column in COLUMNS:
+            each = [value for sample in samples if (value := sample[column]) is not None]
+            whole = len(each) == len(samples)
+            values[column] = COMBINED.get(column, sum)(each) if whole else None
+        return values
+
+
+class Device:
+    """Every reading by itself: what this device does not tell leaves its reason in `missing`."""
+
+    def __init__(self, nvml: Any, device: Any, watched: Watched) -> None:
+        self.nvml = nvml
+        self.watched = watched
+        self.device = device
+        self.energy = Counter(ENERGY_SIZE)
+        self.missing: dict[str, str] = {}
+        one = self.device
+        # Energy and power first: PCIe traffic takes NVML 20 ms for each direction.
+        self.readings: dict[str, Callable[[], float | None]] = {
+            # NVML gives millijoules and milliwatts.
+            "gpu_energy": lambda: (
+                self.energy.add(nvml.nvmlDeviceGetTotalEnergyConsumption(one)) / 1e3
+            ),
+            "gpu_power": self._power,
+            "gpu_power_average": lambda: self._field(nvml.NVML_FI_DEV_POWER_AVERAGE) / 1e3,
+            "gpu_utilization": lambda: nvml.nvmlDeviceGetUtilizationRates(one).gpu,
+            "gpu_memory": lambda: nvml.nvmlDeviceGetMemoryInfo(one).used / 2**20,
+            "gpu_process_memory": self._process_memory,
+            "gpu_temperature": lambda: nvml.nvmlDeviceGetTemperature(
+                one, nvml.NVML_TEMPERATURE_GPU
+            ),
+            "gpu_sm_clock": lambda: nvml.nvmlDeviceGetClockInfo(one, nvml.NVML_CLOCK_SM),
+            "gpu_memory_clock": lambda: nvml.nvmlDeviceGetClockInfo(one, nvml.NVML_CLOCK_MEM),
+            "gpu_throttle_reasons": self._throttle_reasons,
+            # NVML gives kB/s, over the 20 ms before.
+            "gpu_pcie_tx": lambda: (
+                nvml.nvmlDeviceGetPcieThroughput(one, nvml.NVML_PCIE_UTIL_TX_BYTES) / 1e3
+            ),
+            "gpu_pcie_rx": lambda: (
+                nvml.nvmlDeviceGetPcieThroughput(one, nvml.NVML_PCIE_UTIL_RX_BYTES) / 1e3
+            ),
+        }
+
+    def sample(self) -> dict[str, float | None]:
+        """One reading of each; None for what this device does not tell, or not any more."""
+        values: dict[str, float | None] = {}
+        for column, reading in self.readings.items():
+            try:
+                values[column] = reading()
+                self.missing.pop(column, None)
+            except (self.nvml.NVMLError, LookupError) as error:
+                values[column] = None
+                self.missing[column] = f"NVML: {error}"
+        return values
+
+    def _field(self, field: int) -> float:
+        """A field's value, an unsigned integer; raises NVMLError."""
+        (answer,) = self.nvml.nvmlDeviceGetFieldValues(self.device, [field])
+        if answer.nvmlReturn != self.nvml.NVML_SUCCESS:
+            raise self.nvml.NVMLError(answer.nvmlReturn)
+        value: int = answer.value.uiVal
+        return value
+
+    def _power(self) -> float:
+        """Power at this moment, W.
+
+        Drivers that do not know the field have only nvmlDeviceGetPowerUsage, which is the
+        mean over the last second on Ampere (but for GA100) and later, and instant before.
+        """
+        try:
+            return self._field(self.nvml.NVML_FI_DEV_POWER_INSTANT) / 1e3
+        except (self.nvml.NVMLError_NotSupported, self.nvml.NVMLError_InvalidArgument):
+            milliwatts: int = self.nvml.nvmlDeviceGetPowerUsage(self.device)
+            return milliwatts / 1e3
+
+    def _process_memory(self) -> float:
+        """Memory of the run's own processes, MiB; raises LookupError if the driver cannot tell."""
+        listed = self.nvml.nvmlDeviceGetComputeRunningProcesses(self.device)
+        ours = [one.usedGpuMemory for one in listed if one.pid in self.watched.processes]
+        if None in ours or (listed and not ours):
+            raise LookupError(
+                "it names none of the run's processes (in a container it numbers them otherwise)"
+                " or not their memory"
+            )
+        return float(sum(ours)) / 2**20
+
+    def _throttle_reasons(self) -> int:
+        """The bits of what lowers the clocks now: nvmlClocksEventReason* in NVML."""
+        try:
+            reasons: int = self.nvml.nvmlDeviceGetCurrentClocksEventReasons(self.device)
+        except self.nvml.NVMLError_FunctionNotFound:
+            # The name before driver 535.
+            reasons = self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.device)
+        return reasons

@@ -1,0 +1,8 @@
+"""The forward and backward pass of a GRU layer (gated recurrent unit) over a sequence."""
+
+from touchstone.operations._recurrent import Recurrent
+
+
+class Operation(Recurrent):
+    kind = "gru"
+    backward = True

@@ -1,0 +1,8 @@
+"""The forward and backward pass of an LSTM layer (long short-term memory) over a sequence."""
+
+from touchstone.operations._recurrent import Recurrent
+
+
+class Operation(Recurrent):
+    kind = "lstm"
+    backward = True

@@ -1,0 +1,222 @@
+"""What the settings of a cell must satisfy."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from touchstone import networks, operations
+from touchstone.datasets import catalogue
+from touchstone.networks.graph import GraphError
+from touchstone.plan import frameworks, inference
+from touchstone.plan.model import BEST, Cell
+from touchstone.plan.read import OPERATION, USUAL, is_operation, read
+
+SHAPE = re.compile(r"\d+(x\d+)*")
+
+
+def fault_of(place: str, error: Any, model: type[BaseModel]) -> str:
+    """One fault in words: the key, what is wrong with it, what to write instead."""
+    given = error.get("input")
+    if error["type"] == "extra_forbidden":
+        return f"{place}: unknown key{like(place, model.model_fields)}"
+    if error["type"] == "missing":
+        return f"{place}: missing; {model.model_fields[place].description}"
+    text = error["msg"][0].lower() + error["msg"][1:]
+    remedy = ""
+    if error["type"] in ("float_type", "int_type") and isinstance(given, str):
+        remedy = "; write a number without quotes, and 1.0e-3 rather than 1e-3"
+    return f"{place}: {text}, not {given!r}{remedy}"
+
+
+def like(word: str, known: Any) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{hint} Known: {', '.join(known)}" if hint else f"; known: {', '.join(known)}"
+
+
+class Known:
+    """What a cell may name: frameworks, networks and data sets, found by their files."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.datasets: dict[str, catalogue.Dataset] = {}
+        self.graphs: dict[tuple[str, str], str | None] = {}
+        self.names = {
+            "framework": frameworks.adapters(),
+            "network": networks.names() + operations.names(),
+            "dataset": catalogue.names(root / "config/datasets"),
+        }
+        self.shapes = {path.stem: path for path in (root / "config/operations").glob("*.yaml")}
+        self.environments = {f"envs/{path.name}" for path in (root / "envs").glob("*.yaml")}
+
+    def listed(self, key: str) -> str:
+        return ", ".join(self.names[key])
+
+    def unknown(self, key: str, value: Any) -> str | None:
+        """Why `value` names nothing, or None."""
+        if key == "dataset" and (value in self.shapes or SHAPE.fullmatch(value)):
+            return None  # whether the operation has it is a question to the whole cell
+        if key in self.names and value not in self.names[key]:
+            return f"no {key} is named {value!r}{like(value, self.names[key])}"
+        return None
+
+    def resolved(self, cell: Cell) -> list[Cell]:
+        """The cell with its framework's own mode for null; of an operation, one for each of the
+        shapes that it names, with what is a matter of training as in every other."""
+        if cell.mode is None and cell.framework in self.names["framework"]:
+            cell = cell.model_copy(update={"mode": frameworks.modes(cell.framework)[0]})
+        if not is_operation(cell):
+            same = {"operation_seconds": USUAL["operation_seconds"]}
+            if cell.world_size == 1:  # which has the whole batch either way
+                same["batch_split"] = USUAL["batch_split"]
+            return [inference.resolved(cell.model_copy(update=same))]
+        shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
+        if cell.dataset in self.shapes:
+            shapes = read(self.shapes[cell.dataset])["shapes"].get(cell.network, shapes)
+        rest = {key: value for key, value in USUAL.items() if key not in OPERATION}
+        rest.update(batch_size=1, input="synthetic", mode=mode)
+        if operations.collective(cell.network):
+            rest["replicas"] = cell.replicas
+        return [cell.model_copy(update={**rest, "dataset": s}) for s in shapes]
+
+    def faults(self, cell: Cell) -> list[str]:
+        """What is wrong with the cell as a whole, each fault led by its key."""
+        found = []
+        modes = (*frameworks.modes(cell.framework), BEST)
+        if cell.mode not in modes:
+            found.append(
+                f"mode: {cell.framework} has no mode {cell.mode!r}{like(cell.mode or '', modes)}"
+            )
+        if (cell.schedule == "step") != bool(cell.milestones):
+            found.append(
+                f"milestones: {cell.milestones} with the schedule {cell.schedule!r}; the schedule "
+                "'step' wants some, and it alone"
+            )
+        if cell.nesterov and (cell.optimizer != "sgd" or not cell.momentum):
+            found.append("nesterov: only sgd with a momentum has it; set it to false")
+        if max([*cell.milestones, cell.rate_warmup_epochs]) >= cell.epochs:
+            found.append(
+                f"epochs: {cell.epochs} end before the last of the milestones {cell.milestones} "
+                f"and the {cell.rate_warmup_epochs} epochs of warm-up; train for longer"
+            )
+        environment = frameworks.environment(cell.framework, cell.device)
+        if environment not in self.environments:
+            found.append(
+                f"device: {cell.framework} cannot train on {cell.device}, for {environment} "
+                "is not there; write that file, or choose another device"
+            )
+        if is_operation(cell):
+            return [*found, *self._operation_faults(cell)]
+        try:
+            if cell.dataset not in self.datasets:
+                folder = self.root / "config/datasets"
+                self.datasets[cell.dataset] = catalogue.load(cell.dataset, folder)
+        except catalogue.CatalogueError as fault:
+            return [*found, f"dataset: {fault}"]
+        dataset = self.datasets[cell.dataset]
+        found += [*_replica_faults(cell), *_photo_faults(cell, dataset)]
+        if inference.is_inference(cell):
+            found += inference.faults(cell, dataset.splits.test)
+        elif cell.effective_batch > dataset.splits.train:
+            found.append(
+                f"batch_size: {cell.effective_batch} is more than the {dataset.splits.train} "
+                f"training examples of {cell.dataset}; choose a smaller one"
+            )
+        elif cell.epochs * (dataset.splits.train // cell.effective_batch) < 2:
+            found.append("epochs: a single step leaves none to measure; train for more epochs")
+        elif cell.steps is not None:
+            found += _step_faults(cell, dataset.splits.train // cell.effective_batch)
+        pair = (cell.network, cell.dataset)
+        if pair not in self.graphs:
+            try:
+                graph = networks.build(cell.network, tuple(dataset.shape), len(dataset.classes))
+                self.graphs[pair] = None
+                if (graph.vocabulary is not None) != dataset.tokens:
+                    kinds = ("images", "text") if dataset.tokens else ("text", "images")
+                    self.graphs[pair] = (
+                        f"network: {cell.network} takes {kinds[0]}, {cell.dataset} has {kinds[1]}; "
+                        "choose another network or data set"
+                    )
+            except GraphError as fault:
+                self.graphs[pair] = f"network: {fault}; choose another network or data set"
+        if dataset.tokens and (cell.crop_padding or cell.flip):
+            found.append("crop_padding, flip: a text is not augmented; set them to 0 and false")
+        if message := self.graphs[pair]:
+            found.append(message)
+        return found
+
+    def _operation_faults(self, cell: Cell) -> list[str]:
+        if cell.dataset in self.shapes:
+            return [f"dataset: {self.shapes[cell.dataset]} has no shapes of {cell.network}"]
+        try:
+            operations.dimensions(cell.network, cell.dataset)
+        except ValueError as fault:
+            listed = ", ".join(sorted(self.shapes))
+            return [f"dataset: {fault}; write one, or a file of config/operations: {listed}"]
+        found = []
+        written = operations.precisions(cell.network)
+        if cell.precision not in written:
+            found.append(
+                f"precision: {cell.network} is written for {', '.join(written)}, not "
+                f"{cell.precision!r}; choose one of them"
+            )
+        if operations.collective(cell.network):
+            if cell.replicas < 2:
+                found.append(
+                    f"replicas: {cell.network} is between several; set replicas to 2 or more"
+                )
+            # Each has an array of its own, so threads alone are to be split.
+            found += _replica_faults(cell.model_copy(update={"batch_split": "per_replica"}))
+        return found
+
+
+def _step_faults(cell: Cell, per_epoch: int) -> list[str]:
+    """What is wrong with the limit of a cell's steps; an epoch has `per_epoch` of them."""
+    found, steps = [], cell.steps or 0
+    if cell.evaluate_every or cell.target_accuracy is not None:
+        found.append(
+            "steps: a run that ends after some steps evaluates nothing; leave evaluate_every and "
+            "target_accuracy out"
+        )
+    if 2 * steps > cell.epochs * per_epoch:
+        found.append(
+            f"steps: {steps} are more than half of the {cell.epochs * per_epoch} in "
+            f"{cell.epochs} epochs, and warm-up may take the other half; write epochs: "
+            f"{-(-2 * steps // per_epoch)}, or fewer steps"
+        )
+    return found
+
+
+def _replica_faults(cell: Cell) -> list[str]:
+    """What of a cell cannot be split evenly over its replicas."""
+    found, count = [], cell.world_size
+    where = f" on {cell.nodes} nodes" if cell.nodes > 1 else ""
+    if cell.effective_batch % count:
+        found.append(
+            f"batch_size: {cell.batch_size} examples cannot be split evenly over {count} "
+            f"replicas{where}; choose a multiple of {count}, or batch_split: per_replica"
+        )
+    if cell.device == "cpu" and cell.threads and cell.threads % cell.replicas:
+        found.append(
+            f"threads: {cell.threads} cannot be split evenly over {cell.replicas} replicas; choose "
+            f"a multiple of {cell.replicas}"
+        )
+    return found
+
+
+def _photo_faults(cell: Cell, dataset: catalogue.Dataset) -> list[str]:
+    """Why the framework's records cannot hold the photos of a data set, if they cannot."""
+    if dataset.photos is None or cell.input == "synthetic":
+        return []
+    if frameworks.of_records(cell.framework, "PHOTOS"):
+        return []
+    kind = frameworks.record_format(cell.framework)
+    return [
+        f"dataset: {cell.dataset} has photos, and {cell.framework} reads {kind} records, which "
+        "hold none; choose another framework, or another data set for it"
+    ]

@@ -1,0 +1,152 @@
+"""Digests of code: what makes a rule's results stale, and nothing more.
+
+Snakemake does not see that a module imported by a script has changed, and sees a changed
+comment where a script is its own. These digests are taken over the parsed code without
+comments and docstrings, of a script and of every module of ours that it imports.
+"""
+
+import ast
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = Path(__file__).parent.parent
+"""The package, in which the files of a digest are named."""
+NOTES = Path(".snakemake/touchstone-code.json")
+"""What was found in files is kept here, among Snakemake's own notes: parsing all of ours takes
+most of a second, which every job of a cluster would pay too."""
+
+
+class Found(NamedTuple):
+    """What counts of a file: the digest of its code, and by import statement the names in it."""
+
+    code: str
+    imports: list[list[str]]
+
+
+class Notes:
+    """What was found in files, by the digest of their bytes, kept from one process to the next.
+
+    Another Python, or another version of this file, finds everything anew.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.maker = _sha256(Path(__file__).read_bytes() + sys.version.encode())
+        self.used: dict[str, Found] = {}
+        self.new = False
+        self.kept: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):  # it is not there, or damaged
+            self.kept = json.loads(path.read_text(encoding="utf-8")).get(self.maker, {})
+
+    def of(self, path: Path) -> Found:
+        """What counts of a file."""
+        content = path.read_bytes()
+        key = _sha256(content)
+        if path.suffix != ".py":
+            return Found(key, [])
+        if key not in self.used:
+            if key in self.kept:
+                self.used[key] = Found(*self.kept[key])
+            else:
+                self.used[key], self.new = _parsed(content), True
+        return self.used[key]
+
+    def save(self) -> None:
+        """Write down what this process used, if it found something new; a folder in which that
+        cannot be done costs the next process time and nothing else."""
+        if not self.new:
+            return
+        self.new = False
+        draft = self.path.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(exist_ok=True)
+            draft.write_text(json.dumps({self.maker: self.used}), encoding="utf-8")
+            draft.replace(self.path)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _parsed(content: bytes) -> Found:
+    """What counts of a Python file: its code without comments and docstrings, and its imports."""
+    tree = ast.parse(content)
+    imports = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            # A string that stands alone does nothing: docstrings, and those of constants.
+            node.body = [part for part in node.body if not _is_text(part)] or [ast.Pass()]
+        elif isinstance(node, ast.Import):
+            imports.append([alias.name for alias in node.names])
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            imports.append([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
+    return Found(_sha256(ast.dump(tree).encode()), imports)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+@cache
+def _notes() -> Notes:
+    return Notes(NOTES)
+
+
+@cache
+def _found(path: Path) -> Found:
+    return _notes().of(path)
+
+
+@cache
+def _module(name: str) -> tuple[Path | None, Path | None]:
+    """The file of ours that is the module of that name, and the one that is its package."""
+    place = FOLDER.parent.joinpath(*name.split("."))
+    module, package = place.with_suffix(".py"), place / "__init__.py"
+    return (module if module.exists() else None), (package if package.exists() else None)
+
+
+@cache
+def _imports(path: Path) -> frozenset[Path]:
+    """The files of ours that `path` imports by name, packages with all their modules."""
+    found: set[Path] = set()
+    for names in _found(path).imports:
+        for name in names:
+            module, package = _module(name)
+            if module:
+                found.add(module)
+            elif package and name in names[:1]:
+                found.add(package)
+    return frozenset(found)
+
+
+@cache
+def digest(*names: str) -> str:
+    """Twelve hex digits over the files `names` of the package and all they import.
+
+    A name that ends in `/` stands for every file under that folder; a name may also be a
+    file that is no Python, which counts byte by byte.
+    """
+    files: set[Path] = set()
+    for name in names:
+        place = FOLDER / name
+        files |= set(place.rglob("*.py")) if name.endswith("/") else {place}
+    todo = list(files)
+    while todo:
+        new = _imports(todo.pop()) - files
+        files |= new
+        todo += new
+    total = hashlib.sha256()
+    for path in sorted(files):
+        total.update(f"{path.relative_to(FOLDER)}\0{_found(path).code}\0".encode())
+    _notes().save()
+    return total.hexdigest()[:12]

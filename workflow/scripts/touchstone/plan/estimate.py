@@ -1,0 +1,141 @@
+"""How long runs and a whole study will take and how much disk, roughly, from the plan alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from touchstone import networks
+from touchstone.datasets import catalogue
+from touchstone.networks.graph import Graph
+from touchstone.plan import frameworks
+from touchstone.plan.inference import is_inference
+from touchstone.plan.model import Cell
+from touchstone.plan.read import is_operation
+from touchstone.plan.study import Plan
+
+FLOPS_PER_CORE = 3.0e10
+"""Arithmetic of training on a core, 1/s; a multiply-accumulate is two. See docs/studies.md."""
+SECONDS_PER_STEP = 1.5e-3
+"""What a step costs besides its arithmetic."""
+SECONDS_PER_RUN = 10.0
+"""Start, import, build and the parsing of a run."""
+BYTES_PER_RUN = 3e5
+"""Of results; of it, telemetry and events grow with the run."""
+FACTOR = 3.0
+"""How far off the time may well be, either way."""
+
+
+class Estimate(NamedTuple):
+    """Seconds of CPU runs, the runs on a GPU, of which no time is known, and bytes of disk."""
+
+    runs: int
+    seconds: float
+    gpu_runs: int
+    bytes: float
+
+    @property
+    def text(self) -> str:
+        """The estimate in words."""
+        low, high = (_duration(self.seconds * by) for by in (1 / FACTOR, FACTOR))
+        gpu = f", and {self.gpu_runs} runs on a GPU, not estimated" if self.gpu_runs else ""
+        return (
+            f"{self.runs} runs: about {_duration(self.seconds)} ({low} to {high}){gpu};"
+            f" about {self.bytes / 1e9:.2g} GB of disk, software not counted"
+        )
+
+
+def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> Estimate:
+    """Estimate runs of a plan; certificates and downloads are not counted.
+
+    Args:
+        cells: how many runs of each cell are to be made.
+        folder: of the data sets' descriptions.
+        cores: that a run may use.
+    """
+    trained = [cell for cell in plan.cells.values() if not is_operation(cell)]
+    sets = {cell.dataset: _dataset(cell.dataset, folder) for cell in trained}
+    seconds, gpu_runs = 0.0, 0
+    for name, runs in cells.items():
+        one = seconds_of_run(plan.cells[name], folder, cores)
+        if one is None:
+            gpu_runs += runs
+        else:
+            seconds += runs * one
+    total = sum(cells.values())
+    return Estimate(total, seconds, gpu_runs, _bytes(plan, sets) + total * BYTES_PER_RUN)
+
+
+def seconds_of_run(cell: Cell, folder: Path, cores: float) -> float | None:
+    """How long a run of a cell will take, from its start to its record; None on a GPU."""
+    steps = seconds_of_steps(cell, folder, cores)
+    return None if steps is None else steps + SECONDS_PER_RUN
+
+
+def seconds_of_steps(cell: Cell, folder: Path, cores: float) -> float | None:
+    """How long the steps of a run and its evaluation will take; None on a GPU.
+
+    The time of a step is 2 floating-point operations per multiply-accumulate of training and
+    example at `FLOPS_PER_CORE`, plus `SECONDS_PER_STEP`; the test set costs those of the forward
+    pass. Operations and inference last for a time.
+
+    Args:
+        folder: of the data sets' descriptions.
+        cores: that the run may use on each of its nodes, if the cell says nothing.
+    """
+    if cell.device == "gpu":
+        return None
+    if is_operation(cell):
+        return cell.warmup_seconds + cell.operation_seconds
+    data, graph = _dataset(cell.dataset, folder), _graph(cell.network, cell.dataset, folder)
+    speed = FLOPS_PER_CORE * (cell.threads or cores) * cell.nodes
+    if is_inference(cell):
+        work = 2 * graph.macs * data.splits.test
+        return work / speed + cell.warmup_seconds + 2 * cell.inference_seconds
+    steps, tested = cell.epochs * (data.splits.train // cell.effective_batch), data.splits.test
+    if cell.steps is not None:
+        steps, tested = min(steps, cell.steps + cell.warmup_steps), 0
+    work = 2 * (graph.training_macs * steps * cell.effective_batch + graph.macs * tested)
+    return work / speed + steps * SECONDS_PER_STEP
+
+
+@cache
+def _dataset(name: str, folder: Path) -> catalogue.Dataset:
+    return catalogue.load(name, folder)
+
+
+@cache
+def _graph(network: str, dataset: str, folder: Path) -> Graph:
+    data = _dataset(dataset, folder)
+    return networks.build(network, tuple(data.shape), len(data.classes))
+
+
+def _bytes(plan: Plan, sets: Mapping[str, catalogue.Dataset]) -> float:
+    """Downloads, and records in every format that is read. A photo counts as 110 kB."""
+    read = {(cell.dataset, _format(cell)) for cell in plan.cells.values() if _reads(cell)}
+    size = 0.0
+    for name in {name for name, _ in read}:
+        size += sum(source.size or 0 for source in sets[name].sources)
+    for name, _ in read:
+        data = sets[name]
+        example = math.prod(data.shape) if data.photos is None else 110e3
+        size += (data.splits.train + data.splits.test) * example
+    return size
+
+
+def _reads(cell: Cell) -> bool:
+    return cell.input != "synthetic"
+
+
+def _format(cell: Cell) -> str:
+    return frameworks.record_format(cell.framework)
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"

@@ -1,0 +1,109 @@
+"""What the plan must know of a framework, whose adapter it does not import."""
+
+import ast
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from touchstone.schema.capabilities import Capabilities
+
+FOLDER = Path(__file__).parent.parent / "runner/adapters"
+FORMATS = Path(__file__).parent.parent / "datasets/formats"
+
+
+def adapters() -> list[str]:
+    """The frameworks that can be planned: the folders of `runner/adapters`."""
+    return sorted(path.parent.name for path in FOLDER.glob("*/capabilities.py"))
+
+
+@cache
+def capabilities(framework: str) -> Capabilities:
+    """What the adapter of a framework can do."""
+    module = import_module(f"touchstone.runner.adapters.{framework}.capabilities")
+    found: Capabilities = module.CAPABILITIES
+    return found
+
+
+def names() -> list[str]:
+    """Those of them that train: all but the ones that are for something else alone."""
+    return [name for name in adapters() if only(name) is None]
+
+
+def only(framework: str) -> str | None:
+    """What the adapter is for, where it is for one thing: `inference`, `operations`, or None."""
+    return capabilities(framework).only
+
+
+def modes(framework: str) -> tuple[str, ...]:
+    """The adapter's execution modes, the usual one first."""
+    return capabilities(framework).modes
+
+
+def record_format(framework: str) -> str:
+    """The record format that the adapter reads."""
+    return capabilities(framework).record_format
+
+
+@cache
+def _constants(path: Path) -> dict[str, Any]:
+    """The literal constants that a file of Python assigns at its top level."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    values = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                values[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                continue
+    return values
+
+
+def of_records(framework: str, constant: str) -> bool:
+    """What that format says of itself: `SHARDED` or `PHOTOS` (datasets/formats), whose import
+    brings NumPy, which would take longer than all else that a plan reads."""
+    return bool(_constants(FORMATS / f"{record_format(framework)}.py")[constant])
+
+
+def deviations(framework: str, network: dict[str, Any], source: str) -> list[str]:
+    """Where the adapter cannot do what the graph `network` says, or the input `source`."""
+    found = capabilities(framework).deviations
+    used = {layer["op"] for layer in network["layers"]} | {source}
+    return [text for what, text in found.items() if what in used]
+
+
+def released(framework: str) -> str | None:
+    """The month (`YYYY-MM`) in which the pinned version was released, if the adapter has it."""
+    return capabilities(framework).released
+
+
+def single_precision_only(framework: str) -> bool:
+    """Whether the framework has no double precision."""
+    return capabilities(framework).single_precision_only
+
+
+def trace_bytes(framework: str) -> int:
+    """What parity steps take at most for each parameter, bytes."""
+    return capabilities(framework).parity_bytes
+
+
+def waits(framework: str) -> bool:
+    """Whether idle threads of the framework heed a wait policy."""
+    return capabilities(framework).waits
+
+
+def replicas(framework: str) -> tuple[str | None, str | None]:
+    """What the adapter's replicas are, `processes` or `devices` of one, or why it has none."""
+    found = capabilities(framework)
+    why = found.why_no_replicas or f"the adapter of {framework} knows no replicas"
+    return found.replicas, None if found.replicas else why
+
+
+def why_no_nodes(framework: str) -> str | None:
+    """Why the adapter does not train on several nodes, or None."""
+    return replicas(framework)[1] or capabilities(framework).why_no_nodes
+
+
+def environment(framework: str, device: str) -> str:
+    """The path of the environment file for cells of that framework on that device."""
+    return f"envs/{framework}-gpu.yaml" if device == "gpu" else f"envs/{framework}.yaml"

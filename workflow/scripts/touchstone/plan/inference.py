@@ -1,0 +1,109 @@
+"""Inference cells: which training cell leaves the weights that each of them predicts with."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from touchstone.plan import frameworks
+from touchstone.plan.model import BEST, Cell
+
+INITIAL, TRAINED = "initial", "trained"
+"""The words for weights beside the names of frameworks."""
+DECIDE = (
+    "network", "dataset", "learning_rate", "optimizer", "momentum", "nesterov", "beta1", "beta2",
+    "epsilon", "weight_decay", "weight_decay_form", "weight_decay_on", "schedule", "milestones",
+    "schedule_factor", "rate_warmup_epochs", "crop_padding", "flip", "epochs", "seed",
+)  # fmt: skip
+"""The settings that decide which weights a training cell leaves, beside its framework and batch
+size; in all others, as its threads or its device, it may differ from the cell that predicts."""
+OF_WEIGHTS = tuple(name for name in DECIDE if name not in ("network", "dataset", "seed"))
+"""Those of them that mean nothing where nothing is trained."""
+OF_TRAINING = (
+    "operation_seconds", "evaluate_every", "target_accuracy", "reader_threads", "steps",
+)  # fmt: skip
+"""Settings that no inference cell has."""
+ONLY = ("weights", "trained_batch_size", "inference_seconds")
+"""Settings that inference cells alone have."""
+PRECISIONS = ("fp32", "fp64")
+
+
+def is_inference(cell: Cell) -> bool:
+    """Whether the cell predicts instead of training."""
+    return cell.workload == "inference"
+
+
+def resolved(cell: Cell) -> Cell:
+    """The cell with the usual value for every setting that means nothing to it."""
+    if not is_inference(cell):
+        return _usual(cell, ONLY)
+    if cell.weights == INITIAL:
+        cell = _usual(cell, (*OF_WEIGHTS, "trained_batch_size"))
+    elif cell.trained_batch_size is None:
+        cell = cell.model_copy(update={"trained_batch_size": cell.batch_size})
+    return _usual(cell, OF_TRAINING)
+
+
+def _usual(cell: Cell, names: tuple[str, ...]) -> Cell:
+    return cell.model_copy(update={name: Cell.model_fields[name].default for name in names})
+
+
+def faults(cell: Cell, test_examples: int) -> list[str]:
+    """What is wrong with an inference cell, each fault led by its key."""
+    found = []
+    if cell.weights not in (INITIAL, TRAINED, *frameworks.names()):
+        known = ", ".join((INITIAL, TRAINED, *frameworks.names()))
+        found.append(f"weights: {cell.weights!r} is none of {known}")
+    if cell.weights == TRAINED and cell.framework not in frameworks.names():
+        found.append(
+            f"weights: {cell.framework} does not train; name the framework whose weights it takes"
+        )
+    if cell.mode == BEST:
+        found.append("mode: 'best' is tried in training alone; name a mode")
+    if cell.world_size > 1:
+        found.append("replicas, nodes: inference is done on one device; leave them out")
+    if cell.input == "records":
+        found.append("input: an inference cell predicts from 'memory' or 'synthetic'")
+    if cell.precision not in PRECISIONS:
+        found.append(f"precision: inference is done in {' or '.join(PRECISIONS)} alone")
+    if cell.batch_size > test_examples:
+        found.append(
+            f"batch_size: {cell.batch_size} is more than the {test_examples} test examples of "
+            f"{cell.dataset}; choose a smaller one"
+        )
+    return found
+
+
+def sources(cells: Mapping[str, Cell]) -> tuple[dict[str, str], list[str]]:
+    """By inference cell, the training cell whose weights it predicts with.
+
+    Of several that would leave such weights it is the one that agrees with the inference cell in
+    most other settings, then the one that is planned first.
+
+    Returns:
+        The names, and those of the inference cells for which no cell trains.
+    """
+    if not any(map(is_inference, cells.values())):
+        return {}, []
+    trained: dict[Any, list[str]] = defaultdict(list)
+    for name, cell in cells.items():
+        if not is_inference(cell) and cell.steps is None:  # which keeps no weights
+            trained[_decided(cell, cell.framework, cell.effective_batch)].append(name)
+    found, without = {}, []
+    for name, cell in cells.items():
+        if not is_inference(cell) or cell.weights == INITIAL:
+            continue
+        framework = cell.framework if cell.weights == TRAINED else cell.weights
+        candidates = trained[_decided(cell, framework, cell.trained_batch_size)]
+        if candidates:
+            found[name] = max(candidates, key=lambda one: _agreement(cells[one], cell))
+        else:
+            without.append(name)
+    return found, without
+
+
+def _decided(cell: Cell, framework: str, batch_size: int | None) -> tuple[Any, ...]:
+    return framework, batch_size, *(str(getattr(cell, name)) for name in DECIDE)
+
+
+def _agreement(one: Cell, other: Cell) -> int:
+    return sum(getattr(one, name) == getattr(other, name) for name in Cell.model_fields)

@@ -1,0 +1,73 @@
+"""Which searches for the largest batch a study asks for, and the specs of their probes."""
+
+from pathlib import Path
+from typing import Any
+
+from touchstone.plan.inference import is_inference
+from touchstone.plan.model import BEST, Cell
+from touchstone.plan.read import SLUG, digest, is_operation
+from touchstone.plan.spec import make_spec
+from touchstone.plan.study import Plan
+
+STEPS = 6
+"""Training steps of a probe: the first, and some in chunks as in a run."""
+FIXED: dict[str, Any] = {
+    "batch_size": 1,
+    "learning_rate": 1.0e-6,
+    "schedule": "constant",
+    "milestones": [],
+    "schedule_factor": 0.1,
+    "rate_warmup_epochs": 0.0,
+    "epochs": 1,
+    "steps": None,
+    "evaluate_every": 0,
+    "target_accuracy": None,
+    "seed": 0,
+    "warmup_steps": 0,
+    "warmup_seconds": 0.0,
+    "chunk_seconds": 0.05,
+    "sampling_interval": 0.1,
+    "time_limit_factor": None,
+}
+"""Settings that do not change how much memory a step takes, as probes have them: cells that
+differ in nothing else share a search. The rate is small, so that no probe diverges."""
+
+
+def searches(plan: Plan) -> dict[str, Cell]:
+    """By name, a cell with the settings of each search that the study asks for.
+
+    Cells of the mode `best` have none: which mode they train in is known in their runs alone.
+    Operations, inference and cells of several replicas have none either.
+    """
+    if not plan.study.find_max_batch:
+        return {}
+    cells = (
+        cell
+        for cell in plan.cells.values()
+        if cell.mode != BEST
+        and cell.world_size == 1
+        and not (is_operation(cell) or is_inference(cell))
+    )
+    found = (cell.model_copy(update=FIXED) for cell in cells)
+    return {_name(cell): cell for cell in found}
+
+
+def _name(cell: Cell) -> str:
+    """What a cell's name spells out but what is fixed, and a hash of all other settings."""
+    values = cell.model_dump(exclude={*FIXED, "nodes"})  # which is 1
+    slug = [str(values.pop(key)) for key in SLUG if key in values]
+    return "-".join([*slug, digest(values)[:8]])
+
+
+def as_planned(cell: Cell) -> dict[str, str]:
+    """The settings that the cells of a search share, as plan.tsv spells them."""
+    values = {key: value for key, value in cell.model_dump().items() if key not in FIXED}
+    return {key: "" if value is None else str(value) for key, value in values.items()}
+
+
+def probe_spec(cell: Cell, batch_size: int, memory_mib: float | None, root: Path) -> dict[str, Any]:
+    """The spec of a few steps with `batch_size` under a limit of host memory (MiB)."""
+    spec = make_spec(cell.model_copy(update={"batch_size": batch_size}), 1, root)
+    spec["phases"]["steps"] = STEPS
+    spec["limits"]["memory_mib"] = memory_mib
+    return spec

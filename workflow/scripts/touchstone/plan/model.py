@@ -1,0 +1,364 @@
+"""What a configuration may say: the study, and the cell with all its settings.
+
+The text of every field is the documentation that `config/README.md` is generated from.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RESULTS_FORMAT: Literal[2] = 2
+"""Raised when the files under `results/` change in a way that older code cannot read."""
+
+
+BEST = "best"
+"""The mode that stands for whichever of a framework's modes is the fastest in a short trial, with
+whichever threads and waiting are."""
+
+
+class Cell(BaseModel):
+    """One point of a study. In `defaults` each setting has one value; in a sweep, one or a list."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    framework: Annotated[str, Field(description="a file of `touchstone/runner/adapters/`")]
+    network: Annotated[
+        str,
+        Field(
+            description="a file of `touchstone/networks/`, which is trained, or of "
+            "`touchstone/operations/`, which is called again and again"
+        ),
+    ]
+    dataset: Annotated[
+        str,
+        Field(
+            description="a file of `config/datasets/`; of an operation its shape, as "
+            "`3072x128x1024`, or a file of `config/operations/`: all shapes listed there"
+        ),
+    ]
+    device: Annotated[
+        Literal["cpu", "gpu"],
+        Field(
+            description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`, and are "
+            "`unsupported`, without making it, on a machine without an NVIDIA driver or GPU"
+        ),
+    ] = "cpu"
+    precision: Annotated[
+        Literal["fp32", "fp64", "tf32", "bf16", "fp16-amp"],
+        Field(
+            description="of weights and arithmetic (`docs/precision.md`): `fp32` and `fp64` of "
+            "both; `tf32`, `bf16` and `fp16-amp` (with dynamic loss scaling) of products, with "
+            "weights in fp32; `unsupported` where a framework or device lacks it"
+        ),
+    ] = "fp32"
+    mode: Annotated[
+        str | None,
+        Field(
+            description="execution mode, one of the framework's `MODES`; "
+            "null is the first of them, and tables print its name; `best`: each run tries all for "
+            "a few seconds each, then `threads` and `wait_policy` where they are left open, and "
+            "trains with the fastest (`docs/measuring.md`)"
+        ),
+    ] = None
+    input: Annotated[
+        Literal["memory", "records", "synthetic"],
+        Field(
+            description="`memory`: the data set, read from the framework's record format before "
+            "training; `records`: every batch read from it while training; `synthetic`: seeded "
+            "noise of the same shape, not shuffled, so that a step only computes"
+        ),
+    ] = "memory"
+    workload: Annotated[
+        Literal["training", "inference"],
+        Field(
+            description="`inference`: instead of training, read weights and predict the test set "
+            "in batches of `batch_size` (`docs/inference.md`)"
+        ),
+    ] = "training"
+    weights: Annotated[
+        str,
+        Field(
+            description="`inference`: `trained`, those that the training cell of the same settings "
+            "left; the name of a framework, those of its training cell; `initial`, the seeded start"
+        ),
+    ] = "trained"
+    trained_batch_size: Annotated[
+        int | None,
+        Field(gt=0, description="`inference`: batch size of that training cell; null is the same"),
+    ] = None
+    reader_threads: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="`records`: threads that read ahead, beside those that compute; "
+            "0: read each time before computing",
+        ),
+    ] = 1
+    replicas: Annotated[
+        int,
+        Field(
+            gt=0,
+            description="how many train one model data-parallel: devices (`gpu`), or processes or "
+            "logical devices that share the threads (`cpu`); `docs/parallel.md`",
+        ),
+    ] = 1
+    nodes: Annotated[
+        int,
+        Field(
+            gt=0,
+            description="on how many nodes of a Slurm cluster it trains, each with so many "
+            "`replicas` and `threads`; `docs/parallel.md`",
+        ),
+    ] = 1
+    batch_split: Annotated[
+        Literal["effective", "per_replica"],
+        Field(
+            description="`effective`: a batch is split evenly over the replicas; `per_replica`: "
+            "each has `batch_size` of its own, and a step takes that from every replica"
+        ),
+    ] = "effective"
+    batch_size: Annotated[int, Field(gt=0, description="examples per step")] = 64
+    learning_rate: Annotated[float, Field(gt=0, description="step size before any schedule")] = 0.01
+    optimizer: Annotated[
+        Literal["sgd", "adam"],
+        Field(description="the update equation, the same in every framework (`docs/parity.md`)"),
+    ] = "sgd"
+    momentum: Annotated[
+        float,
+        Field(ge=0, lt=1, description="`sgd`: m of v = m v + g; w = w - rate v; 0 is plain SGD"),
+    ] = 0.9
+    nesterov: Annotated[bool, Field(description="`sgd`: w = w - rate (g + m v) instead")] = False
+    beta1: Annotated[
+        float, Field(ge=0, lt=1, description="`adam`: decay of the gradient's running mean")
+    ] = 0.9
+    beta2: Annotated[
+        float, Field(ge=0, lt=1, description="`adam`: decay of the squared gradient's")
+    ] = 0.999
+    epsilon: Annotated[
+        float, Field(gt=0, description="`adam`: added to the square root, after its correction")
+    ] = 1.0e-8
+    weight_decay: Annotated[float, Field(ge=0, description="d of the two settings below")] = 0.0
+    weight_decay_form: Annotated[
+        Literal["coupled", "decoupled"],
+        Field(description="`coupled`: g = g + d w; `decoupled`: w = w - rate d w before the step"),
+    ] = "coupled"
+    weight_decay_on: Annotated[
+        Literal["all", "weights"],
+        Field(description="`weights` spares biases and batch normalisation's scale and offset"),
+    ] = "all"
+    schedule: Annotated[
+        Literal["constant", "step", "cosine"],
+        Field(
+            description="of the rate: `step` multiplies it by `schedule_factor` at each of the "
+            "`milestones`, `cosine` lets it fall to 0 over the run"
+        ),
+    ] = "constant"
+    milestones: Annotated[
+        list[Annotated[float, Field(gt=0)]],
+        Field(
+            description="`step`: epochs after which the rate changes, as [82, 123]; in a sweep a "
+            "list of such lists is several values"
+        ),
+    ] = []
+    schedule_factor: Annotated[float, Field(gt=0, description="`step`: what it changes by")] = 0.1
+    rate_warmup_epochs: Annotated[
+        float, Field(ge=0, description="the rate grows linearly over this many epochs")
+    ] = 0.0
+    crop_padding: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="augmentation: each example is cut at random from itself with this many "
+            "zeros (the mean pixel) on every side, pixels",
+        ),
+    ] = 0
+    flip: Annotated[
+        bool, Field(description="augmentation: half of the examples are mirrored left to right")
+    ] = False
+    epochs: Annotated[
+        int,
+        Field(gt=0, description="passes over the training set; the last partial batch is dropped"),
+    ] = 20
+    steps: Annotated[
+        int | None,
+        Field(
+            gt=0,
+            description="the run ends after so many measured steps, and evaluates nothing; its "
+            "`epochs` must have twice as many, for its warm-up; null: it ends with its epochs",
+        ),
+    ] = None
+    evaluate_every: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="epochs between evaluations on the test set, which interrupt the measured "
+            "time; 0: after the last epoch alone",
+        ),
+    ] = 0
+    target_accuracy: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=1,
+            description="share of the test set: `time_to_accuracy` is the training time until an "
+            "evaluation reaches it; null: none",
+        ),
+    ] = None
+    seed: Annotated[
+        int,
+        Field(
+            ge=0,
+            lt=2**31,
+            description="of weights and order of examples; repeat n trains with seed + n - 1",
+        ),
+    ] = 2026
+    threads: Annotated[
+        int | None,
+        Field(gt=0, description="cores and threads of a CPU run; null is all the process may use"),
+    ] = None
+    wait_policy: Annotated[
+        Literal["default", "passive", "active"],
+        Field(
+            description="what an idle worker thread does: `default` leaves it to the framework, "
+            "`passive` lets it sleep, `active` lets it spin (`OMP_WAIT_POLICY`, and what else a "
+            "framework has for it)"
+        ),
+    ] = "default"
+    deterministic: Annotated[
+        bool,
+        Field(
+            description="ask the framework for its deterministic algorithms, and seed its dropout; "
+            "`unsupported` where it has none"
+        ),
+    ] = False
+    warmup_steps: Annotated[int, Field(ge=0, description="least steps before measuring")] = 20
+    warmup_seconds: Annotated[
+        float, Field(ge=0, description="least time before measuring, s; at most half the steps")
+    ] = 2.0
+    chunk_seconds: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="the loop hands over steps in chunks of about this, s; 0: singly, "
+            "waiting for each, so that a chunk's time is a step's latency",
+        ),
+    ] = 0.05
+    operation_seconds: Annotated[
+        float, Field(gt=0, description="how long an operation is measured, s")
+    ] = 5.0
+    inference_seconds: Annotated[
+        float,
+        Field(
+            gt=0,
+            description="how long inference is measured, s: once for its throughput, once for "
+            "the latency of every batch",
+        ),
+    ] = 5.0
+    sampling_interval: Annotated[float, Field(ge=0.05, description="between sensor samples, s")] = (
+        1.0
+    )
+    time_limit: Annotated[float, Field(gt=0, description="of a whole run, s")] = 3600.0
+    time_limit_factor: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="a CPU run that other programs slow down is ended after so many times the "
+            "time estimated for its steps (`docs/measuring.md`); null: at `time_limit` alone",
+        ),
+    ] = 10.0
+    memory_limit: Annotated[
+        float | None, Field(gt=0, description="host memory of a run, MiB; null is the machine's")
+    ] = None
+
+    @property
+    def world_size(self) -> int:
+        """The replicas of all nodes."""
+        return self.replicas * self.nodes
+
+    @property
+    def effective_batch(self) -> int:
+        """Examples of a step, over all replicas."""
+        return self.batch_size * (self.world_size if self.batch_split == "per_replica" else 1)
+
+
+class Scale(BaseModel):
+    """What a shorter scale of a study changes: every cell stays, with other settings."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    repeats: Annotated[int | None, Field(gt=0, description="instead of the study's")] = None
+    defaults: Annotated[
+        dict[str, Any], Field(description="settings that replace those of `defaults`")
+    ] = {}
+    sweeps: Annotated[
+        list[dict[str, Any]],
+        Field(description="a mapping for each sweep: settings that replace its own"),
+    ] = []
+
+
+class Study(BaseModel):
+    """The top level of a configuration."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    results_format: Annotated[
+        Literal[2],
+        Field(description="which layout of `results/` is meant; written into the resolved file"),
+    ] = RESULTS_FORMAT
+    study: Annotated[
+        str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="a short name of the study")
+    ]
+    title: Annotated[str, Field(min_length=1, description="the report's heading")]
+    repeats: Annotated[int, Field(gt=0, description="fresh processes per cell")] = 3
+    parity: Annotated[
+        bool,
+        Field(
+            description="make the certificates of the study's networks too; without them every "
+            "speed is marked as one whose parity is not shown"
+        ),
+    ] = True
+    find_max_batch: Annotated[
+        bool,
+        Field(
+            description="search for the largest batch that fits into `memory_limit` or the "
+            "device's memory too, once for all cells that differ in nothing that takes memory"
+        ),
+    ] = False
+    compare_with: Annotated[
+        list[str],
+        Field(
+            description="bundles of other machines' results (`docs/machines.md`), as paths: the "
+            "report shows them beside this machine's"
+        ),
+    ] = []
+    mirror: Annotated[
+        str | None,
+        Field(description="a base URL that is tried before a data set's own sources"),
+    ] = None
+    scale: Annotated[
+        Literal["paper", "hour", "smoke"],
+        Field(
+            description="how much of the study is done: all of it, or each cell as short as one of "
+            "the `scales` says (`docs/studies.md`)"
+        ),
+    ] = "paper"
+    scales: Annotated[
+        dict[Literal["hour", "smoke"], Scale],
+        Field(
+            description="what a shorter scale changes: `repeats`, single settings of `defaults`, "
+            "and of the `sweeps`, a mapping for each of them"
+        ),
+    ] = {}
+    defaults: Annotated[
+        dict[str, Any],
+        Field(description="settings for every cell, one value each; a sweep's own come first"),
+    ] = {}
+    sweeps: Annotated[
+        list[dict[str, Any]],
+        Field(
+            min_length=1,
+            description="each a cross of its settings: every value of every list with every other",
+        ),
+    ]

@@ -1,0 +1,102 @@
+"""Files of YAML with their faults; names and digests of cells."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from touchstone import operations
+from touchstone.plan import frameworks, inference
+from touchstone.plan.model import Cell
+
+OPERATION = (
+    "framework", "network", "dataset", "device", "precision", "seed", "threads",
+    "wait_policy", "warmup_steps", "warmup_seconds", "chunk_seconds", "operation_seconds",
+    "sampling_interval", "time_limit", "time_limit_factor", "memory_limit",
+)  # fmt: skip
+"""The settings that an operation has; all others are of training."""
+SLUG = ("framework", "network", "dataset", "device", "precision", "batch_size", "learning_rate")
+"""The settings that a cell's name spells out, in this order."""
+USUAL = {key: field.default for key, field in Cell.model_fields.items()}
+"""What the settings are where nobody says otherwise."""
+
+
+class ConfigError(ValueError):
+    """A configuration is refused; the message lists every fault, its key, cause and remedy."""
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys: equal for equal values, whatever their order in a file."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def digest(value: Any) -> str:
+    """Twelve hex digits of the canonical JSON of `value`."""
+    return digest_of_text(canonical(value))
+
+
+def digest_of_text(text: str) -> str:
+    """Twelve hex digits of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def is_operation(cell: Cell) -> bool:
+    """Whether the cell calls an operation instead of training a network."""
+    return cell.network in operations.names()
+
+
+def name_of(cell: Cell) -> str:
+    """The cell's name: what `SLUG` lists, and a short hash of whatever else is no default."""
+    values = vars(cell)
+    named = [key for key in SLUG if not is_operation(cell) or key in OPERATION]
+    slug = "-".join(
+        {"batch_size": "b", "learning_rate": "lr"}.get(key, "") + f"{values[key]}" for key in named
+    )
+    if inference.is_inference(cell):
+        slug += "-inference"
+    usual = {**USUAL, "mode": frameworks.modes(cell.framework)[0]}
+    rest = {k: v for k, v in values.items() if k not in named and v != usual[k]}
+    rest.pop("workload", None)
+    if rest.get("trained_batch_size") == cell.batch_size:
+        del rest["trained_batch_size"]
+    return f"{slug}-{digest(rest)[:8]}" if rest else slug
+
+
+def _twice(node: yaml.Node | None) -> list[str]:
+    """The keys that a mapping of a YAML document has more than once, each with its lines."""
+    if isinstance(node, yaml.SequenceNode):
+        return [told for item in node.value for told in _twice(item)]
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    lines: dict[str, list[int]] = {}
+    for key, _ in node.value:
+        lines.setdefault(str(key.value), []).append(key.start_mark.line + 1)
+    own = [f"{key} (lines {', '.join(map(str, at))})" for key, at in lines.items() if len(at) > 1]
+    return own + [told for _, value in node.value for told in _twice(value)]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; raises ConfigError that names the file, cause and remedy."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = yaml.safe_load(text)
+        # Of a key that stands twice YAML's readers take the last, and say nothing.
+        twice = _twice(yaml.compose(text, yaml.SafeLoader))
+    except UnicodeDecodeError as fault:
+        raise ConfigError(f"{path}: not UTF-8 at byte {fault.start}; save it as UTF-8") from None
+    except OSError as fault:
+        raise ConfigError(f"{path}: {fault.strerror}; check its name and permissions") from None
+    except yaml.YAMLError as fault:
+        cause = " ".join(str(fault).split())
+        raise ConfigError(f"{path}: not valid YAML: {cause}; mend that line") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: holds no mapping; write `key: value` lines at its top level")
+    if twice:
+        raise ConfigError(
+            f"{path}: more than once in one mapping: {'; '.join(twice)}; keep one each"
+        )
+    return values

@@ -1,0 +1,177 @@
+"""Read a configuration, find all its faults at once, and list its cells."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from touchstone.plan import inference
+from touchstone.plan.checks import Known, fault_of, like
+from touchstone.plan.model import RESULTS_FORMAT, Cell, Study
+from touchstone.plan.read import ConfigError, name_of, read
+from touchstone.plan.scale import scaled
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study with its cells by name, in the order of its sweeps.
+
+    `study.repeats` are those of the study's scale, `whole_repeats` those of the whole study.
+    `weights_from` has by inference cell the training cell whose weights it predicts with.
+    """
+
+    study: Study
+    cells: dict[str, Cell]
+    whole_repeats: int
+    weights_from: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def order(self) -> list[tuple[str, int]]:
+        """The runs (cell, repeat) in randomised blocks: each block has every cell once.
+
+        The order within block r depends on the cells, their seed and r alone.
+        """
+        runs = []
+        for repeat in range(1, self.study.repeats + 1):
+            block = sorted(self.cells)
+            seed = min(cell.seed for cell in self.cells.values())
+            random.Random(f"{seed} {repeat}").shuffle(block)
+            runs += [(name, repeat) for name in block]
+        return runs
+
+    def resolved(self) -> dict[str, Any]:
+        """The configuration with nothing left out, as plain values."""
+        return {**self.study.model_dump(), "repeats": self.whole_repeats}
+
+
+def make_plan(config: dict[str, Any], root: Path) -> Plan:
+    """The plan of a configuration; `root` is the project's folder.
+
+    Raises ConfigError with every fault found, one a line.
+    """
+    faults: list[str] = []
+    config = json.loads(json.dumps(config))
+    study = _study(config, faults)
+    config = scaled(config, faults)
+    whole = study.repeats if study else 0
+    defaults = config.get("defaults") or {}
+    sweeps = config.get("sweeps")
+    cells: dict[str, Cell] = {}
+    origin: dict[str, int] = {}
+    if isinstance(defaults, dict) and isinstance(sweeps, list):
+        known = Known(root)
+        usual = _settings("defaults", defaults, known, faults, lists=False)
+        for index, sweep in enumerate(sweeps):
+            if not isinstance(sweep, dict):
+                faults.append(f"sweeps[{index}]: {sweep!r} is no mapping; write `setting: value`")
+                continue
+            before = len(faults)
+            own = _settings(f"sweeps[{index}]", sweep, known, faults, lists=True)
+            settings = {**usual, **own}
+            for key in ("framework", "network", "dataset"):
+                if key not in sweep and key not in defaults:
+                    faults.append(f"sweeps[{index}].{key}: missing; name one: {known.listed(key)}")
+            if len(faults) > before or any(not values for values in settings.values()):
+                continue
+            for combination in itertools.product(*settings.values()):
+                where = f"sweeps[{index}]"
+                for cell in known.resolved(Cell(**dict(zip(settings, combination, strict=True)))):
+                    cell_faults = known.faults(cell)
+                    faults += [f"{where}.{f}" for f in cell_faults if f"{where}.{f}" not in faults]
+                    if cell_faults:
+                        continue
+                    name = name_of(cell)
+                    if name in cells:
+                        faults.append(
+                            f"{where}: repeats the cell {name} of sweeps[{origin[name]}]; "
+                            "remove one"
+                        )
+                    cells[name] = cell
+                    origin[name] = index
+    weights_from, without = inference.sources(cells)
+    for name in [] if faults else without:  # a cell that has a fault may be the one
+        faults.append(
+            f"sweeps[{origin[name]}].weights: no training cell of this study leaves those of "
+            f"{name}; add a sweep that trains with the same settings, say its batch size with "
+            "`trained_batch_size`, or predict with `weights: initial`"
+        )
+    if faults or study is None:
+        count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
+        raise ConfigError(f"the configuration has {count}:\n" + "\n".join(f"  {f}" for f in faults))
+    study = study.model_copy(update={"repeats": config.get("repeats", whole)})
+    return Plan(study, cells, whole, weights_from)
+
+
+def paths(given: Any) -> list[str]:
+    """The paths of a list, or of a text with commas between them, as a command line gives it."""
+    parts = given if isinstance(given, list) else str(given).split(",")
+    return [str(part).strip() for part in parts if str(part).strip()]
+
+
+def check_results(path: Path) -> None:
+    """Refuse a results folder that another version of the format made.
+
+    `path` is its `config.resolved.yaml`. Raises ConfigError.
+    """
+    if not path.exists():
+        return
+    found = read(path).get("results_format")
+    if found != RESULTS_FORMAT:
+        raise ConfigError(
+            f"{path}: results_format is {found!r}, this version writes {RESULTS_FORMAT}; "
+            f"move the folder {path.parent}/ away, or use the version that made it"
+        )
+
+
+def _study(config: dict[str, Any], faults: list[str]) -> Study | None:
+    try:
+        return Study(**config)
+    except ValidationError as invalid:
+        for error in invalid.errors():
+            key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error["loc"])[1:]
+            faults.append(fault_of(key, error, Study))
+    return None
+
+
+def _settings(
+    where: str, given: dict[str, Any], known: Known, faults: list[str], lists: bool
+) -> dict[str, list[Any]]:
+    """Every setting of `given` as the list of its values, each checked by itself."""
+    settings: dict[str, list[Any]] = {}
+    for key, value in given.items():
+        if key not in Cell.model_fields:
+            faults.append(f"{where}.{key}: unknown setting{like(key, Cell.model_fields)}")
+            continue
+        many = lists and isinstance(value, list)
+        if many and key == "milestones":  # whose one value is a list itself
+            many = any(isinstance(item, list) for item in value)
+        if many and not value:
+            faults.append(f"{where}.{key}: an empty list; give it a value or remove the key")
+        settings[key] = []
+        for index, item in enumerate(value if many else [value]):
+            place = f"{where}.{key}[{index}]" if many else f"{where}.{key}"
+            field = Cell.model_fields[key]
+            try:
+                checked = _adapter(field).validate_python(item)
+            except ValidationError as invalid:
+                faults.append(fault_of(place, invalid.errors()[0], Cell))
+            else:
+                if fault := known.unknown(key, checked):
+                    faults.append(f"{place}: {fault}")
+                settings[key].append(checked)
+    return settings
+
+
+def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
+    annotation: Any = field.annotation
+    for constraint in field.metadata:
+        annotation = Annotated[annotation, constraint]
+    return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))

@@ -1,0 +1,220 @@
+"""A study's tables of its machine, its software and its frameworks, filled from the runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from touchstone.plan import frameworks
+from touchstone.published.dossier import MachineTable
+from touchstone.published.exports import escaped, table_line
+from touchstone.results.study import Result, Study, machines
+
+LIBRARIES = {
+    "version": "version",
+    "cuda": "CUDA",
+    "cudnn": "cuDNN",
+    "onednn": "oneDNN",
+    "mkl": "MKL",
+    "numpy": "NumPy",
+}
+"""What a framework says of itself in the event `software`, and what we call it."""
+SETTINGS = {
+    "mode": "execution mode",
+    "layout": "layout",
+    "precision": "precision",
+    "threads": "threads",
+    "inter_op_threads": "threads between operations",
+    "deterministic": "deterministic algorithms",
+}
+"""What is read back from the live framework, and what we call it."""
+
+
+class Fact(NamedTuple):
+    """What is so of one column's machine or framework; where nothing is known, the reason."""
+
+    what: str
+    of: str
+    here: str | None
+    reason: str | None = None
+
+
+class Side(NamedTuple):
+    """A place in a table: the source's words, ours, and why we have none."""
+
+    published: str | None
+    here: str | None
+    reason: str | None
+
+
+class Sheet(NamedTuple):
+    """A table of facts: a row for each `what`, a column for each `of`."""
+
+    table: MachineTable
+    rows: list[str]
+    columns: list[str]
+    sides: dict[tuple[str, str], Side]
+
+    @property
+    def notes(self) -> list[str]:
+        """The reasons, each once, in order."""
+        return list(dict.fromkeys(side.reason for side in self.sides.values() if side.reason))
+
+    def text(self, what: str, of: str) -> str:
+        """A place in words: published / here, and the number of its note."""
+        side = self.sides.get((what, of), Side(None, None, None))
+        words = side.here or "–"
+        if side.reason:
+            words += f" [{self.notes.index(side.reason) + 1}]"
+        return f"{side.published or '–'} / {words}" if self.table.published else words
+
+
+def sheet(table: MachineTable, study: Study) -> Sheet:
+    """A table as the dossier asks for it, with what the runs of the study say."""
+    told = list(FACTS[table.show](study))
+    columns = list(dict.fromkeys(fact.of for fact in told))
+    rows = list(dict.fromkeys(fact.what for fact in told))
+    known = {(fact.what, fact.of): fact for fact in told}
+    for what, theirs in table.published.items():
+        rows += [what] if what not in rows else []
+        columns += [of for of in theirs if of not in columns] if isinstance(theirs, dict) else []
+    sides = {}
+    for what in rows:
+        words = table.published.get(what)
+        for of in columns:
+            published = words.get(of) if isinstance(words, dict) else words
+            fact = known.get((what, of)) or Fact(what, of, None, _why_not(of, known))
+            sides[what, of] = Side(published, fact.here, None if fact.here else fact.reason)
+    return Sheet(table, rows, columns, sides)
+
+
+def _why_not(of: str, known: Iterable[tuple[str, str]]) -> str:
+    there = any(one == of for _, one in known)
+    return "nothing tells it" if there else f"{of} is not in this study"
+
+
+def _hardware(study: Study) -> Iterator[Fact]:
+    found = machines(study)
+    for number, machine in enumerate(found, 1):
+        of = "this machine" if len(found) == 1 else f"machine {number}"
+        run = next(run for run in study.runs if run.provenance["machine"] == machine)
+        why = run.provenance.get("unknown", {})
+
+        def fact(what: str, key: str, here: Any, of: str = of, why: dict[str, str] = why) -> Fact:
+            text = None if here is None else str(here)
+            return Fact(what, of, text, why.get(f"machine.{key}", "the record does not say"))
+
+        cores = machine.get("physical_cores"), machine.get("logical_cores")
+        counts = [
+            f"{n} {kind}" for n, kind in zip(cores, ("physical", "logical"), strict=True) if n
+        ]
+        size, limit = machine.get("memory_mib"), machine.get("memory_limit_mib")
+        gpus = machine.get("gpus") or []
+        names = [f"{gpu['name']}, {gpu['memory_mib'] / 1024:.0f} GiB" for gpu in gpus]
+        yield fact("processor", "cpu_model", machine.get("cpu_model"))
+        yield fact("cores", "physical_cores", ", ".join(counts) or None)
+        yield fact("core quota", "cpu_quota_cores", machine.get("cpu_quota_cores"))
+        yield fact("clock governor", "governor", machine.get("governor"))
+        yield fact("memory", "memory_mib", f"{size / 1024:.1f} GiB" if size else None)
+        yield fact("memory limit", "memory_limit_mib", f"{limit / 1024:.1f} GiB" if limit else None)
+        yield fact("GPU", "gpus", "; ".join(names) or None)
+        drivers = dict.fromkeys(str(gpu["driver"]) for gpu in gpus if gpu.get("driver"))
+        yield fact("GPU driver", "gpus", "; ".join(drivers) or None)
+        yield fact("operating system", "os", machine.get("os"))
+        yield fact("kernel", "kernel", machine.get("kernel"))
+        yield fact("virtualisation", "virtualization", machine.get("virtualization"))
+
+
+def _by_framework(study: Study) -> dict[str, list[Result]]:
+    runs: dict[str, list[Result]] = {}
+    for cell in study.cells:
+        runs.setdefault(cell.series.framework, []).extend(cell.runs)
+    return runs
+
+
+def _software(study: Study) -> Iterator[Fact]:
+    for framework, runs in _by_framework(study).items():
+        told = [
+            run.provenance["software"] for run in runs if "version" in run.provenance["software"]
+        ]
+        for key, what in LIBRARIES.items():
+            if told:
+                values = [one.get(key) for one in told]
+                why = "its build has none" if key in told[0] else "the framework does not tell it"
+                yield Fact(what, framework, _listed(values), why)
+            else:
+                yield Fact(what, framework, None, _never_began(framework, runs))
+
+
+def _traits(study: Study) -> Iterator[Fact]:
+    for framework, runs in _by_framework(study).items():
+        yield Fact("execution modes it has here", framework, ", ".join(frameworks.modes(framework)))
+        yield Fact("record format", framework, frameworks.record_format(framework))
+        told = [
+            effective
+            for run in runs
+            if (effective := run.provenance.get("settings", {}).get("effective"))
+        ]
+        for key, what in SETTINGS.items():
+            why = "it cannot be read back" if told else _never_began(framework, runs)
+            yield Fact(what, framework, _listed(one.get(key) for one in told), why)
+
+
+FACTS = {"hardware": _hardware, "software": _software, "frameworks": _traits}
+"""What tells the facts of a table, by its `show`."""
+
+
+def _listed(values: Iterable[Any]) -> str | None:
+    """The different values in words; of a switch, yes or no."""
+    words = {True: "yes", False: "no"}
+    shown = [words[v] if isinstance(v, bool) else str(v) for v in values if v is not None]
+    return ", ".join(dict.fromkeys(shown)) or None
+
+
+def _never_began(framework: str, runs: Iterable[Result]) -> str:
+    reasons = dict.fromkeys(run.reason or run.status for run in runs)
+    return f"no run of {framework} began: {'; '.join(reasons)}"
+
+
+def as_csv(one: Sheet) -> str:
+    """The table with a row for each place."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("what", "of", "published", "here", "reason"))
+    for (what, of), side in one.sides.items():
+        writer.writerow((what, of, side.published or "", side.here or "", side.reason or ""))
+    return text.getvalue()
+
+
+def as_markdown(one: Sheet) -> str:
+    """The table in its layout, its reasons below it."""
+    lines = [f"**{one.table.title}**", "", table_line(["", *one.columns])]
+    lines.append(table_line(["---"] * (len(one.columns) + 1)))
+    lines += [table_line([what, *(one.text(what, of) for of in one.columns)]) for what in one.rows]
+    if one.table.published:
+        lines += ["", "Each cell: published / here."]
+    lines += ["", *(f"[{place}] {text}." for place, text in enumerate(one.notes, 1))]
+    return "\n".join(lines) + "\n"
+
+
+def as_latex(one: Sheet) -> str:
+    """The table as LaTeX (booktabs)."""
+    kind = ": published / here" if one.table.published else ""
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        "\\begin{table}",
+        "\\centering\\small",
+        f"\\caption{{{escaped(one.table.title)}{kind}.}}",
+        "\\begin{tabular}{l" + "l" * len(one.columns) + "}",
+        "\\toprule",
+        " & ".join(["", *map(escaped, one.columns)]) + r" \\",
+        "\\midrule",
+    ]
+    for what in one.rows:
+        cells = [what, *(one.text(what, of).replace("–", "--") for of in one.columns)]
+        lines.append(" & ".join(map(escaped, cells)) + r" \\")
+    notes = " ".join(f"[{place}] {text}." for place, text in enumerate(one.notes, 1))
+    lines += ["\\bottomrule", "\\end{tabular}", "", f"\\footnotesize {escaped(notes)}"]
+    return "\n".join([*lines, "\\end{table}"]) + "\n"

@@ -1,0 +1,342 @@
+"""The page of a published study, its tables and its figures, from what was gathered."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from touchstone.analysis.peaks import peaks
+from touchstone.plan.model import Cell
+from touchstone.published import machine as machine_tables
+from touchstone.published.arithmetic import CONTRADICTION, Finding, examine
+from touchstone.published.claims import (
+    CONTRADICTED,
+    NOT_MEASURED,
+    RATIO_ONLY,
+    REPRODUCED,
+    VERDICTS,
+    Judge,
+    Judgement,
+)
+from touchstone.published.dossier import Claim, Curves, Dossier, FigureSpec
+from touchstone.published.exports import (
+    BLANK,
+    Entry,
+    Notes,
+    Pivot,
+    as_csv,
+    as_latex,
+    as_markdown,
+    changes,
+    dashed,
+    entries,
+    joined,
+    label,
+    pivot,
+    sort_key,
+    source_names,
+    texts,
+    told_apart,
+)
+from touchstone.published.figures import caption, curves_caption, draw, draw_curves
+from touchstone.published.points import (
+    BOTTLENECK,
+    Level,
+    Point,
+    bottlenecks,
+    factors_of,
+    matches,
+    measured_points,
+    published_points,
+    told_unlike,
+    totals,
+)
+from touchstone.published.table import Table, number, show, words
+from touchstone.report.figures.render import drawing, render
+from touchstone.report.rendering import templates
+from touchstone.results.study import Cell as MeasuredCell
+from touchstone.results.study import Study, describe_machine, machines
+
+HERE = Path(__file__).parent
+SHEET_FILES = {
+    "csv": machine_tables.as_csv,
+    "md": machine_tables.as_markdown,
+    "tex": machine_tables.as_latex,
+}
+"""How a table of the machine is written, by the end of its file's name."""
+OWN_WORDS = {
+    REPRODUCED: "they bear it out",
+    CONTRADICTED: "they contradict it",
+    RATIO_ONLY: "they do not decide",
+    NOT_MEASURED: "no figures",
+}
+"""What a verdict by the published figures themselves is called."""
+
+
+class Laid(NamedTuple):
+    """A table with its notes and the sentences below it."""
+
+    pivot: Pivot
+    said: list[str]
+    notes: Notes
+
+
+class Drawn(NamedTuple):
+    """A figure of the page."""
+
+    id: str
+    title: str
+    caption: str
+    alt: str
+    data: str
+
+
+class Result(NamedTuple):
+    """All that a study's rule writes: file contents by name under its folder, and the page."""
+
+    files: dict[str, str | bytes]
+    page: str
+
+
+def make(
+    title: str, scale: str, repeats: tuple[int, int], table: Table, dossier: Dossier,
+    study: Study, pairs: Sequence[tuple[Cell, Cell]], folder: str,
+) -> Result:  # fmt: skip
+    """Judge, tabulate and draw a study.
+
+    Args:
+        scale: of the study; `repeats` are those of the whole study, and these.
+        pairs: for each cell of `study`, that of the whole study and the one that was run.
+        folder: where the page finds the files.
+    """
+    published = published_points(table, dossier)
+    names = source_names(dossier)
+    wholes = [whole for whole, _ in pairs]
+    measured = measured_points(zip(study.cells, wholes, strict=True), list(names))
+    measured += _derived_only(dossier, study, wholes, names)
+    together = list(zip(study.cells, wholes, strict=True))
+    measured += totals(together, dossier.totals)
+    if BOTTLENECK in names:
+        measured += bottlenecks(together)
+    by_cell = {one.plan.name: pair for one, pair in zip(study.cells, pairs, strict=True)}
+    changed = {name: changes([pair]) for name, pair in by_cell.items()}
+    measured = told_unlike(measured, changed)
+    ours, theirs = Judge(measured, exact=False, changed=changed), Judge(published, exact=True)
+    claims = [(claim, ours.judge(claim), theirs.judge(claim)) for claim in dossier.claims]
+    findings = examine(table)
+    shown = [one for one in measured if one.metric in names]
+
+    laid, files = [], dict[str, str | bytes]()
+    for layout in dossier.tables:
+        factors = [*layout.rows, *layout.columns]
+        found = entries(published, shown, layout.where, layout.also, dossier)
+        found = told_apart(found, factors)
+        pivoted = pivot(layout, found)
+        said = [*_said(found, by_cell, scale, repeats), *([BLANK] if pivoted.blank else [])]
+        laid.append(Laid(pivoted, said, Notes()))
+        place = f"tables/{layout.id}"
+        files[f"{place}.csv"] = as_csv(found, factors)
+        files[f"{place}.md"] = as_markdown(laid[-1].pivot, said)
+        files[f"{place}.tex"] = as_latex(laid[-1].pivot, said)
+    sheets = [machine_tables.sheet(one, study) for one in dossier.machine]
+    for one in sheets:
+        for kind, make_text in SHEET_FILES.items():
+            files[f"tables/{one.table.id}.{kind}"] = make_text(one)
+    files["claims.csv"] = _claims_csv(claims)
+
+    machine = "; ".join(map(describe_machine, machines(study)))
+    figures = []
+    with drawing():
+        for spec, where in _figures(dossier, table):
+            found = [
+                one
+                for one in entries(published, shown, where, spec.also, dossier)
+                if one.metric == spec.metric
+                and all(label(one, name) == where[name] for name in dossier.each)
+            ]
+            if not found:
+                continue
+            found = told_apart(found, [spec.x, spec.series])
+            images = render(draw(spec, found))
+            for kind, image in images.items():
+                files[f"figures/{spec.id}.{kind}"] = image
+            said = _said(found, by_cell, scale, repeats)
+            text = " ".join([caption(spec, found, CLOCKS.get(spec.metric, ""), machine), *said])
+            alt = f"{spec.title}: published left, measured right; the tables have the numbers"
+            figures.append(Drawn(spec.id, spec.title, text, alt, _inline(images["svg"])))
+        for curves in dossier.curves:
+            lines = _curves(curves, study, wholes)
+            if not lines:
+                continue
+            images = render(draw_curves(curves, lines))
+            for kind, image in images.items():
+                files[f"figures/{curves.id}.{kind}"] = image
+            changed_here = changes([by_cell[cell.plan.name] for _, cell in lines])
+            text = curves_caption(curves, lines, machine)
+            text = f"{text} {_all_changes(changed_here, scale, repeats)}".rstrip()
+            alt = f"{curves.title}: a line for each run measured here"
+            figures.append(Drawn(curves.id, curves.title, text, alt, _inline(images["svg"])))
+
+    environment = templates(HERE)
+    for function in (texts, sort_key, dashed, joined, words):
+        environment.globals[function.__name__] = function
+    grouped: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault((finding.grade, finding.check), []).append(finding)
+    dates = sorted(run.provenance["started"][:10] for run in study.runs)
+    page = environment.get_template("page.html.j2").render(
+        title=title,
+        table=table,
+        machine=machine,
+        runs=len(study.runs),
+        dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
+        answer=[
+            *reached(study),
+            *answer(claims, findings, _all_changes(changes(pairs), scale, repeats)),
+        ],
+        claims=claims,
+        own_words=OWN_WORDS,
+        comparable=dossier.comparable,
+        sheets=sheets,
+        tables=laid,
+        figures=figures,
+        findings=grouped,
+        folder=folder,
+    )
+    return Result(files, page)
+
+
+CLOCKS = {
+    "throughput": "Measured: all examples of the measured phase / its time (monotonic clock).",
+    "step_rate": "Measured: all steps of the measured phase / its time (monotonic clock).",
+    "training_time": "Measured: from the first step to the last (monotonic clock).",
+    "test_accuracy": "Measured: correct / all test examples, after the last epoch.",
+    "cpu_utilization": "Measured: CPU time of the process tree / (time x logical cores).",
+    "host_memory": "Measured: mean proportional set size of the process tree.",
+}
+"""How a figure's numbers were taken, in a sentence."""
+
+
+def reached(study: Study) -> list[str]:
+    """What the machine reached at best in the basic operations, if the study has those."""
+    told = [("GFLOP/s in matrix products", "flops"), ("GB/s in copies", "memory")]
+    found = {
+        place.label: [
+            f"{number(rate)} {what}" for what, key in told if (rate := getattr(peak, key))
+        ]
+        for place, peak in peaks(study.operations).items()
+    }
+    said = [f"{' and '.join(rates)} on the {place}" for place, rates in found.items() if rates]
+    return [f"This machine reached {'; '.join(said)}."] if said else []
+
+
+def answer(
+    claims: Sequence[tuple[Claim, Judgement, Judgement]],
+    findings: Sequence[Finding],
+    said: str,
+) -> list[str]:
+    """The page's first sentences: what became of the claims, here and by their own figures."""
+    ours = Counter(judgement.verdict for _, judgement, _ in claims)
+    told = ", ".join(f"{ours[word]} {word}" for word in VERDICTS if ours[word])
+    sentences = [f"Of {len(claims)} claims, here: {told}."] if claims else []
+    theirs = [claim.id for claim, _, judgement in claims if judgement.verdict == CONTRADICTED]
+    if theirs:
+        sentences.append(
+            f"The published figures themselves contradict {len(theirs)} of the {len(claims)}:"
+            f" {', '.join(words(name.replace('-', '_')) for name in theirs)}."
+        )
+    wrong = sum(one.grade == CONTRADICTION for one in findings)
+    if wrong:
+        sentences.append(
+            f"Arithmetic finds {wrong} contradictions in the published table, listed below."
+        )
+    if said:
+        sentences.append(said)
+    return sentences
+
+
+def _said(
+    found: Sequence[Entry], by_cell: Mapping[str, tuple[Cell, Cell]], scale: str,
+    repeats: tuple[int, int],
+) -> list[str]:  # fmt: skip
+    """What a table must say of the scale that it was made at."""
+    pairs = [by_cell[name] for one in found if one.cell for name in one.cell.split("; ")]
+    text = _all_changes(changes(pairs), scale, repeats) if pairs else ""
+    return [text] if text else []
+
+
+def _all_changes(changed: Mapping[str, str], scale: str, repeats: tuple[int, int]) -> str:
+    told = list(changed.values())
+    if repeats[0] != repeats[1]:
+        told.append(f"repeats {repeats[1]} for {repeats[0]}")
+    if not told:
+        return ""
+    return f"This is not the whole study but its scale {scale!r}: {'; '.join(told)}."
+
+
+def _figures(dossier: Dossier, table: Table) -> Iterator[tuple[FigureSpec, dict[str, Any]]]:
+    """Each figure with the published figures that it shows, once for every level of `each`."""
+    if not dossier.each:
+        for spec in dossier.figures:
+            yield spec, dict(spec.where)
+        return
+    levels = list(
+        dict.fromkeys(
+            tuple(show(row.factors[name]) for name in dossier.each)
+            for row in table.rows
+            if all(name in row.factors for name in dossier.each)
+        )
+    )
+    for one, spec in product(levels, dossier.figures):
+        where = {**spec.where, **dict(zip(dossier.each, one, strict=True))}
+        name = "-".join([*one, spec.id])
+        yield (
+            spec.model_copy(update={"id": name, "title": f"{spec.title}: {', '.join(one)}"}),
+            where,
+        )
+
+
+def _curves(spec: Curves, study: Study, wholes: Sequence[Cell]) -> list[tuple[Level, MeasuredCell]]:
+    """The cells whose losses a figure shows, each with its level, in the order of levels."""
+    found = []
+    for cell, whole in zip(study.cells, wholes, strict=True):
+        factors = factors_of(whole)
+        if matches(factors, spec.where):
+            found.append((factors[spec.series], cell))
+    return sorted(found, key=lambda one: float(one[0]))
+
+
+def _inline(svg: bytes) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+
+
+def _derived_only(
+    dossier: Dossier, study: Study, wholes: Sequence[Cell], names: Mapping[str, str]
+) -> list[Point]:
+    """Our figures of metrics that the source has only in a form that is computed."""
+    metrics = [one.metric for one in dossier.derived if one.metric not in names]
+    return measured_points(zip(study.cells, wholes, strict=True), metrics)
+
+
+def _claims_csv(claims: Sequence[tuple[Claim, Judgement, Judgement]]) -> str:
+    """Every group of every claim, and the verdicts."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    head = ("claim", "figures", "verdict", "why", "group", "outcome", "n", "value", "low", "high")
+    writer.writerow((*head, "statement", "source"))
+    for claim, ours, theirs in claims:
+        for kind, judgement in (("measured", ours), ("published", theirs)):
+            start = [claim.id, kind, judgement.verdict, judgement.why]
+            end = [claim.statement, claim.source]
+            for one in judgement.groups:
+                numbers = ["" if v is None else repr(v) for v in (one.value, one.low, one.high)]
+                writer.writerow([*start, one.label, one.outcome, one.n, *numbers, *end])
+            if not judgement.groups:
+                writer.writerow([*start, *[""] * 6, *end])
+    return text.getvalue()

@@ -1,0 +1,235 @@
+"""Figures of one kind, published or measured: a metric's values by factors, in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from touchstone.analysis.bottleneck import verdicts
+from touchstone.plan.model import Cell
+from touchstone.plan.read import is_operation
+from touchstone.published.dossier import Dossier, Reading, Total, Where
+from touchstone.published.table import NUMBERS, Row, Table, convert, show
+from touchstone.results.metrics import CENSORED, METRICS
+from touchstone.results.study import Cell as MeasuredCell
+from touchstone.results.study import Study
+
+Level = str | float
+
+ALIKE = ("framework", "device", "precision")
+"""The factors that a total's operations share."""
+OF_CALLS = (
+    "step_rate", "flop_rate", "memory_rate", "algorithm_bandwidth", "bus_bandwidth", "deviation",
+)  # fmt: skip
+"""The metrics that a study shows of a basic operation, which trains nothing."""
+
+OF_THE_WHOLE = (
+    "training_time", "test_accuracy", "final_loss", "total_inference_time", *CENSORED,
+)  # fmt: skip
+"""The metrics that other data, or more or less training, change for that alone."""
+OF_THE_SCALE = ("dataset", "epochs", "steps")
+"""The settings that say so."""
+
+BOTTLENECK = "bottleneck"
+NO_BOTTLENECK = (
+    "it takes a GPU's utilisation, or this cell with input: records beside the same one with"
+    " input: memory"
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A metric of a cell: its values by block (repeat), or the reason why there is none.
+
+    A published figure has one value; `row` is where it stands, `reading` how it was taken, and
+    `missing` why this workflow has nothing like it. A measured one has the name of its cell;
+    `unlike` is what the scale of the study changed, where no published figure is like it then.
+    """
+
+    metric: str
+    unit: str
+    factors: Mapping[str, Level]
+    values: Mapping[int, float]
+    reason: str | None = None
+    row: Row | None = None
+    reading: Reading | None = None
+    missing: str | None = None
+    cell: str | None = None
+    flags: tuple[str, ...] = ()
+    unlike: str | None = None
+
+
+def level(name: str, value: Any) -> Level:
+    """A factor's level as figures have it: a number or a text."""
+    return float(value) if name in NUMBERS else str(value)
+
+
+def factors_of(cell: Cell) -> dict[str, Level]:
+    """The settings of a cell of ours as figures have them."""
+    return {
+        name: level(name, value)
+        for name, value in cell.model_dump().items()
+        if value is not None and not isinstance(value, list)
+    }
+
+
+def matches(factors: Mapping[str, Level], where: Where) -> bool:
+    """Whether figures with these factors are among those `where`."""
+    for name, wanted in where.items():
+        levels = wanted if isinstance(wanted, list) else [wanted]
+        if factors.get(name) not in [level(name, one) for one in levels]:
+            return False
+    return True
+
+
+def published_points(table: Table, dossier: Dossier) -> list[Point]:
+    """The figures of a published table, once for every one of our metrics that they are."""
+    points = []
+    for row in table.rows:
+        factors = dict(row.factors)
+        missing = None
+        for rule in dossier.cells:
+            if matches({**row.factors, "metric": row.metric}, rule.when):
+                factors |= {name: level(name, value) for name, value in rule.is_.items()}
+                missing = missing or rule.missing
+        for reading in dossier.metrics.get(row.metric, ()):
+            if not matches({**row.factors, "metric": row.metric}, reading.when):
+                continue
+            unit = METRICS[reading.metric].unit if reading.metric in METRICS else row.unit
+            value = row.value
+            if value is not None and row.unit != unit:
+                value = convert(value, reading.unit or row.unit, unit)
+            reason = None if row.value is not None else row.note or "the source has no figure"
+            values = {} if value is None else {1: value}
+            points.append(
+                Point(
+                    reading.metric, unit, factors, values, reason, row, reading, missing
+                )
+            )  # fmt: skip
+    return points + _derived(table, dossier, points)
+
+
+def _derived(table: Table, dossier: Dossier, points: Sequence[Point]) -> list[Point]:
+    """The figures that the dossier has computed from others of the same cell."""
+    factors = {point.row.line: point.factors for point in points if point.row}
+    figures = {(row.metric, row.where): row for row in table.rows if row.value}
+    found = []
+    for one in dossier.derived:
+        for (metric, where), row in figures.items():
+            other = figures.get((one.per, where))
+            if metric != one.of or other is None or not row.value or not other.value:
+                continue
+            values = {1: row.value / other.value * one.times}
+            unit = METRICS[one.metric].unit
+            found.append(Point(one.metric, unit, factors[row.line], values, row=row))
+    return found
+
+
+def measured_points(
+    cells: Iterable[tuple[MeasuredCell, Cell]], metrics: Sequence[str]
+) -> list[Point]:
+    """The figures of a gathered study, under the settings of the whole study's cells.
+
+    Args:
+        cells: each measured cell with the cell of the whole study that it stands for.
+    """
+    points = []
+    for measured, whole in cells:
+        factors = factors_of(whole)
+        flags = tuple(dict.fromkeys(measured.flags))
+        for metric in metrics:
+            if metric not in METRICS or (is_operation(whole) and metric not in OF_CALLS):
+                continue
+            values = measured.by_block(metric)
+            why = [run.reasons[metric] for run in measured.runs if metric in run.reasons]
+            reason = None if values else "; ".join(dict.fromkeys(why)) or "no value"
+            points.append(
+                Point(
+                    metric, METRICS[metric].unit, factors, values, reason,
+                    cell=measured.plan.name, flags=flags,
+                )
+            )  # fmt: skip
+    return points
+
+
+def told_unlike(points: Iterable[Point], changed: Mapping[str, Mapping[str, str]]) -> list[Point]:
+    """Measured figures with what the scale of their study changed that keeps them from comparison.
+
+    Args:
+        changed: by cell and setting, the change in words.
+    """
+    found = []
+    for point in points:
+        change = changed.get(point.cell or "", {}) if point.metric in OF_THE_WHOLE else {}
+        words = ", ".join(change[name] for name in OF_THE_SCALE if name in change)
+        found.append(replace(point, unlike=words or None))
+    return found
+
+
+def totals(cells: Sequence[tuple[MeasuredCell, Cell]], wanted: Sequence[Total]) -> list[Point]:
+    """The seconds that calls of operations, or steps of a network, take in all, in every block.
+
+    A block counts that has all of them; `cell` names them all.
+    """
+    found = []
+    for total in wanted:
+        groups: dict[tuple[str, ...], list[Point]] = {}
+        for point in measured_points(cells, ["step_rate"]):
+            if matches(point.factors, total.where):
+                place = tuple(str(point.factors[name]) for name in ALIKE)
+                groups.setdefault(place, []).append(point)
+        for place, group in groups.items():
+            blocks = set.intersection(*(set(point.values) for point in group))
+            values = {
+                b: sum(total.times / point.values[b] for point in group) for b in sorted(blocks)
+            }
+            why = [f"{point.cell}: {point.reason}" for point in group if point.reason]
+            factors: dict[str, Level] = dict(zip(ALIKE, place, strict=True))
+            factors |= {name: level(name, value) for name, value in total.is_.items()}
+            found.append(
+                Point(
+                    total.metric, "s", factors, values,
+                    None if values else "; ".join(why) or "no repeat has every one of them",
+                    cell="; ".join(str(point.cell) for point in group),
+                    flags=tuple(dict.fromkeys(flag for point in group for flag in point.flags)),
+                )
+            )  # fmt: skip
+    return found
+
+
+def bottlenecks(cells: Sequence[tuple[MeasuredCell, Cell]]) -> list[Point]:
+    """In how much of its time each cell that trains is held back (docs/bottleneck.md), in %."""
+    whole = {measured.plan.name: cell for measured, cell in cells}
+    found = []
+    for verdict in verdicts(Study([measured for measured, _ in cells])):
+        name, share = verdict.cell.plan.name, verdict.evidence.bottleneck
+        found.append(
+            Point(
+                BOTTLENECK, "%", factors_of(whole[name]), {} if share is None else {1: share},
+                NO_BOTTLENECK if share is None else None, cell=name,
+                flags=tuple(dict.fromkeys(verdict.cell.flags)),
+            )
+        )  # fmt: skip
+    return found
+
+
+def counterpart(point: Point, measured: Sequence[Point]) -> tuple[list[Point], str | None]:
+    """The measured figures that a published one is compared with, and why there is none."""
+    settings = {name: one for name, one in point.factors.items() if name in Cell.model_fields}
+    if point.missing:
+        return [], point.missing
+    if not any(one.metric == point.metric for one in measured) and point.metric not in METRICS:
+        return [], "this workflow does not measure it"
+    found = [
+        one
+        for one in measured
+        if one.metric == point.metric
+        and all(one.factors.get(name) == value for name, value in settings.items())
+    ]
+    if found:
+        return found, None
+    for name, value in settings.items():
+        if not any(one.factors.get(name) == value for one in measured):
+            return [], f"no cell with {name.replace('_', ' ')} {show(value)} in this study"
+    return [], "no such cell in this study"

@@ -1,0 +1,1 @@
+"""The page and the figures of a study."""

@@ -1,0 +1,111 @@
+"""The basic operations of a study: their rates, what they reach of the measured peak, a figure."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+
+from touchstone.analysis.peaks import peaks, place_of
+from touchstone.report.figures.axes import plain
+from touchstone.report.figures.style import style_of
+from touchstone.results.study import Cell, Study, describe_machine, machines
+
+NEAR = 1.3
+"""Places whose ratio is smaller share a name."""
+
+
+def _intensity(cell: Cell) -> float | None:
+    """Floating-point operations per byte; the same in all runs."""
+    rates = list(zip(cell.values("flop_rate"), cell.values("memory_rate"), strict=True))
+    return rates[0][0] / rates[0][1] if rates and rates[0][0] else None
+
+
+def draw(study: Study, colours: dict[str, str]) -> Figure:
+    """A roofline: GFLOP/s of every run by operations per byte, under what was measured at best.
+
+    Williams, Waterman and Patterson 2009, doi 10.1145/1498765.1498785. `colours` are of the ink
+    and of lines.
+    """
+    places = peaks(study)
+    figure = Figure(
+        figsize=(8.0, 3.4 * len(places) + 0.4),
+        layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06),
+    )
+    axes = figure.subplots(len(places), 1, squeeze=False)[:, 0]
+    for ax, (at, peak) in zip(axes, places.items(), strict=True):
+        cells = [cell for cell in study.cells if place_of(cell) == at]
+        placed = [(x, cell) for cell in cells if (x := _intensity(cell))]
+        for x, cell in placed:
+            colour, marker = style_of(cell.series.framework)
+            rates = cell.values("flop_rate")
+            ax.plot([x] * len(rates), rates, marker, color=colour, markersize=5, alpha=0.85)
+        _name(ax, placed, colours["ink"])
+        ends = [
+            min((x for x, _ in placed), default=0.1) / 2,
+            max((x for x, _ in placed), default=1) * 2,
+        ]
+        if peak.flops:
+            edge = peak.flops / peak.memory if peak.memory else ends[0]
+            ax.plot([max(edge, ends[0]), ends[1]], [peak.flops] * 2, color=colours["ink"], lw=1)
+            if peak.memory and edge > ends[0]:
+                slope = [ends[0] * peak.memory, min(edge, ends[1]) * peak.memory]
+                ax.plot([ends[0], min(edge, ends[1])], slope, color=colours["ink"], lw=1)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_xlim(*ends)
+        ax.margins(y=0.35)  # room for the names
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(plain)
+            axis.set_minor_locator(NullLocator())
+        ax.set_title(f"on the {at.label}")
+        ax.set_xlabel("floating-point operations per byte, log scale")
+        ax.set_ylabel("GFLOP/s, log scale")
+        ax.grid(True, color=colours["grid"])
+    used = dict.fromkeys(c.series.framework for c in study.cells if _intensity(c))
+    handles = [
+        Line2D(
+            [], [], linestyle="none", label=name, color=style_of(name)[0], marker=style_of(name)[1]
+        )
+        for name in used
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), borderpad=0)
+    return figure
+
+
+def _name(ax: Any, placed: Iterable[tuple[float, Cell]], ink: str) -> None:
+    """Write the operations' names once above the highest point of each place."""
+    groups: list[tuple[float, dict[str, float]]] = []
+    for x, cell in sorted(placed, key=lambda pair: pair[0]):
+        if not groups or x > groups[-1][0] * NEAR:
+            groups.append((x, {}))
+        name, names = cell.facet[0].replace("_", " "), groups[-1][1]
+        names[name] = max(names.get(name, 0.0), *cell.values("flop_rate"))
+    for x, names in groups:
+        ax.annotate(
+            "\n".join(names), (x, max(names.values())), xytext=(0, 6), color=ink, fontsize=7,
+            textcoords="offset points", ha="center", va="bottom",
+        )  # fmt: skip
+
+
+def texts(study: Study) -> dict[str, str]:
+    """Title, caption and alternative text of the figure."""
+    where = "; ".join(describe_machine(machine) for machine in machines(study))
+    roof = [
+        f"{peak.flops:,.0f} GFLOP/s{f' and {peak.memory:,.1f} GB/s' if peak.memory else ''} on the"
+        f" {at.label}"
+        for at, peak in peaks(study).items()
+        if peak.flops
+    ]
+    limits = f" The line is the best that was measured: {'; '.join(roof)}." if roof else ""
+    return {
+        "title": "Basic operations",
+        "caption": "GFLOP/s by the operations for each byte that must be moved at least; each point"
+        f" is one run.{limits} A copy has no arithmetic and stands in the table alone."
+        f" Machine: {where}.",
+        "alt": "Scatter plot of floating-point rates of basic operations under a roofline. The"
+        " table of basic operations holds the same numbers.",
+    }

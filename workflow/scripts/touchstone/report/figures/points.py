@@ -1,0 +1,226 @@
+"""A metric of every run, a panel for each network."""
+
+from math import ceil, log10
+from statistics import median
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from touchstone.report.figures.axes import spell
+from touchstone.report.figures.panels import (
+    GROUND,
+    INK,
+    LOG_FROM,
+    MARKER,
+    MUTED,
+    WIDTH,
+    flags,
+    grid,
+    legend,
+    marker_style,
+    message,
+    setting,
+)
+from touchstone.report.figures.style import darker, panel_title, style_of
+from touchstone.results.metrics import METRICS
+from touchstone.results.study import Cell, Result, Series, Study
+from touchstone.results.tables import PARITY_NOT_SHOWN
+
+
+class PointFigure(NamedTuple):
+    """A figure of one metric by batch size: its title, axis label and clock."""
+
+    metric: str
+    title: str
+    label: str
+    clock: str
+    from_zero: bool
+
+
+POINT_FIGURES = (
+    PointFigure(
+        "throughput",
+        "Training throughput by batch size",
+        "throughput (images/s)",
+        "All examples of the measured phase / its time on the monotonic clock;"
+        " the device is synchronised at the two edges only.",
+        True,
+    ),
+    PointFigure(
+        "test_accuracy",
+        "Test accuracy after the last epoch",
+        "test accuracy",
+        "Correct / all examples of the test set, evaluated once, outside of the measured phase.",
+        False,
+    ),
+    PointFigure(
+        "cpu_utilization",
+        "CPU utilisation by batch size",
+        "CPU utilisation (%)",
+        "CPU time of the process tree over the measured phase / (its time x logical cores).",
+        True,
+    ),
+    PointFigure(
+        "host_memory",
+        "Host memory by batch size",
+        "host memory (MiB)",
+        "Mean of the samples of the proportional set size, summed over the process tree, in the"
+        " measured phase.",
+        True,
+    ),
+)
+
+
+def draw_points(study: Study, kind: PointFigure) -> Figure:
+    """A metric of every run, by batch size within each facet; a line marks each median."""
+    if why := study.why_empty(kind.metric):
+        figure = Figure(figsize=(6.0, 1.6))
+        message(figure, f"No run has a value for {kind.label}: {why}.")
+        return figure
+    groups = study.by_facet()
+    slots = max(len(batches) * (len(_series_of(study, batches)) + 1) for batches in groups.values())
+    columns = min(len(groups), 3 if slots <= 8 else 2 if slots <= 14 else 1)
+    width = min(WIDTH, 1.6 + columns * max(2.4, 0.5 * slots))
+    missing = any(cell.words(kind.metric) for cell in study.cells)
+    figure, axes = grid(len(groups), columns, width, 3.2 if missing else 2.8)
+    for ax, (facet, batches) in zip(axes, groups.items(), strict=True):
+        ax.set_title(panel_title(facet, width / columns))
+        slot_width = 68 * (width / columns - 0.9) / slots  # points
+        _draw_facet(ax, study, kind, batches, slot_width)
+    legend(figure, study, line=False)
+    return figure
+
+
+def _series_of(study: Study, batches: dict[int, list[Cell]]) -> list[Series]:
+    present = {cell.series for cells in batches.values() for cell in cells}
+    return [series for series in study.series if series in present]
+
+
+def _draw_facet(
+    ax: Axes, study: Study, kind: PointFigure, batches: dict[int, list[Cell]], slot_width: float
+) -> None:
+    series = _series_of(study, batches)
+    slot = 1 / (len(series) + 1)
+    words: list[tuple[float, list[str], str]] = []
+    marker_size = min(MARKER, max(3.0, 0.3 * slot_width))
+    numbers: list[float] = []
+    for group, cells in enumerate(batches.values()):
+        if group % 2:
+            ax.axvspan(group - 0.5, group + 0.5, color=GROUND, linewidth=0, zorder=0)
+        for cell in cells:
+            x = group + (series.index(cell.series) - (len(series) - 1) / 2) * slot
+            values = cell.values(kind.metric)
+            numbers += values
+            if values:
+                middle = median(values)
+                ax.plot([x - 0.42 * slot, x + 0.42 * slot], [middle] * 2, color=INK, linewidth=1.1)
+            spread = [0.5 * slot * ((i + 1) / (len(values) + 1) - 0.5) for i in range(len(values))]
+            at = [x + dx for dx in spread]
+            marker = marker_style(study, cell.series, marker_size)
+            ax.plot(at, values, linestyle="none", alpha=0.9, clip_on=False, **marker)
+            runs = [run for run in cell.runs if run.values[kind.metric] is not None]
+            for dx, value, run in zip(at, values, runs, strict=True):
+                if _flagged(run):
+                    size = marker_size + 4
+                    ax.plot(
+                        dx, value, "o", color=MUTED, fillstyle="none", markersize=size, mew=0.7,
+                        clip_on=False,
+                    )  # fmt: skip
+            if missing := cell.words(kind.metric):
+                words.append((x, missing, cell.series.framework))
+    ax.set_xlim(-0.5, len(batches) - 0.5)
+    ax.set_xticks(range(len(batches)), [str(batch) for batch in batches])
+    ax.tick_params(axis="x", length=0)
+    ax.set_xlabel("batch size")
+    ax.grid(axis="y")
+    _scale(ax, kind, numbers)
+    if words:
+        _write_words(ax, words, slot_width)
+
+
+def _flagged(run: Result) -> bool:
+    """Whether a run has a flag of its own, beside that on its framework and network."""
+    return any(flag != PARITY_NOT_SHOWN for flag in run.flags)
+
+
+def _scale(ax: Axes, kind: PointFigure, numbers: list[float]) -> None:
+    """A linear axis from zero, a close one for shares, a logarithmic one for wide ranges."""
+    label = kind.label
+    low, high = min(numbers, default=0.0), max(numbers, default=1.0)
+    if low > 0 and high / low > LOG_FROM and kind.from_zero:
+        ax.set_yscale("log")
+        ax.set_ylim(low / 1.5, high * 1.5)
+        label += ", log scale"
+    elif kind.from_zero:
+        ax.set_ylim(0, high * 1.08 or 1)
+    else:
+        pad = max(0.15 * (high - low), 0.01)
+        ax.set_ylim(max(low - pad, 0), min(high + pad, 1.0 + 0.1 * pad))
+    ax.set_ylabel(label)
+    spell(ax)
+
+
+def _write_words(ax: Axes, words: list[tuple[float, list[str], str]], slot_width: float) -> None:
+    """Open a strip below the axis for the words that stand where numbers would."""
+    letter, line, height = 4.7, 10.0, 165.0  # points: of 7.5 point type, and of the axes
+    flat = {x: "\n".join(missing).replace(" ", "\n") for x, missing, _ in words}
+    upright = max(len(w) for text in flat.values() for w in text.split("\n")) * letter > slot_width
+    texts = {x: "\n".join(missing) for x, missing, _ in words} if upright else flat
+    if upright:
+        needed = max(len(w) for text in texts.values() for w in text.split("\n")) * letter
+    else:
+        needed = max(text.count("\n") + 1 for text in texts.values()) * line
+    share = (needed + 10) / height
+    bottom, top = ax.get_ylim()
+    ticks = [tick for tick in ax.get_yticks() if bottom <= tick <= top]
+    if ax.get_yscale() == "log":
+        ax.set_ylim(bottom / (top / bottom) ** (share / (1 - share)), top)
+        ax.minorticks_off()
+    else:
+        ax.set_ylim(bottom - (top - bottom) * share / (1 - share), top)
+    ax.set_yticks(ticks)
+    ax.axhline(bottom, color="#8A8A8A", linewidth=0.8)
+    for x, _, framework in words:
+        ax.text(
+            x,
+            share / 2,
+            texts[x],
+            transform=ax.get_xaxis_transform(),
+            rotation=90 if upright else 0,
+            ha="center",
+            va="center",
+            multialignment="center",
+            linespacing=1.1,
+            fontsize=7.5,
+            color=darker(style_of(framework)[0]),
+        )
+
+
+def point_texts(study: Study, kind: PointFigure) -> dict[str, str]:
+    best = max(
+        (
+            (median(cell.values(kind.metric)), cell)
+            for cell in study.cells
+            if cell.values(kind.metric)
+        ),
+        key=lambda pair: pair[0],
+        default=None,
+    )
+    caption = f"{kind.clock} Each point is one run, the line is their median. "
+    if best and any(cell.words(kind.metric) for cell in study.cells):
+        caption += "A word stands where there is no number (1/3: one run of three). "
+    caption += flags(study, rings=True)
+    unit = METRICS[kind.metric].unit.replace("1", "")
+    alt = f"Dot plot of {kind.label} by batch size and framework. "
+    if best is None:
+        alt += f"It has no point: {study.why_empty(kind.metric)}. "
+    else:
+        digits = max(0, 3 - ceil(log10(best[0]))) if best[0] > 0 else 0
+        number = f"{best[0]:,.{digits}f} {unit}".strip()
+        alt += (
+            f"The highest median is {number}: {best[1].series.label} at batch size"
+            f" {best[1].batch_size} on {', '.join(best[1].facet)}. "
+        )
+    alt += "The summary table holds the same numbers."
+    return {"title": kind.title, "caption": caption + setting(study), "alt": alt}

@@ -1,0 +1,100 @@
+"""The figures of a study: every run is a point, every missing number a word."""
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from touchstone.analysis.scaling import has_replicas
+from touchstone.report.figures import operations, scaling
+from touchstone.report.figures.losses import draw_losses, loss_texts
+from touchstone.report.figures.panels import GRID, INK
+from touchstone.report.figures.points import POINT_FIGURES, draw_points, point_texts
+from touchstone.results.study import Cell, Study
+
+RC: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # shipped with Matplotlib: the same on every machine
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.edgecolor": "#8A8A8A",
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "svg.hashsalt": "touchstone",  # stable ids: the same study gives the same bytes
+}
+PANELS, SERIES, BATCHES = 12, 12, 8
+"""What a figure draws at most: so the figures of a study of any size can be read and loaded."""
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """The style of all figures; drawing and saving both belong inside."""
+    with mpl.rc_context(RC):
+        yield
+
+
+def make_figures(study: Study) -> Iterator[tuple[str, Figure, dict[str, str]]]:
+    """Name, figure and texts (`title`, `caption`, `alt`) of each figure of the report."""
+    if (called := study.operations).cells:
+        colours = {"ink": INK, "grid": GRID}
+        yield "operations", operations.draw(called, colours), operations.texts(called)
+    study = study.trained
+    if has_replicas(study):
+        colours = {"ink": INK, "grid": GRID}
+        yield "scaling", scaling.draw(study, colours), scaling.texts(study)
+    some, left_out = drawn(study, lambda cell: cell.facet)
+    for kind in POINT_FIGURES:
+        texts = point_texts(some, kind)
+        texts["caption"] += left_out
+        yield kind.metric, draw_points(some, kind), texts
+    some, left_out = drawn(study, lambda cell: (cell.facet, cell.batch_size))
+    texts = loss_texts(some)
+    texts["caption"] += left_out
+    yield "training_loss", draw_losses(some), texts
+
+
+def drawn(study: Study, panel: Callable[[Cell], Any]) -> tuple[Study, str]:
+    """The part of a study that a figure draws, and a sentence on what it leaves out.
+
+    The first series, batch sizes and panels are drawn, in order of the plan.
+    """
+    series = set(study.series[:SERIES])
+    cells = [cell for cell in study.cells if cell.series in series]
+    sizes: dict[Any, set[int]] = {}
+    for cell in cells:
+        sizes.setdefault(cell.facet, set()).add(cell.batch_size)
+    cells = [c for c in cells if c.batch_size in sorted(sizes[c.facet])[:BATCHES]]
+    panels = set(list(dict.fromkeys(map(panel, cells)))[:PANELS])
+    cells = [cell for cell in cells if panel(cell) in panels]
+    if len(cells) == len(study.cells):
+        return study, ""
+    return Study(cells), (
+        f" Only {len(cells)} of {len(study.cells)} cells are drawn: at most {PANELS} panels,"
+        f" {SERIES} series and {BATCHES} batch sizes, the first of each; the tables hold all."
+    )
+
+
+def render(figure: Figure) -> dict[str, bytes]:
+    """The figure as `svg` and `png` (160 dpi), without dates or versions."""
+    images = {}
+    for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
+        images[kind] = buffer.getvalue()
+    return images

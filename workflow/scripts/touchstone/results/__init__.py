@@ -1,0 +1,1 @@
+"""One run's files, its record, and the tables of a study."""

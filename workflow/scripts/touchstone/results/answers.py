@@ -1,0 +1,195 @@
+"""The metrics of a run."""
+
+import math
+from itertools import pairwise
+
+from touchstone.results.flags import share_of_others
+from touchstone.results.losses import accuracy_of, final_loss
+from touchstone.results.measured import Answer
+from touchstone.results.metrics import METRICS
+from touchstone.results.phases import Phase, measured_chunks, trained_until
+from touchstone.results.run_files import Run
+from touchstone.results.steadiness import Chunk
+from touchstone.results.telemetry import (
+    MEANS,
+    PEAKS,
+    RATES,
+    increase,
+    integral,
+    is_whole,
+    mean_of,
+    peak_of,
+    percentile,
+)
+
+OF_TRAINING = (
+    "throughput", "training_time", "test_accuracy", "final_loss", "cpu_time_per_1000_images",
+    "gpu_energy_per_image", "cpu_energy_per_image",
+)  # fmt: skip
+"""Metrics that an operation does not have."""
+OF_INFERENCE = (
+    "model_load_time", "latency_p50", "latency_p95", "latency_p99", "total_inference_time",
+)  # fmt: skip
+"""Metrics that inference alone has."""
+OF_EXCHANGE = ("algorithm_bandwidth", "bus_bandwidth")
+"""Metrics that an operation between replicas alone has."""
+
+
+def answers_of(
+    run: Run,
+    phases: dict[str, Phase],
+    means: list[float | None],
+    finished: bool,
+    status_reason: str,
+) -> dict[str, Answer]:
+    """Every metric of the contract; what an unfinished run did not reach says its status.
+
+    Training that was complete counts even when the run failed later, in its evaluation.
+    The peaks need an ok run: of a run that was stopped they are only lower bounds. A fault
+    leaves nothing to be trusted: settings that differ from those asked for are one.
+    """
+    answers: dict[str, Answer] = dict.fromkeys(METRICS, status_reason)
+    if "first_step" in phases and run.of("outcome")[0]["status"] != "error":
+        answers["first_step_time"] = phases["first_step"].seconds
+    if (
+        not finished
+        and run.of("outcome")[0]["status"] != "error"
+        and (whole := is_whole(run)).parts
+    ):
+        answers["other_cpu_utilization"] = share_of_others(run, whole)
+    if "inference" in run.spec and run.of("outcome")[0]["status"] != "error":
+        answers |= _inference(run, phases, status_reason)
+    if not finished:
+        return answers
+    measured = phases["measured"]
+    cpu = increase(run, "cpu_seconds", measured)
+    cores = _over(cpu, measured.seconds)
+    energy, cpu_energy = (increase(run, name, measured) for name in ("gpu_energy", "cpu_energy"))
+    answers |= {
+        "throughput": measured.examples / measured.seconds,
+        "step_rate": measured.steps / measured.seconds,
+        "final_loss": final_loss(means),
+        "cpu_cores": cores,
+        "cpu_utilization": cores if isinstance(cores, str) else cores / run.logical_cores * 100,
+        "other_cpu_utilization": share_of_others(run, measured),
+        "host_memory": mean_of(run, "host_memory", measured),
+        "gpu_energy": energy,
+        **_step_times(measured_chunks(run, measured), measured.begin),
+        "cpu_time_per_1000_images": _over(cpu, measured.examples / 1000),
+        "major_page_faults": increase(run, "major_page_faults", measured),
+        "gpu_energy_integrated": integral(run, "gpu_power", measured),
+        "gpu_energy_per_image": _over(energy, measured.examples),
+        "cpu_energy": cpu_energy,
+        "dram_energy": increase(run, "dram_energy", measured),
+        "cpu_energy_per_image": _over(cpu_energy, measured.examples),
+        **_work(run, measured),
+    }
+    for name in MEANS:
+        answers[name] = mean_of(run, name, measured)
+    for name, (column, unit) in RATES.items():
+        answers[name] = _over(increase(run, column, measured), measured.seconds * unit)
+    if "first_step" in phases:
+        answers["training_time"] = trained_until(phases, measured.end)
+    if run.of("outcome")[0]["status"] == "ok":
+        answers |= {name: peak_of(run, column) for name, column in PEAKS.items()}
+        answers["gpu_allocator_peak"] = _allocator_peak(run)
+        if "operation" not in run.spec:
+            answers["test_accuracy"] = accuracy_of(run)
+    if "operation" in run.spec:
+        answers |= dict.fromkeys(OF_TRAINING, "an operation is called, not trained")
+    if "inference" in run.spec:
+        why = "the cell predicts, and trains nothing"
+        answers |= dict.fromkeys(("training_time", "final_loss"), why)
+    else:
+        answers |= dict.fromkeys(OF_INFERENCE, "the cell does not predict")
+    return answers
+
+
+def _inference(run: Run, phases: dict[str, Phase], status_reason: str) -> dict[str, Answer]:
+    """The metrics of `OF_INFERENCE`; those that were reached count even if the run failed later."""
+    found: dict[str, Answer] = dict.fromkeys(OF_INFERENCE, status_reason)
+    if "build" in phases:
+        found["model_load_time"] = phases["build"].seconds
+    if "evaluation" in phases:
+        needed = ("build", "first_step", "evaluation")
+        found["total_inference_time"] = sum(phases[name].seconds for name in needed)
+    if "latency" in phases:
+        chunks = [event for event in run.of("chunk") if event["phase"] == "latency"]
+        times = sorted(chunk["end"] - chunk["begin"] for chunk in chunks)
+        for percent in (50, 95, 99):
+            found[f"latency_p{percent}"] = percentile(times, percent)
+    return found
+
+
+def _work(run: Run, measured: Phase) -> dict[str, Answer]:
+    """What the measured phase computed and moved in its time; of an operation, how well."""
+    operation = run.spec.get("operation")
+    told = [event["value"] for event in run.of("deviation")]
+    if operation is None:
+        macs = run.spec["network"]["training_macs" if run.trains else "macs"]
+        flops = 2 * macs * measured.examples
+        shown = "what a network computes is shown by its certificate"
+        return {
+            "flop_rate": flops / measured.seconds / 1e9,
+            "memory_rate": "the bytes that a network moves are not counted",
+            **dict.fromkeys(OF_EXCHANGE, "only an all-reduce exchanges an array"),
+            "deviation": told[-1] if told else shown,
+        }
+    calls = measured.steps / measured.seconds / 1e9
+    return {
+        "flop_rate": operation["flops"] * calls,
+        "memory_rate": operation["traffic"] * calls,
+        **_exchange(run, calls),
+        "deviation": told[-1] if told else "the run ended before its results were compared",
+    }
+
+
+def _exchange(run: Run, calls: float) -> dict[str, Answer]:
+    """The bandwidths of an operation between replicas, of its calls / s / 10^9."""
+    exchanged = run.spec["operation"].get("exchanged")
+    if exchanged is None:
+        return dict.fromkeys(OF_EXCHANGE, "only an all-reduce exchanges an array")
+    replicas, bandwidth = run.spec["execution"]["replicas"], exchanged * calls
+    factor = 2 * (replicas - 1) / replicas
+    return dict(zip(OF_EXCHANGE, (bandwidth, bandwidth * factor), strict=True))
+
+
+def _over(answer: Answer, divisor: float) -> Answer:
+    """A number divided, or the reason why there is none."""
+    return answer if isinstance(answer, str) else answer / divisor
+
+
+def _step_times(chunks: list[Chunk], begin: float) -> dict[str, Answer]:
+    """Percentiles (ms) of the step times of a phase that begins at `begin` (s).
+
+    A step has the mean step time of its chunk, which lasts from the end of the chunk before:
+    so the step times add up to the phase. Nearest rank: the least step time that at least p %
+    of the steps do not exceed. With fewer than 100 / (100 - p) chunks that would be the
+    maximum under another name, and there is no number.
+    """
+    ends = [begin, *(chunk.end for chunk in chunks)]
+    pairs = zip(pairwise(ends), chunks, strict=True)
+    times = sorted(((e - b) / chunk.steps, chunk.steps) for (b, e), chunk in pairs)
+    total = sum(steps for _, steps in times)
+    found: dict[str, Answer] = {}
+    for percent in (50, 95, 99):
+        name, least = f"step_time_p{percent}", math.ceil(100 / (100 - percent))
+        if len(chunks) < least:
+            found[name] = f"too few chunks: {len(chunks)}, and it takes {least}"
+            continue
+        passed = 0
+        for seconds, steps in times:
+            passed += steps
+            if passed * 100 >= total * percent:
+                found[name] = seconds * 1000
+                break
+    return found
+
+
+def _allocator_peak(run: Run) -> Answer:
+    told = [event.get("device_peak_mib") for event in run.of("memory")]
+    if told and told[-1] is not None:
+        return float(told[-1])
+    if run.spec["factors"].get("device") == "cpu":
+        return "the cell trains on the CPU"
+    return "the framework does not tell its allocator's peak"

@@ -1,0 +1,101 @@
+"""The certificates of equal computation, as tables and the report use them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from touchstone.results.files import InputError, read_object
+
+Certificates = dict[str, dict[str, Any]]
+"""By network, what its `results/parity/NETWORK.json` holds (docs/parity.md)."""
+SINGLE = "in single precision alone, which proves less (docs/parity.md)"
+"""What is to be said of a proof that is not in double precision."""
+COVERED = ("fp32", "fp64")
+"""The precisions that certificates are made in; those of fewer bits are no question of parity."""
+REMEDY = "Make it again with `snakemake parity`"
+
+
+class Deviation(NamedTuple):
+    """The largest deviation of one kind in one trace, and what is tolerated of it."""
+
+    trace: str
+    kind: str
+    value: float
+    tolerance: float
+
+
+class Proof(NamedTuple):
+    """What a certificate says of one network in one framework."""
+
+    network: str
+    framework: str
+    verdict: str
+    """`reference`, `equal`, `differs` or `not shown`."""
+    why: str
+    reference: str
+    deviations: list[Deviation]
+
+    @property
+    def shown(self) -> bool:
+        """Whether the framework is proved to compute the network as the reference does."""
+        return self.verdict in ("reference", "equal")
+
+    @property
+    def closest(self) -> Deviation | None:
+        """The deviation that takes up most of its tolerance."""
+        return max(self.deviations, key=lambda d: d.value / d.tolerance, default=None)
+
+
+def read_certificates(paths: Iterable[Path]) -> Certificates:
+    """The certificates in these files; InputError for one that cannot be used."""
+    certificates: Certificates = {}
+    for path in paths:
+        found = read_object(path, REMEDY)
+        if not (
+            isinstance(found.get("network"), str)
+            and isinstance(found.get("reference"), str)
+            and isinstance(found.get("tolerances"), dict)
+            and isinstance(found.get("frameworks"), dict)
+            and all(isinstance(one.get("equal"), bool) for one in found["frameworks"].values())
+        ):
+            raise InputError(path, "not a certificate of this version", REMEDY)
+        if found["network"] in certificates:
+            cause = f"a second certificate of {found['network']}"
+            raise InputError(path, cause, "Give one per network")
+        certificates[found["network"]] = found
+    return certificates
+
+
+def proof(
+    certificates: Certificates, network: str, framework: str, precision: str = COVERED[0]
+) -> Proof:
+    """The proof, or why there is none, for one network in one framework."""
+    if precision not in COVERED:
+        why = f"certificates are made in {' and '.join(COVERED)}"
+        return Proof(network, framework, "not shown", why, "", [])
+    certificate = certificates.get(network)
+    if certificate is None:
+        return Proof(network, framework, "not shown", "no certificate was asked for", "", [])
+    reference = certificate["reference"]
+    if framework == reference:
+        why = "the other frameworks are compared with it"
+        return Proof(network, framework, "reference", why, reference, [])
+    one = certificate["frameworks"].get(framework)
+    if one is None:
+        why = "the certificate does not have this framework"
+        return Proof(network, framework, "not shown", why, reference, [])
+    deviations = [
+        Deviation(trace, kind, found[kind], tolerance)
+        for trace, kinds in one.get("tolerances", certificate["tolerances"]).items()
+        for kind, tolerance in kinds.items()
+        if kind in (found := one.get("deviations", {}).get(trace, {}))
+    ]
+    if one["equal"]:
+        verdict, why = "equal", SINGLE if one.get("single_precision_only") else ""
+    elif one.get("unsupported"):
+        verdict, why = "not shown", f"unsupported: {one['unsupported']}"
+    elif one.get("failed"):
+        verdict, why = "not shown", one["failed"]
+    else:
+        verdict, why = "differs", f"beyond the tolerance: {', '.join(one.get('beyond', []))}"
+    return Proof(network, framework, verdict, why, reference, deviations)

@@ -1,0 +1,228 @@
+"""Names, units and definitions of the metrics, as in `docs/contracts.md`."""
+
+from typing import NamedTuple
+
+from touchstone.schema.limits import NOISE_LIMIT
+
+
+class Metric(NamedTuple):
+    """A measured quantity: its unit and, in one sentence, how it is computed."""
+
+    unit: str
+    definition: str
+
+
+STEP_TIME = (
+    "A chunk lasts from the end of the chunk before it to its own end, and each of its steps"
+    " has the chunk's mean; nearest rank over the measured phase's steps."
+)
+
+LATENCY = (
+    "A batch lasts from its images in host memory to its outputs there, and is waited for before"
+    " the next; nearest rank."
+)
+
+METRICS = {
+    "throughput": Metric("images/s", "Examples of the measured phase / its time."),
+    "step_rate": Metric("steps/s", "Steps of the measured phase / its time."),
+    "first_step_time": Metric(
+        "s", "Time of the first training step, or prediction, or call, compilation included."
+    ),
+    "training_time": Metric(
+        "s", "From the begin of the first step to the end of the last, without evaluations."
+    ),
+    "test_accuracy": Metric("1", "Correct / all examples of the test set, after the last epoch."),
+    "final_loss": Metric("1", "Mean training loss over the last epoch's steps."),
+    "cpu_cores": Metric(
+        "cores",
+        "CPU time of the runner's process tree over the measured phase / its time.",
+    ),
+    "cpu_utilization": Metric("%", "CPU cores / logical cores of the machine x 100."),
+    "host_memory": Metric(
+        "MiB",
+        "Mean of the samples in the measured phase; a sample is the proportional set size (PSS)"
+        " summed over the process tree.",
+    ),
+    "host_memory_peak": Metric("MiB", "Largest sample of the whole run."),
+    "gpu_utilization": Metric("%", "Mean of the samples in the measured phase."),
+    "gpu_memory": Metric("MiB", "Mean of the samples in the measured phase (the driver's figure)."),
+    "gpu_memory_peak": Metric("MiB", "Largest sample of the whole run (the driver's figure)."),
+    "gpu_power": Metric("W", "Mean of the samples in the measured phase."),
+    "gpu_energy": Metric(
+        "J", "Increase of the device's own energy counter over the measured phase."
+    ),
+    "step_time_p50": Metric("ms", f"Median of the step times. {STEP_TIME}"),
+    "step_time_p95": Metric("ms", f"95th percentile of the step times. {STEP_TIME}"),
+    "step_time_p99": Metric("ms", f"99th percentile of the step times. {STEP_TIME}"),
+    "cpu_time_per_1000_images": Metric(
+        "s", "CPU time of the process tree over the measured phase / its examples x 1000."
+    ),
+    "host_memory_high_water": Metric(
+        "MiB",
+        "Largest sample of the whole run; a sample is the largest resident size that a process"
+        " ever had (VmHWM), summed over the process tree: shared pages count in every process.",
+    ),
+    "context_switch_rate": Metric(
+        "1/s", "Context switches of the tree's threads over the measured phase / its time."
+    ),
+    "involuntary_context_switch_rate": Metric(
+        "1/s", "Those of them in which the kernel took the core from a thread."
+    ),
+    "minor_page_fault_rate": Metric(
+        "1/s", "Page faults that read no disk, over the measured phase / its time."
+    ),
+    "major_page_faults": Metric("1", "Page faults that read the disk, in the measured phase."),
+    "disk_read_rate": Metric(
+        "MB/s", "Bytes that the tree had disks read, over the measured phase / its time."
+    ),
+    "disk_write_rate": Metric(
+        "MB/s", "Bytes that the tree had disks write, over the measured phase / its time."
+    ),
+    "network_receive_rate": Metric(
+        "MB/s",
+        "Bytes received over the measured phase / its time, by all interfaces that the runner"
+        " sees but loopback.",
+    ),
+    "network_send_rate": Metric(
+        "MB/s",
+        "Bytes sent over the measured phase / its time, by all interfaces that the runner sees"
+        " but loopback.",
+    ),
+    "gpu_process_memory_peak": Metric(
+        "MiB", "Largest sample of the whole run of what the driver says the tree's processes hold."
+    ),
+    "gpu_allocator_peak": Metric(
+        "MiB", "The largest amount that the framework's own allocator says it had in use."
+    ),
+    "gpu_power_average": Metric(
+        "W", "Mean of the samples in the measured phase of the device's own one-second average."
+    ),
+    "gpu_energy_integrated": Metric(
+        "J", "Power at the samples, integrated over the measured phase (trapezoidal rule)."
+    ),
+    "gpu_energy_per_image": Metric("J", "GPU energy of the measured phase / its examples."),
+    "gpu_temperature": Metric("°C", "Mean of the samples in the measured phase."),
+    "gpu_temperature_peak": Metric("°C", "Largest sample of the whole run."),
+    "gpu_sm_clock": Metric("MHz", "Mean of the samples in the measured phase."),
+    "gpu_memory_clock": Metric("MHz", "Mean of the samples in the measured phase."),
+    "gpu_pcie_tx": Metric(
+        "MB/s", "What the device sent over PCIe: mean of the samples in the measured phase."
+    ),
+    "gpu_pcie_rx": Metric(
+        "MB/s", "What the device received over PCIe: mean of the samples in the measured phase."
+    ),
+    "cpu_energy": Metric(
+        "J", "Energy of all CPU packages of the machine over the measured phase, by RAPL."
+    ),
+    "dram_energy": Metric(
+        "J", "Energy of the memory of the machine over the measured phase, by RAPL."
+    ),
+    "cpu_energy_per_image": Metric("J", "CPU energy of the measured phase / its examples."),
+    "other_cpu_utilization": Metric(
+        "%",
+        "CPU time of the machine's other programs, and what its hypervisor gave to others, over the"
+        " measured phase / its time / logical cores of the machine x 100; of a run without one,"
+        " over the whole run.",
+    ),
+    "busy_threads": Metric(
+        "threads",
+        "Mean of the samples in the measured phase; a sample counts the threads that used at least"
+        " 5 % of a core since the sample before it.",
+    ),
+    "time_to_accuracy": Metric(
+        "s",
+        "Training time, evaluations left out, until the first evaluation that reaches the target"
+        " accuracy.",
+    ),
+    "epochs_to_accuracy": Metric("epochs", "Epochs until that evaluation."),
+    "flop_rate": Metric(
+        "GFLOP/s",
+        "Floating-point operations of the measured phase / its time / 10^9: 2 for every"
+        " multiply-accumulate of the network's forward pass and example. In training as many again"
+        " for the gradient by a layer's weights, if they are trained, and by its inputs, if"
+        " anything before it is. Only convolutions, matrix products and recurrences count.",
+    ),
+    "memory_rate": Metric(
+        "GB/s",
+        "Bytes that an operation must at least read and write in the measured phase / its time"
+        " / 10^9.",
+    ),
+    "algorithm_bandwidth": Metric(
+        "GB/s",
+        "Of an all-reduce: bytes of a replica's array x calls of the measured phase / its time"
+        " / 10^9.",
+    ),
+    "bus_bandwidth": Metric(
+        "GB/s",
+        "Algorithm bandwidth x 2 (n - 1) / n of n replicas: what each of them must at least send,"
+        " and receive (NCCL tests, doc/PERFORMANCE.md).",
+    ),
+    "deviation": Metric(
+        "1",
+        "How far an operation's result is from that in double precision, relative to the largest;"
+        " of inference, how far the outputs are from those that were kept with the weights.",
+    ),
+    "model_load_time": Metric(
+        "s", "Inference: reading the weights from their file and building the network with them."
+    ),
+    "latency_p50": Metric("ms", f"Inference: median of the latencies. {LATENCY}"),
+    "latency_p95": Metric("ms", f"Inference: 95th percentile of the latencies. {LATENCY}"),
+    "latency_p99": Metric("ms", f"Inference: 99th percentile of the latencies. {LATENCY}"),
+    "total_inference_time": Metric(
+        "s",
+        "Inference: from the begin of loading the model to the end of predicting the whole test set"
+        " for the first time, the first prediction included.",
+    ),
+}
+CENSORED = {"time_to_accuracy": "seconds", "epochs_to_accuracy": "epoch"}
+"""Metrics that a run may end too early for, and what of an evaluation is their value."""
+
+STATUSES = ("ok", "diverged", "oom", "timeout", "unsupported", "error")
+
+STATUS_MEANING = {
+    "ok": "The run finished and every planned step was done.",
+    "diverged": "The training loss stopped being a finite number.",
+    "oom": "Out of memory: on the device, or over the memory limit of the host.",
+    "timeout": "The run was stopped at its time limit, or because other programs slowed it down"
+    " many times.",
+    "unsupported": "The framework cannot do what the cell asks for.",
+    "error": "A fault of the machine or of the code, twice in a row: no result, to be tried again.",
+}
+
+PHASES = (
+    "import", "load", "build", "first_step", "warmup", "measured", "evaluation", "latency",
+)  # fmt: skip
+
+SWITCH_LIMIT = 3000
+"""Context switches per second and core of a run."""
+MINIMUM_SAMPLES = 3
+DRIFT_LIMIT = 0.05
+GAP_LIMIT = 2
+ENERGY_LIMIT = 0.05
+
+# nvmlClocksEventReason* of NVML's nvml.h: HwSlowdown, SwThermalSlowdown, HwThermalSlowdown and
+# HwPowerBrakeSlowdown; SwPowerCap.
+THROTTLED_BITS = 0x8 | 0x20 | 0x40 | 0x80
+POWER_CAP_BIT = 0x4
+
+FLAGS = {
+    "noisy_machine": f"Other processes used more than {NOISE_LIMIT * 100:.0f} % of the machine's"
+    " CPU time during the measured phase, or during the whole run if it was ended before that was"
+    " over.",
+    "threads_sleep": "Threads of the framework slept between operations: more than"
+    f" {SWITCH_LIMIT:,} context switches per second and core in the measured phase.",
+    "short_warmup": "The warm-up had fewer steps or seconds than the study asks for.",
+    "few_samples": f"Fewer than {MINIMUM_SAMPLES} telemetry samples fell in the measured phase:"
+    " CPU, memory and GPU numbers are coarse.",
+    "drifting": f"The step time changed by more than {DRIFT_LIMIT * 100:.0f} % over the measured"
+    " phase, with a significant trend: the number is an average of a speed that was not steady.",
+    "drift_untested": "The measured phase had too few chunks to test for drift.",
+    "settings_differ": "A setting read back from the live framework is not the requested one.",
+    "sampling_gaps": f"A sensor gave nothing for more than {GAP_LIMIT} sampling intervals in the"
+    " measured phase: its numbers leave that time out.",
+    "throttled": "The GPU lowered its clocks in the measured phase because of its temperature or"
+    " its power supply.",
+    "power_capped": "The GPU lowered its clocks in the measured phase to keep to its power limit.",
+    "energy_disagrees": f"The GPU's energy counter and its integrated power differ by more than"
+    f" {ENERGY_LIMIT * 100:.0f} %.",
+}

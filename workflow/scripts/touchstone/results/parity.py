@@ -1,0 +1,224 @@
+"""Do frameworks compute the same? The largest deviations between traces of one network."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from touchstone.results.files import InputError
+
+Arrays = dict[str, Any]
+
+TOLERANCES = {
+    "fp64": {
+        "forward": 1e-10,
+        "gradients": 1e-8,
+        "losses": 1e-8,
+        "update": 1e-7,
+        "statistics": 1e-5,
+        "evaluation": 1e-5,
+    },
+    "adam": {"losses": 1e-7, "update": 1e-5},
+    "fp32": {"forward": 1e-5, "losses": 1e-3},
+}
+"""By trace; docs/parity.md says what each is and why it is as large as it is."""
+SINGLE_FLOORS = {
+    "sgd": {
+        "forward": 1e-5,
+        "gradients": 1e-5,
+        "losses": 1e-5,
+        "update": 1e-4,
+        "statistics": 1e-5,
+        "evaluation": 1e-5,
+    },
+    "adam": {"losses": 1e-5, "update": 1e-3},
+}
+"""By optimiser, what is tolerated at least of a framework that has single precision alone."""
+SINGLE_FACTOR = 8.0
+"""What it may be farther from the reference in double precision than that in single precision."""
+APART_FACTOR = 2.0
+"""The same against the reference from images that are apart by more than rounding is."""
+AMPLIFIED = ("losses", "update", "statistics", "evaluation")
+"""What comes of all steps, which amplify rounding; chance has a share in how far."""
+NEGLIGIBLE = 1e-6
+"""An array whose gradient is this share of the network's largest is zero but for rounding
+(a bias in front of a batch normalisation): its deviation counts relative to that."""
+NEGLIGIBLE_UPDATE = 1e-3
+"""The same of updates, larger because Adam divides rounding by no more than its epsilon, and of
+gradients in single precision."""
+
+
+def deviations(trace: Arrays, reference: Arrays, single: bool = False) -> dict[str, float]:
+    """How far a trace is from another one.
+
+    Args:
+        trace, reference: mappings of arrays as `runtime.py` writes them for one trace.
+        single: whether the trace is in single precision and the reference in double: then the
+            differences of gradients and updates are means, for a value within rounding of 0 in
+            front of a ReLU changes a few of them as much as a fault would change all.
+
+    Returns:
+        forward, evaluation: the logits in evaluation mode before and after the steps, relative
+        to the largest; losses: of any step, relative to the first; gradients: of the first
+        step, of every array relative to its largest (0 without momentum); update: what all
+        steps made of every array, relative to its largest change; statistics: the running
+        statistics after all steps, relative to the largest (0 where there are none).
+    """
+    losses = np.abs(trace["losses"] - reference["losses"]) / abs(float(reference["losses"][0]))
+    gradients = [name for name in reference if name.startswith("gradient:")]
+    weights = [name for name in reference if name.startswith("weight:")]
+    statistics = [name for name in weights if name.endswith((".mean", ".variance"))]
+    trained = [name for name in weights if name not in statistics]
+    moved = {name: float(reference[name.replace("weight:", "moved:")]) for name in trained}
+    largest = max((_largest(reference[name]) for name in gradients), default=0.0)
+    farthest = max(moved.values())
+    size = _mean if single else _largest
+    least = (NEGLIGIBLE_UPDATE if single else NEGLIGIBLE) * largest
+    return {
+        "forward": _relative(trace["before"], reference["before"]),
+        "evaluation": _relative(trace["after"], reference["after"]),
+        "losses": float(losses.max()),
+        "gradients": max(
+            (_relative(trace[n], reference[n], least, size) for n in gradients),
+            default=0.0,
+        ),
+        "update": max(
+            size(trace[name] - reference[name]) / max(moved[name], NEGLIGIBLE_UPDATE * farthest)
+            for name in trained
+        ),
+        "statistics": max((_relative(trace[n], reference[n]) for n in statistics), default=0.0),
+    }
+
+
+def _largest(array: Any) -> float:
+    return float(np.abs(array).max())
+
+
+def _mean(array: Any) -> float:
+    return float(np.abs(array).mean())
+
+
+def _relative(
+    found: Any,
+    reference: Any,
+    least: float = 1e-30,
+    size: Callable[[Any], float] = _largest,
+) -> float:
+    """The `size` of the difference, as a share of the reference's largest value or of `least`."""
+    return size(found - reference) / max(_largest(reference), least)
+
+
+def _traces(path: Path) -> dict[str, Arrays]:
+    """The arrays of every trace in a file, by its name."""
+    traces: dict[str, Arrays] = {}
+    for key, array in np.load(path).items():
+        trace, _, name = key.rpartition("/")
+        traces.setdefault(trace, {})[name] = array
+    return traces
+
+
+def compare(network: str, paths: dict[str, Path], single: Path | None = None) -> dict[str, Any]:
+    """The certificate of a network: every framework against the first, and the verdict.
+
+    `paths` has by framework the file of its traces, the reference first, and `single` the
+    reference's traces for those that have single precision alone. Raises InputError if traces
+    are not of the same batches.
+    """
+    reference, *others = paths
+    expected = _traces(paths[reference])
+    exact = _traces(single) if single else {}
+    frameworks = {}
+    for name in others:
+        found = _traces(paths[name])
+        alone = "sgd32" in found
+        wanted = exact if alone else expected
+        frameworks[name] = _without(found, wanted, reference) or (
+            _judge_single if alone else _judge
+        )(found, wanted, paths[name])
+    return {
+        "format": 1,
+        "network": network,
+        "reference": reference,
+        "tolerances": TOLERANCES,
+        "frameworks": frameworks,
+        "equal": all(one["equal"] for one in frameworks.values()),
+    }
+
+
+def _without(
+    found: dict[str, Arrays], expected: dict[str, Arrays], reference: str
+) -> dict[str, Any] | None:
+    """What stands for a comparison where traces are missing: the reason; None where none is.
+
+    It is `unsupported` where the framework cannot do what the network asks for, and `failed`
+    where something that should have been there is not.
+    """
+    nothing: dict[str, Any] = {"equal": False, "deviations": {}, "beyond": []}
+    for kind, reason in found.get("", {}).items():
+        return {**nothing, kind: str(reason)}
+    for reason in expected.get("", {}).values():
+        return {**nothing, "failed": f"{reference} was not traced: {reason}"}
+    return None
+
+
+def _judge(found: dict[str, Arrays], expected: dict[str, Arrays], path: Path) -> dict[str, Any]:
+    """One framework's traces against the reference's."""
+    measured = {}
+    for trace in TOLERANCES:
+        _require_same_batches(found[trace], expected[trace], path)
+        measured[trace] = deviations(found[trace], expected[trace])
+    beyond = _beyond(measured, TOLERANCES)
+    return {"equal": not beyond, "beyond": beyond, "deviations": measured}
+
+
+def _judge_single(
+    found: dict[str, Arrays], expected: dict[str, Arrays], path: Path
+) -> dict[str, Any]:
+    """The traces of a framework that has single precision alone: a weaker proof.
+
+    They are compared with the reference in double precision, and tolerated as far from it as
+    `SINGLE_FACTOR` times the reference's own single precision is. That rounding sends a value to
+    the other side of a ReLU or a maximum is chance, and may happen to one of the two alone; so what
+    comes of all steps may also be `APART_FACTOR` times as far as the reference from images that are
+    a little apart, which send more values there.
+    """
+    measured, tolerances = {}, {}
+    for optimizer, floors in SINGLE_FLOORS.items():
+        trace, exact = f"{optimizer}32", expected[f"{optimizer}64"]
+        _require_same_batches(found[trace], exact, path)
+        measured[trace] = deviations(found[trace], exact, single=True)
+        own = deviations(expected[trace], exact, single=True)
+        allowed = {key: max(least, SINGLE_FACTOR * own[key]) for key, least in floors.items()}
+        if near := expected.get(f"{optimizer}64apart"):
+            apart = deviations(near, exact, single=True)
+            allowed |= {
+                key: max(allowed[key], APART_FACTOR * apart[key])
+                for key in allowed.keys() & set(AMPLIFIED)
+            }
+        tolerances[trace] = allowed
+    beyond = _beyond(measured, tolerances)
+    return {
+        "equal": not beyond,
+        "beyond": beyond,
+        "deviations": measured,
+        "tolerances": tolerances,
+        "single_precision_only": True,
+    }
+
+
+def _require_same_batches(found: Arrays, expected: Arrays, path: Path) -> None:
+    if not np.array_equal(found["batches"], expected["batches"]):
+        raise InputError(path, "traces other batches", "Trace all frameworks again")
+
+
+def _beyond(
+    measured: dict[str, dict[str, float]], tolerances: dict[str, dict[str, float]]
+) -> list[str]:
+    """Trace and kind of what is not within its tolerance."""
+    return [
+        f"{trace} {key}"
+        for trace, limits in tolerances.items()
+        for key, limit in limits.items()
+        if not measured[trace][key] <= limit
+    ]

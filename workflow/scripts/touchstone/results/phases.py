@@ -1,0 +1,87 @@
+"""The phases of a run."""
+
+from typing import NamedTuple
+
+from touchstone.results.measured import DIVIDED, Part, events_error
+from touchstone.results.metrics import PHASES
+from touchstone.results.run_files import Run
+from touchstone.results.steadiness import Chunk
+
+
+class Phase(NamedTuple):
+    """A phase: one stretch of time, or several between which the network was evaluated."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def begin(self) -> float:
+        return self.parts[0].begin
+
+    @property
+    def end(self) -> float:
+        return self.parts[-1].end
+
+    @property
+    def seconds(self) -> float:
+        """The time within its parts."""
+        return sum(part.end - part.begin for part in self.parts)
+
+    @property
+    def steps(self) -> int:
+        return sum(part.steps for part in self.parts)
+
+    @property
+    def examples(self) -> int:
+        return sum(part.examples for part in self.parts)
+
+    def covers(self, t: float) -> bool:
+        """Whether the time `t` (s) lies in a part."""
+        return any(part.begin <= t <= part.end for part in self.parts)
+
+
+def phases_of(run: Run) -> dict[str, Phase]:
+    """The phases that were reached, by name."""
+    phases: dict[str, Phase] = {}
+    for event in run.of("phase"):
+        name = event["name"]
+        if name not in PHASES:
+            raise events_error(run, f"unknown phase {name!r} (known: {', '.join(PHASES)})")
+        part = Part(event["begin"], event["end"], event.get("steps", 0), event.get("examples", 0))
+        if name in phases and name not in DIVIDED:
+            raise events_error(run, f"phase {name!r} occurs twice")
+        phases[name] = Phase((*(phases[name].parts if name in phases else ()), part))
+    return phases
+
+
+def planned_steps(run: Run, steps: int, phases: dict[str, Phase]) -> tuple[int, int]:
+    """The steps of an epoch, and of the whole run; what lasts for a time has those that it made.
+
+    Where so many measured steps are asked for, they come behind those of the warm-up.
+    """
+    if not run.trains:
+        return 0, steps
+    per_epoch = run.spec["data"]["train_examples"] // run.spec["factors"]["batch_size"]
+    planned = run.spec["phases"]["epochs"] * per_epoch
+    if limit := run.spec["phases"].get("measured_steps"):
+        before = sum(phases[name].steps for name in ("first_step", "warmup") if name in phases)
+        planned = min(planned, before + limit)
+    return per_epoch, planned
+
+
+def measured_chunks(run: Run, measured: Phase) -> list[Chunk]:
+    """The chunks of the measured phase, with the time between its parts left out of their ends."""
+    told = [chunk for chunk in run.of("chunk") if chunk["phase"] == "measured"]
+    chunks, left_out, last = [], 0.0, measured.begin
+    for part in measured.parts:
+        left_out += part.begin - last
+        last = part.end
+        inside = (chunk for chunk in told if part.begin <= chunk["end"] <= part.end)
+        chunks += [Chunk(chunk["steps"], chunk["end"] - left_out) for chunk in inside]
+    return chunks
+
+
+def trained_until(phases: dict[str, Phase], t: float) -> float:
+    """Seconds of training, evaluations left out, from its first step to the time `t`."""
+    evaluated = phases["evaluation"].parts if "evaluation" in phases else ()
+    pauses = sum(part.end - part.begin for part in evaluated if part.end <= t)
+    return t - phases["first_step"].begin - pauses

@@ -1,0 +1,113 @@
+"""From the four files of a run to its record: metrics, flags and provenance."""
+
+from pathlib import Path
+from typing import Any
+
+from touchstone.results.answers import answers_of
+from touchstone.results.files import FORMAT
+from touchstone.results.flags import flags_of, noisy_flags
+from touchstone.results.losses import epoch_means, evaluations_of, losses_of, to_accuracy
+from touchstone.results.measured import as_metric, events_error
+from touchstone.results.metrics import METRICS
+from touchstone.results.phases import Phase, measured_chunks, phases_of, planned_steps
+from touchstone.results.run_files import Run, read_run
+
+
+def build_record(folder: Path) -> dict[str, Any]:
+    """Judge one run.
+
+    Args:
+        folder: holds `spec.json`, `events.jsonl`, `telemetry.csv` and `env.json`.
+
+    Returns:
+        The record, as `workflow/schemas/record.schema.json` describes it.
+
+    Raises:
+        InputError: a file is missing, damaged, or contradicts another.
+    """
+    run = read_run(folder)
+    outcome = run.of("outcome")[0]
+    status = outcome["status"]
+    phases = phases_of(run)
+    steps, losses = losses_of(run)
+    steps_per_epoch, steps_planned = planned_steps(run, steps, phases)
+    if status == "ok":
+        _check_finished(run, phases, steps, steps_planned)
+    finished = (
+        status not in ("diverged", "error") and steps == steps_planned and "measured" in phases
+    )
+    if "measured" in phases:
+        _check_measured(run, phases["measured"])
+    stated = [e.get("reason") for e in (outcome, *run.of("result")) if e.get("reason")]
+    reason = None if status == "ok" else str(stated[0] if stated else "no reason given")
+    means = epoch_means(losses, steps_per_epoch)
+    answers = answers_of(run, phases, means, finished, f"{status}: {reason}")
+    evaluations = [] if status == "error" else evaluations_of(run, phases)
+    settings = next(iter(run.of("settings")), {})
+    software = next(iter(run.of("software")), {})
+    return {
+        "format": FORMAT,
+        "cell": run.spec["cell"],
+        "repeat": run.spec["repeat"],
+        "status": status,
+        "reason": reason,
+        "factors": run.spec["factors"],
+        "flags": flags_of(run, phases, settings, answers) if finished else noisy_flags(answers),
+        "metrics": {name: as_metric(name, answers[name]) for name in METRICS}
+        | to_accuracy(run, evaluations, f"{status}: {reason}"),
+        "phases": {name: phase.seconds for name, phase in phases.items()},
+        "evaluations": evaluations,
+        "losses": [{"epoch": i, "loss": mean} for i, mean in enumerate(means, start=1)],
+        "provenance": {
+            "seed": run.spec["seed"],
+            "deviations": run.spec["deviations"],
+            "started": run.env["run"]["started"],
+            "machine": run.env["machine"],
+            "environment": {k: v for k, v in run.env["run"].items() if k != "started"},
+            "software": {**run.env["software"], **_without_event(software)},
+            "settings": _without_event(settings),
+            "trials": run.spec.get("trials", []),
+            "start": run.env["start"],
+            "unknown": run.env["unknown"],
+            "run": folder.as_posix(),
+            **({"nodes": _nodes(run)} if run.nodes else {}),
+        },
+        **({"log_tail": outcome.get("log_tail", [])} if status == "error" else {}),
+    }
+
+
+def _nodes(run: Run) -> list[dict[str, Any]]:
+    """The nodes of a run on several, and by how much their clocks may be wrong (s)."""
+    first = {"machine": run.env["machine"], "clock_uncertainty": 0.0}
+    return [
+        first,
+        *({"machine": n.env["machine"], "clock_uncertainty": n.uncertainty} for n in run.nodes),
+    ]
+
+
+def _without_event(event: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in event.items() if k != "event"}
+
+
+def _check_finished(run: Run, phases: dict[str, Phase], steps: int, planned: int) -> None:
+    """InputError when a run calls itself ok without the evidence: no early stop counts as ok."""
+    result = [event["status"] for event in run.of("result")]
+    if result != ["ok"]:
+        raise events_error(run, f"the outcome is ok, but the runner's results are {result}")
+    for name in ("first_step", "measured"):
+        if name not in phases:
+            raise events_error(run, f"the outcome is ok, but there is no {name} phase")
+    if steps != planned:
+        raise events_error(run, f"the outcome is ok after {steps} of {planned} planned steps")
+
+
+def _check_measured(run: Run, measured: Phase) -> None:
+    """InputError when the measured phase contradicts its own chunks or the batch size."""
+    steps = sum(chunk.steps for chunk in measured_chunks(run, measured))
+    if measured.seconds <= 0 or measured.steps < 1 or measured.steps != steps:
+        cause = f"the measured phase states {measured.steps} steps in {measured.seconds:g} s"
+        raise events_error(run, f"{cause}, its chunks have {steps}")
+    expected = measured.steps * run.spec["factors"]["batch_size"]
+    if measured.examples != expected:
+        cause = f"the measured phase states {measured.examples} examples"
+        raise events_error(run, f"{cause}, its steps x batch size are {expected}")

@@ -1,0 +1,274 @@
+"""A gathered study in memory: what figures and the report are made from."""
+
+import csv
+import io
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from touchstone.results.files import InputError, read_text
+from touchstone.results.tables import (
+    STUDY_FLAGS,
+    SUMMARY,
+    PlannedCell,
+    comparable,
+    counted,
+    counted_choices,
+    read_plan,
+    read_records,
+    shared,
+)
+
+FACET = ("network", "dataset", "device")
+GROUP = ("framework", *FACET, "batch_size")
+
+
+class Result(NamedTuple):
+    """One run: its values by metric (None: no number, the reason says why) and its record."""
+
+    repeat: int
+    status: str
+    reason: str | None
+    flags: list[str]
+    values: dict[str, float | None]
+    reasons: dict[str, str]
+    losses: list[float | None]
+    phases: dict[str, float]
+    provenance: dict[str, Any]
+    log_tail: list[str]
+
+
+class Series(NamedTuple):
+    """Cells of one framework that differ only in facet and batch size.
+
+    `factors` are those that set it apart from the same framework's other series.
+    """
+
+    framework: str
+    factors: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+
+    @property
+    def variant(self) -> str:
+        """The factors as text; a mode or a precision says by itself what it is."""
+        return ", ".join(
+            value
+            if name in ("precision", "mode", "input")
+            else f"{name.replace('_', ' ')} {value or '–'}"
+            for name, value in zip(self.factors, self.values, strict=True)
+        )
+
+    @property
+    def label(self) -> str:
+        return f"{self.framework} ({self.variant})" if self.variant else self.framework
+
+
+class Cell(NamedTuple):
+    """A planned cell with its place in the comparison and its runs."""
+
+    plan: PlannedCell
+    facet: tuple[str, str, str]
+    batch_size: int
+    series: Series
+    runs: list[Result]
+
+    def values(self, metric: str) -> list[float]:
+        """The numbers that there are, in order of repeats."""
+        found = (run.values[metric] for run in self.runs)
+        return [value for value in found if value is not None]
+
+    def by_block(self, metric: str) -> dict[int, float]:
+        """The numbers that there are, by the block (repeat) that they were measured in."""
+        found = ((run.repeat, run.values[metric]) for run in self.runs)
+        return {repeat: value for repeat, value in found if value is not None}
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags of all runs, each as often as it occurs."""
+        return [flag for run in self.runs for flag in run.flags]
+
+    def words(self, metric: str) -> list[str]:
+        """What to print for the runs without a number: `oom`, `1/3 timeout`, `no value`."""
+        missing = [run for run in self.runs if run.values[metric] is None]
+        words = [run.status if run.status != "ok" else "no value" for run in missing]
+        total = len(self.runs)
+        counts = {word: words.count(word) for word in words}
+        return [w if n == total else f"{n}/{total} {w}" for w, n in counts.items()]
+
+    @property
+    def chosen(self) -> str:
+        """What `best` chose, with the number of runs; empty in another mode."""
+        return counted_choices(run.provenance for run in self.runs)
+
+    @property
+    def is_operation(self) -> bool:
+        """Whether it calls a basic operation: such a cell is planned without epochs."""
+        return self.plan.factors.get("epochs") == ""
+
+    @property
+    def is_inference(self) -> bool:
+        """Whether it predicts instead of training."""
+        return self.plan.factors.get("workload") == "inference"
+
+    @property
+    def failed(self) -> bool:
+        """Whether a run of the cell is not ok."""
+        return any(run.status != "ok" for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Study:
+    """All cells of a study in the order of the plan."""
+
+    cells: list[Cell]
+
+    @cached_property
+    def trained(self) -> "Study":
+        """Its cells that train a network."""
+        return Study([c for c in self.cells if not (c.is_operation or c.is_inference)])
+
+    @cached_property
+    def inference(self) -> "Study":
+        """Its cells that predict."""
+        return Study([cell for cell in self.cells if cell.is_inference])
+
+    @cached_property
+    def operations(self) -> "Study":
+        """Its cells that call a basic operation."""
+        return Study([cell for cell in self.cells if cell.is_operation])
+
+    @cached_property
+    def series(self) -> list[Series]:
+        return list(dict.fromkeys(cell.series for cell in self.cells))
+
+    @cached_property
+    def runs(self) -> list[Result]:
+        return [run for cell in self.cells for run in cell.runs]
+
+    def by_facet(self) -> dict[tuple[str, str, str], dict[int, list[Cell]]]:
+        """Cells by facet and batch size; batch sizes ascend."""
+        groups: dict[tuple[str, str, str], dict[int, list[Cell]]] = {
+            cell.facet: {} for cell in self.cells
+        }
+        for cell in sorted(self.cells, key=lambda cell: cell.batch_size):
+            groups[cell.facet].setdefault(cell.batch_size, []).append(cell)
+        return groups
+
+    def comparable(self) -> list[list[Cell]]:
+        """The groups of cells that may be compared, each in order of the plan."""
+        cells = {cell.plan.name: cell for cell in self.cells}
+        groups = comparable(cell.plan for cell in self.cells)
+        return [[cells[plan.name] for plan in group] for group in groups]
+
+    def why_empty(self, metric: str) -> str | None:
+        """The reasons why no run has this metric; None when one has.
+
+        Where runs are ok, theirs: that the other ones failed does not explain a missing sensor.
+        """
+        runs = [run for run in self.runs if run.status == "ok"] or self.runs
+        if not runs:
+            return "the study trains no network"
+        if any(run.values[metric] is not None for run in self.runs):
+            return None
+        return "; ".join(dict.fromkeys(run.reasons[metric] for run in runs))
+
+
+def _distinguishing(plan: list[PlannedCell]) -> tuple[str, ...]:
+    """The factors in which cells of one framework, facet, batch size and workload differ."""
+    groups: dict[tuple[str, ...], list[PlannedCell]] = defaultdict(list)
+    for cell in plan:
+        groups[tuple(cell.factors.get(name, "") for name in (*GROUP, "workload"))].append(cell)
+    return tuple(
+        name
+        for name in plan[0].factors
+        if name not in (*GROUP, "workload")
+        and any(len({cell.factors[name] for cell in group}) > 1 for group in groups.values())
+    )
+
+
+def _flags(path: Path) -> dict[str, list[str]]:
+    """By cell, the flags that the study adds to its runs, from the summary."""
+    remedy = "Make the tables again with gather"
+    rows = csv.reader(io.StringIO(read_text(path, remedy), newline=""))
+    if tuple(next(rows, ())) != SUMMARY:
+        raise InputError(path, "its columns are not those of this version", remedy)
+    cell, flags = SUMMARY.index("cell"), SUMMARY.index("flags")
+    found: dict[str, str] = {}
+    for row in rows:
+        if len(row) != len(SUMMARY):
+            raise InputError(path, f"line {rows.line_num} is damaged", remedy)
+        found[row[cell]] = row[flags]
+    return {
+        name: [flag for flag in STUDY_FLAGS if flag in words.split()]
+        for name, words in found.items()
+    }
+
+
+def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
+    """Read a study from its plan, its tables and its records.
+
+    Raises:
+        InputError: one of them is missing or damaged, or they do not belong together.
+    """
+    plan = read_plan(plan_path)
+    table_path = tables / "summary.csv"
+    added = _flags(table_path)
+    distinguishing = _distinguishing(plan)
+    seen: dict[str, Any] = {}  # equal provenance parts and reasons are kept once
+    cells = []
+    for cell, cell_records in read_records(plan, records):
+        if cell.name not in added:
+            cause = f"it lacks {cell.name}"
+            raise InputError(table_path, cause, "Make the tables again with gather")
+        runs = []
+        for record in cell_records:
+            metrics = record["metrics"].items()
+            runs.append(
+                Result(
+                    repeat=record["repeat"],
+                    status=record["status"],
+                    reason=record["reason"],
+                    flags=[*record["flags"], *added[cell.name]],
+                    values={name: metric["value"] for name, metric in metrics},
+                    reasons=shared({n: m["reason"] for n, m in metrics if "reason" in m}, seen),
+                    losses=[epoch["loss"] for epoch in record["losses"]],
+                    phases=record["phases"],
+                    provenance=shared(record["provenance"], seen),
+                    log_tail=record.get("log_tail", []),
+                )
+            )
+        f = cell.factors
+        facet = (f["network"], f["dataset"], f["device"])
+        series = Series(f["framework"], distinguishing, tuple(f[name] for name in distinguishing))
+        cells.append(Cell(cell, facet, int(f["batch_size"]), series, runs))
+    return Study(cells)
+
+
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """The different values (anything JSON can hold), in order of first use."""
+    objects = {id(value): value for value in values}  # most are shared
+    found: dict[str, Any] = {}
+    for value in objects.values():
+        found.setdefault(json.dumps(value, sort_keys=True), value)
+    return list(found.values())
+
+
+def machines(study: Study) -> list[dict[str, Any]]:
+    """The different machines of the study's runs."""
+    return distinct(run.provenance["machine"] for run in study.runs)
+
+
+def describe_machine(machine: dict[str, Any]) -> str:
+    """A machine in a few words, from what is known about it."""
+    words = [machine.get("cpu_model") or "unknown CPU"]
+    words.append(f"{machine['logical_cores']} logical cores")
+    if machine.get("memory_mib"):
+        words.append(f"{machine['memory_mib'] / 1024:.1f} GiB")
+    gpus = [
+        g.get("name", "GPU") if isinstance(g, dict) else str(g) for g in machine.get("gpus", [])
+    ]
+    return ", ".join(words + ([counted(gpus)] if gpus else []))

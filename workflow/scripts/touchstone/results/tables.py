@@ -1,0 +1,346 @@
+"""The plan, and the three tables that are made from the planned records."""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from touchstone.measure.trials import fastest
+from touchstone.results.certificates import Certificates, proof
+from touchstone.results.files import FORMAT, InputError, parse_json, read_text, write_atomic
+from touchstone.results.max_batch import METRIC, UNIT, MaxBatch, of_cell
+from touchstone.results.metrics import CENSORED, METRICS, STATUSES
+from touchstone.statistics.intervals import paired_ratio, summarise
+
+FACTORS = (
+    "framework",
+    "network",
+    "dataset",
+    "device",
+    "precision",
+    "mode",
+    "input",
+    "batch_size",
+    "learning_rate",
+)
+MEASUREMENTS = (
+    *FACTORS,
+    *("cell", "repeat", "status", "trained_mode", "best_chose"),
+    *("metric", "unit", "value", "censored_at", "flags", "reason"),
+)
+SUMMARY = (
+    *FACTORS,
+    *("cell", "metric", "unit", "status", "n", "median", "mean", "min", "max", "sd", "cv", "flags"),
+    *("censored", "trained_modes", "best_chose"),
+)
+COMPARED = ("framework", "mode")
+"""The factors in which compared cells may differ; all others are the same."""
+COMPARISONS = (
+    *(name for name in FACTORS if name not in COMPARED),
+    *("framework", "mode", "reference_framework", "reference_mode", "cell", "reference_cell"),
+    *("metric", "unit", "n", "ratio", "low", "high", "detectable", "verdict", "indicative"),
+    *("remarks", "flags", "reference_flags"),
+)
+REMARKED = ("machine", "software")
+"""The parts of a provenance that the remarks on a comparison come from."""
+PARITY_NOT_SHOWN = "parity_not_shown"
+DIFFERENT_ERA = "different_era"
+STUDY_FLAGS = {
+    PARITY_NOT_SHOWN: "No certificate says that this framework computes this network as the"
+    " reference does; there is none in a precision of products with fewer bits than fp32.",
+    "different_machine": "The two cells of a comparison did not run on the same machines: their"
+    " ratio is also one of machines.",
+    DIFFERENT_ERA: "The framework was released more than five years before another one of the"
+    " study, or the two cells of a comparison use CUDA libraries of different major versions: their"
+    " ratio is also one of eras.",
+}
+"""What the study adds to the flags of records: the first and the last to runs, the last two to
+comparisons."""
+ERA = 60
+"""Months between the releases of two frameworks, beyond which they are of different eras."""
+
+
+class PlannedCell(NamedTuple):
+    """A row of `plan.tsv`; factors are kept as the text that stands there."""
+
+    name: str
+    factors: dict[str, str]
+    repeats: int
+
+
+def read_plan(path: Path) -> list[PlannedCell]:
+    """The planned cells in order; every column but `cell` and `repeats` is a factor.
+
+    Raises:
+        InputError: the file is missing, lacks a column, has no cell or one cell twice.
+    """
+    remedy = "Plan the study again"
+    rows = csv.reader(io.StringIO(read_text(path, remedy)), delimiter="\t")
+    header = next(rows, [])
+    if missing := {"cell", "repeats", *FACTORS} - set(header):
+        raise InputError(path, f"columns are missing: {', '.join(sorted(missing))}", remedy)
+    cells: dict[str, PlannedCell] = {}
+    for row in rows:
+        values = dict(zip(header, row, strict=False))
+        if len(row) != len(header):
+            cause = f"line {rows.line_num} has {len(row)} fields, not {len(header)}"
+            raise InputError(path, cause, remedy)
+        name, repeats = values.pop("cell"), values.pop("repeats")
+        if name in cells:
+            raise InputError(path, f"line {rows.line_num} plans {name} again", remedy)
+        for key, number in (("repeats", repeats), ("batch_size", values["batch_size"])):
+            if not number.isdecimal() or int(number) < 1:
+                cause = f"line {rows.line_num}: '{key}' is {number!r}, not a positive integer"
+                raise InputError(path, cause, remedy)
+        cells[name] = PlannedCell(name, values, int(repeats))
+    if not cells:
+        raise InputError(path, "it plans no cell", remedy)
+    return list(cells.values())
+
+
+def read_records(
+    plan: Iterable[PlannedCell], folder: Path
+) -> Iterator[tuple[PlannedCell, list[dict[str, Any]]]]:
+    """Each planned cell with its records in order of repeats; other files are left alone.
+
+    Raises:
+        InputError: a record is missing, damaged or not that of its place.
+    """
+    remedy = "Make it with parse_run, or run the workflow again"
+    for cell in plan:
+        records = []
+        for repeat in range(1, cell.repeats + 1):
+            path = folder / cell.name / f"rep{repeat}.json"
+            try:
+                record = parse_json(read_text(path, remedy))
+            except ValueError as error:
+                raise InputError(path, f"not valid JSON ({error})", remedy) from None
+            if (
+                not isinstance(record, dict)
+                or record.get("format") != FORMAT
+                or (record.get("cell"), record.get("repeat")) != (cell.name, repeat)
+                or record.get("metrics", {}).keys() != METRICS.keys()
+            ):
+                cause = f"not a record of format {FORMAT} of {cell.name}, repeat {repeat}"
+                raise InputError(path, cause, remedy)
+            records.append(record)
+        yield cell, records
+
+
+def counted(words: Iterable[str], order: Iterable[str] = ()) -> str:
+    """Words with their counts, `ok 2, timeout 1`, in the given order, then alphabetical."""
+    counts = Counter(words)
+    first = [word for word in order if word in counts]
+    rest = sorted(counts.keys() - set(first))
+    return ", ".join(f"{word} {counts[word]}" for word in first + rest)
+
+
+def shared(provenance: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
+    """A provenance whose parts are kept once for all that are equal; `seen` holds them."""
+    return {name: seen.setdefault(repr(part), part) for name, part in provenance.items()}
+
+
+def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
+    """The cells that may be compared with one another, in order of the plan: groups of two or
+    more that differ in framework or mode alone."""
+    groups: dict[tuple[str, ...], list[PlannedCell]] = {}
+    for cell in plan:
+        rest = tuple(value for name, value in cell.factors.items() if name not in COMPARED)
+        groups.setdefault(rest, []).append(cell)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def remarks(ours: Iterable[dict[str, Any]], theirs: Iterable[dict[str, Any]]) -> list[str]:
+    """What two cells' provenances differ in that makes their ratio more than one of frameworks."""
+    sides = [list(ours), list(theirs)]
+    machines = [[run["machine"] for run in side] for side in sides]
+    eras = [{_cuda(run["software"]) for run in side} - {None} for side in sides]
+    apart = any(one not in machines[0] for one in machines[1]) or any(
+        one not in machines[1] for one in machines[0]
+    )
+    return ["different_machine"] * apart + [DIFFERENT_ERA] * (
+        bool(eras[0] and eras[1]) and eras[0] != eras[1]
+    )
+
+
+def of_older_eras(released: dict[str, str | None]) -> set[str]:
+    """The frameworks whose release lies more than `ERA` months before another's.
+
+    `released` has by framework its month, `YYYY-MM`, or None where that is not known.
+    """
+    months = {
+        framework: 12 * int(month[:4]) + int(month[5:])
+        for framework, month in released.items()
+        if month
+    }
+    latest = max(months.values(), default=0)
+    return {framework for framework, month in months.items() if latest - month > ERA}
+
+
+def _cuda(software: dict[str, Any]) -> str | None:
+    """The major version of the CUDA libraries, where the framework tells it."""
+    found = re.match(r"\d+", str(software.get("cuda") or ""))
+    return found[0] if found else None
+
+
+def trained_mode(provenance: dict[str, Any]) -> str:
+    """The mode that was read back from the framework, empty where the run did not come to that."""
+    return str(provenance["settings"].get("effective", {}).get("mode", ""))
+
+
+def tried(trial: dict[str, Any], first: dict[str, Any]) -> str:
+    """What a trial tried, `static, 1 thread`: threads and waiting where they are not those of the
+    run's `first` one, which are the cell's own."""
+    words, threads = [trial["mode"]], trial["threads"]
+    if threads != first["threads"]:
+        words.append(f"{threads} thread{'s' if threads > 1 else ''}")
+    if trial["wait_policy"] != first["wait_policy"]:
+        words.append(f"{trial['wait_policy']} waiting")
+    return ", ".join(words)
+
+
+def chosen(provenance: dict[str, Any]) -> str:
+    """What a run of the mode `best` chose; empty where no trial passed, and in another mode."""
+    trials = provenance.get("trials", [])
+    best = fastest(trials)
+    return tried(best, trials[0]) if best else ""
+
+
+def counted_choices(provenances: Iterable[dict[str, Any]]) -> str:
+    """What runs chose, with the number of runs: `hybrid (2); static, 1 thread (1)`."""
+    counts = Counter(filter(None, map(chosen, provenances)))
+    return "; ".join(f"{choice} ({counts[choice]})" for choice in sorted(counts))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else repr(float(value))
+
+
+@lru_cache(maxsize=4096)
+def _fields(*values: str | int | None) -> str:
+    """Two values or more as a part of a line of CSV; what rows share is made once."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="").writerow(values)
+    return text.getvalue()
+
+
+def _flags(record: dict[str, Any], parity: bool, older: bool) -> list[str]:
+    return [*record["flags"], *[PARITY_NOT_SHOWN] * (not parity), *[DIFFERENT_ERA] * older]
+
+
+class _Compared(NamedTuple):
+    """What comparisons need of a cell: values by metric and block, provenances, flags."""
+
+    blocks: dict[str, dict[int, float]]
+    provenances: list[dict[str, Any]]
+    flags: str
+
+
+def gather(
+    plan_path: Path,
+    records_folder: Path,
+    output: Path,
+    certificates: Certificates,
+    max_batches: Sequence[MaxBatch] = (),
+    released: Mapping[str, str | None] = MappingProxyType({}),
+) -> None:
+    """Write `measurements.csv`, `summary.csv` and `comparisons.csv` of the planned records.
+
+    A row of measurements is one metric of one run. A row of the summary is one metric of one
+    cell over all values that there are: `n` counts them, `status` counts the runs; where the
+    largest batch was searched for, a last row has it, and the outcome of the search. A row of
+    comparisons is one metric's ratio between two cells, the one planned later over the one
+    planned earlier, from the blocks that have both (docs/statistics.md). `released` has the
+    month of each framework's release, for the flag of those that are of another era.
+    """
+    measurements, summary = io.StringIO(), io.StringIO()
+    measurements.write(_fields(*MEASUREMENTS) + "\n")
+    summary.write(_fields(*SUMMARY) + "\n")
+    plan = read_plan(plan_path)
+    frameworks = {cell.factors["framework"] for cell in plan}
+    older = of_older_eras({name: released.get(name) for name in frameworks})
+    grouped = {cell.name for group in comparable(plan) for cell in group}
+    kept: dict[str, _Compared] = {}
+    seen: dict[str, Any] = {}
+    for cell, records in read_records(plan, records_folder):
+        factors = [cell.factors[name] for name in FACTORS]
+        told = (cell.factors[name] for name in ("network", "framework", "precision"))
+        parity = proof(certificates, *told).shown
+        for record in records:
+            # An operation is compared with double precision in its own run.
+            shown = parity or record["metrics"]["deviation"]["value"] is not None
+            record["flags"] = _flags(record, shown, cell.factors["framework"] in older)
+            choice = (trained_mode(record["provenance"]), chosen(record["provenance"]))
+            head = _fields(*factors, cell.name, record["repeat"], record["status"], *choice)
+            flags = ", ".join(record["flags"])
+            for name, metric in record["metrics"].items():
+                unit, tail = _fields(name, metric["unit"]), _fields(flags, metric.get("reason"))
+                numbers = f"{_number(metric['value'])},{_number(metric.get('censored_at'))}"
+                measurements.write(f"{head},{unit},{numbers},{tail}\n")
+        status = counted((record["status"] for record in records), STATUSES)
+        flags = counted(flag for record in records for flag in record["flags"])
+        runs = [record["provenance"] for record in records]
+        choices = (counted(filter(None, map(trained_mode, runs))), counted_choices(runs))
+        head = _fields(*factors, cell.name)
+        for name, metric in METRICS.items():
+            found = [record["metrics"][name]["value"] for record in records]
+            beyond = found.count(None) if name in CENSORED else 0
+            n, *spread = summarise([value for value in found if value is not None], beyond)
+            censored = sum("censored_at" in record["metrics"][name] for record in records)
+            unit, count = _fields(name, metric.unit), _fields(status, n)
+            values, ending = ",".join(map(_number, spread)), _fields(flags, censored, *choices)
+            summary.write(f"{head},{unit},{count},{values},{ending}\n")
+        if one := of_cell(max_batches, cell.factors):
+            n, *spread = summarise([] if one.value is None else [one.value])
+            unit, count = _fields(METRIC, UNIT), _fields(one.status, n)
+            values, ending = ",".join(map(_number, spread)), _fields(flags, 0, *choices)
+            summary.write(f"{head},{unit},{count},{values},{ending}\n")
+        if cell.name in grouped:
+            blocks = {name: _by_block(records, name) for name in METRICS}
+            provenances = [
+                shared({key: record["provenance"][key] for key in REMARKED}, seen)
+                for record in records
+            ]
+            kept[cell.name] = _Compared(blocks, provenances, flags)
+    write_atomic(output / "measurements.csv", measurements.getvalue())
+    write_atomic(output / "summary.csv", summary.getvalue())
+    write_atomic(output / "comparisons.csv", _comparisons(plan, kept))
+
+
+def _by_block(records: list[dict[str, Any]], metric: str) -> dict[int, float]:
+    values = {record["repeat"]: record["metrics"][metric]["value"] for record in records}
+    if metric in CENSORED and None in values.values():
+        return {}  # the runs that have a value are the quick ones: no fair sample
+    return {repeat: value for repeat, value in values.items() if value is not None}
+
+
+def _comparisons(plan: Sequence[PlannedCell], cells: dict[str, _Compared]) -> str:
+    """The table of all pairs of comparable cells, for every metric that has a scale of ratios."""
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COMPARISONS)
+    for group in comparable(plan):
+        for reference, cell in combinations(group, 2):
+            ours, theirs = cells[cell.name], cells[reference.name]
+            remark = ", ".join(remarks(ours.provenances, theirs.provenances))
+            head = [cell.factors[name] for name in FACTORS if name not in COMPARED]
+            head += [c.factors[name] for c in (cell, reference) for name in COMPARED]
+            head += [cell.name, reference.name]
+            for name, metric in METRICS.items():
+                if metric.unit == "1":  # accuracies and losses have no meaningful ratio
+                    continue
+                ratio = paired_ratio(ours.blocks[name], theirs.blocks[name])
+                if ratio is None:
+                    continue
+                low, high = ratio.interval() or (None, None)
+                numbers = map(_number, (ratio.value, low, high, ratio.detectable))
+                verdict = (ratio.verdict(name), "yes" if ratio.indicative else "no")
+                tail = (*verdict, remark, ours.flags, theirs.flags)
+                table.writerow([*head, name, metric.unit, ratio.n, *numbers, *tail])
+    return text.getvalue()

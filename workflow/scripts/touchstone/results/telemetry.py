@@ -1,0 +1,155 @@
+"""Numbers from the samples of the sensors."""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from statistics import fmean
+
+from touchstone.results.measured import Answer, Part
+from touchstone.results.metrics import GAP_LIMIT
+from touchstone.results.nodes import interpolate
+from touchstone.results.phases import Phase
+from touchstone.results.run_files import Run
+
+MEANS = (
+    "gpu_utilization", "gpu_memory", "gpu_power", "gpu_power_average", "gpu_temperature",
+    "gpu_sm_clock", "gpu_memory_clock", "gpu_pcie_tx", "gpu_pcie_rx", "busy_threads",
+)  # fmt: skip
+"""Metrics that are the mean of the column of their name over the measured phase."""
+RATES = {
+    "context_switch_rate": ("context_switches", 1.0),
+    "involuntary_context_switch_rate": ("involuntary_context_switches", 1.0),
+    "minor_page_fault_rate": ("minor_page_faults", 1.0),
+    "disk_read_rate": ("disk_read", 1e6),
+    "disk_write_rate": ("disk_written", 1e6),
+    "network_receive_rate": ("network_received", 1e6),
+    "network_send_rate": ("network_sent", 1e6),
+}
+"""Metrics that are the increase of a column over the measured phase / its time / a unit."""
+PEAKS = {
+    "host_memory_peak": "host_memory",
+    "host_memory_high_water": "host_memory_high_water",
+    "gpu_memory_peak": "gpu_memory",
+    "gpu_process_memory_peak": "gpu_process_memory",
+    "gpu_temperature_peak": "gpu_temperature",
+}
+"""Metrics that are the largest sample of a column in the whole run."""
+
+
+def percentile(times: list[float], percent: int) -> Answer:
+    """The least of the sorted times (s) that `percent` % of them do not exceed, in ms.
+
+    There is none where it would be the maximum under another name.
+    """
+    least = math.ceil(100 / (100 - percent))
+    if len(times) < least:
+        return f"too few batches: {len(times)}, and it takes {least}"
+    return times[math.ceil(len(times) * percent / 100) - 1] * 1000
+
+
+def _why_missing(run: Run, name: str) -> str | None:
+    """The reason that the sensors gave for an empty column, or for its end."""
+    for sensor in (one for env in run.envs for one in env["sensors"].values()):
+        if name in sensor.get("columns", {}):
+            reason: str | None = sensor.get("reason") or sensor.get("missing", {}).get(name)
+            if reason:
+                return reason
+    return None
+
+
+def _column(run: Run, name: str) -> list[tuple[float, float]] | str:
+    """The samples of a telemetry column, or why there are none."""
+    return run.telemetry.get(name) or _why_missing(run, name) or f"no sensor gave {name}"
+
+
+def _few(run: Run, name: str, how: str) -> str:
+    """Why the samples of a column do not suffice."""
+    reason = _why_missing(run, name)
+    return f"too few samples: {how} the measured phase" + (f" ({reason})" if reason else "")
+
+
+def _from_samples(
+    run: Run, name: str, phase: Phase | None, statistic: Callable[[list[float]], float]
+) -> Answer:
+    """A statistic of the samples within a phase, or of all samples (phase None)."""
+    column = _column(run, name)
+    if isinstance(column, str):
+        return column
+    values = [value for t, value in column if phase is None or phase.covers(t)]
+    return statistic(values) if values else _few(run, name, "none in")
+
+
+def mean_of(run: Run, name: str, phase: Phase) -> Answer:
+    return _from_samples(run, name, phase, fmean)
+
+
+def peak_of(run: Run, name: str) -> Answer:
+    return _from_samples(run, name, None, max)
+
+
+def _within(run: Run, name: str, phase: Phase) -> list[list[tuple[float, float]]] | str:
+    """A column from edge to edge of each part of a phase, or the reason why it is not.
+
+    It is never extrapolated.
+    """
+    column = _column(run, name)
+    if isinstance(column, str):
+        return column
+    found = []
+    for part in phase.parts:
+        first, last = interpolate(column, part.begin), interpolate(column, part.end)
+        if first is None or last is None:
+            return _few(run, name, "they do not enclose")
+        inside = [(t, value) for t, value in column if part.begin < t < part.end]
+        found.append([(part.begin, first), *inside, (part.end, last)])
+    return found
+
+
+def increase(run: Run, name: str, phase: Phase) -> Answer:
+    """Growth of a cumulative column over a phase."""
+    parts = _within(run, name, phase)
+    if isinstance(parts, str):
+        return parts
+    grown = [points[-1][1] - points[0][1] for points in parts]
+    return sum(grown) if min(grown) >= 0 else "the counter fell during the measured phase"
+
+
+def integral(run: Run, name: str, phase: Phase) -> Answer:
+    """A column integrated over a phase: trapezia between the real times of its samples."""
+    parts = _within(run, name, phase)
+    if isinstance(parts, str):
+        return parts
+    pairs = (pair for points in parts for pair in pairwise(points))
+    return sum((t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in pairs)
+
+
+def sampling_gaps(run: Run, phase: Phase) -> bool:
+    """Whether a sensor was silent for too long in a phase; one that never spoke has no gap."""
+    limit = GAP_LIMIT * run.spec["sampling_interval"]
+    for sensor in run.env["sensors"].values():
+        named = [run.telemetry.get(name, []) for name in sensor.get("columns", {})]
+        times = sorted({t for column in named for t, _ in column})
+        if not times:
+            continue
+        for part in phase.parts:
+            before = max((t for t in times if t < part.begin), default=part.begin)
+            after = min((t for t in times if t > part.end), default=part.end)
+            known = [before, *(t for t in times if part.begin <= t <= part.end), after]
+            if any(t1 - t0 > limit for t0, t1 in pairwise(known)):
+                return True
+    return False
+
+
+def throttle_bits(run: Run, phase: Phase) -> int:
+    """All reasons for lower clocks that the GPU gave in a phase, as NVML's bits."""
+    bits = 0
+    for t, value in run.telemetry.get("gpu_throttle_reasons", []):
+        if phase.covers(t):
+            bits |= int(value)
+    return bits
+
+
+def is_whole(run: Run) -> Phase:
+    """The time from the first to the last sample of CPU time; no part where there are not two."""
+    times = [t for t, _ in run.telemetry.get("cpu_seconds", [])]
+    return Phase((Part(times[0], times[-1], 0, 0),) if len(times) > 1 else ())

@@ -1,0 +1,347 @@
+"""Caffe 1.0: the graph as a prototxt, trained step by step by Caffe's own solver."""
+
+import ctypes
+import os
+import tempfile
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+import caffe
+import numpy as np
+from caffe.proto import caffe_pb2
+from google.protobuf import text_format
+
+from touchstone.runner.adapters.caffe.capabilities import CAPABILITIES
+from touchstone.runner.adapters.caffe.inputs import Inputs, each_batch
+from touchstone.runner.adapters.caffe.network import (
+    Message,
+    Prototxt,
+    adam_step,
+    shares_of,
+    training_network,
+)
+from touchstone.schema.types import Array, Spec
+
+BLAS = ctypes.CDLL(caffe._caffe.__file__)
+"""Caffe's library, which has its OpenBLAS inside."""
+NATIVE = {
+    "weight": ("", 0),
+    "bias": ("", 1),
+    "recurrent": ("", 2),
+    "scale": ("/scale", 0),
+    "offset": ("/scale", 1),
+    "mean": ("", 0),
+    "variance": ("", 1),
+}
+"""Where an array of the graph is: what follows the layer's name, and which of its blobs."""
+BLOCK = 2**15
+"""Numbers that an update of Adam takes at once: what it needs of them stays in the cache."""
+
+
+class Adapter(Inputs):
+    """Caffe's layouts are the canonical ones, but for images and the gates of
+    an LSTM."""
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, spec: Spec, threads: int) -> None:
+        self.spec = spec
+        if spec["execution"]["device"] == "gpu":
+            raise NotImplementedError("Caffe sees no GPU: this build computes on CPUs alone")
+        if spec["execution"]["precision"] != "fp32":
+            raise NotImplementedError("Caffe's Python interface has single precision alone")
+        BLAS.openblas_set_num_threads(threads)
+        caffe.set_mode_cpu()
+        caffe.set_random_seed(spec["seed"])
+        self.folder = tempfile.TemporaryDirectory()
+
+    def build(self, weights: Dict[str, Array]) -> None:
+        network, asked = self.spec["network"], self.spec["optimizer"]
+        batch_size = self.spec["factors"]["batch_size"]
+        supplied = self.spec["execution"].get("dropout") == "supplied"
+        training = training_network(network, batch_size, supplied, asked["spared"])
+        self.solver: Any = None
+        if asked["name"] == "sgd":
+            self.solver = self._solver(training)
+            self.net = self.solver.net
+        else:
+            self.net = caffe.Net(self._written(training), caffe.TRAIN)
+        evaluation = Prototxt(network, batch_size).message
+        self.evaluated = caffe.Net(self._written(evaluation), caffe.TEST)
+        self.lstms = [layer["name"] for layer in network["layers"] if layer["op"] == "lstm"]
+        for name in self.lstms:
+            for net in (self.net, self.evaluated):
+                # What multiplies the state before each step: every sequence begins anew.
+                net.blobs[name + "/goes on"].data[1:] = 1
+        self.arrays, self.gradients = {}, {}
+        for name in weights:
+            layer, kind = name.split(".")
+            suffix, place = NATIVE[kind]
+            blob = self.net.params[layer + suffix][place]
+            self.arrays[name], self.gradients[name] = blob.data, blob.diff
+        for layer, share in shares_of(network).items():
+            self.net.params[layer + "/share"][0].data[...] = share
+        # Caffe's statistics are sums, with that of their weights beside: m s + 1. From this start
+        # they are those of the graph, for m / (1 - m) + 1 = 1 / (1 - m).
+        self.sums = {}
+        for layer in network["layers"]:
+            if layer["op"] == "batch_norm":
+                total = self.net.params[layer["name"]][2].data
+                total[...] = 1 / (1 - layer["momentum"])
+                self.sums[layer["name"] + ".mean"] = self.sums[layer["name"] + ".variance"] = total
+        for name, array in self.arrays.items():
+            array[...] = self._ordered(name, weights[name]) * self.sums.get(name, np.float32(1))
+        self.evaluated.share_with(self.net)
+        self.data, self.labelled = (self.net.blobs[name].data for name in ("data", "label"))
+        self._optimize()
+
+    def _ordered(self, name: str, array: Any) -> Any:
+        """A canonical array in Caffe's order, or one of Caffe's in the canonical: Caffe's LSTM has
+        the output gate before the cell's."""
+        if name.split(".")[0] not in self.lstms:
+            return array
+        first, forget, third, fourth = np.split(array, 4)
+        return np.concatenate([first, forget, fourth, third])
+
+    def _written(self, message: str) -> Any:
+        """The path of a file that holds this message as text."""
+        path = os.path.join(
+            self.folder.name, "{}.prototxt".format(len(os.listdir(self.folder.name)))
+        )
+        with open(path, "w") as file:
+            file.write(text_format.MessageToString(message))
+        return path
+
+    def _solver(self, net: Any) -> Any:
+        """Caffe's solver of the spec's SGD for a network."""
+        asked = self.spec["optimizer"]
+        message = caffe_pb2.SolverParameter(
+            type="Nesterov" if asked["nesterov"] else "SGD", lr_policy="fixed",
+            base_lr=asked["learning_rate"], momentum=asked["momentum"],
+            weight_decay=0 if asked["decoupled"] else asked["weight_decay"],
+            snapshot_prefix=os.path.join(self.folder.name, "state"), snapshot_after_train=False,
+            train_net_param=net,
+        )  # fmt: skip
+        return caffe.get_solver(self._written(message))
+
+    def _optimize(self) -> None:
+        asked = self.spec["optimizer"]
+        told = {p["name"]: p for p in self.spec["network"]["parameters"] if p["trainable"]}
+        self.trained = {name: (self.arrays[name], self.gradients[name]) for name in told}
+        self.penalised = [
+            self.trained[name] + (np.float32(p["l1"]), np.float32(2 * p["l2"]))
+            for name, p in told.items()
+            if p["l1"] or p["l2"]
+        ]
+        decayed = [
+            pair for name, pair in self.trained.items()
+            if asked["weight_decay"] and name.split(".")[1] not in asked["spared"]
+        ]  # fmt: skip
+        # Caffe knows coupled decay alone: else the weights shrink before their step.
+        self.shrunk = decayed if asked["decoupled"] else []
+        self.rate = asked["learning_rate"]
+        # Its solver does the coupled decay of SGD; Adam is without a solver.
+        self.decayed = [] if asked["decoupled"] or self.solver else decayed
+        if not self.solver:
+            self.steps = 0
+            self.moments = [
+                tuple(np.zeros_like(array) for _ in range(2)) for array, _ in self.trained.values()
+            ]
+
+    def load(self, images: Array, labels: Array) -> None:
+        self.images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+        self.labels = labels.astype(np.float32)
+
+    def train(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
+        losses, last = np.empty(len(rates), np.float32), len(self.net.layers) - 1
+        steps = batches if isinstance(batches, np.ndarray) else each_batch(batches)
+        for i, batch in enumerate(steps):
+            if isinstance(batch, tuple):
+                self.data[...], self.labelled[...] = batch
+            else:
+                # With "clip" NumPy writes straight into Caffe's memory.
+                self.images.take(batch, axis=0, out=self.data, mode="clip")
+                self.labels.take(batch, out=self.labelled, mode="clip")
+            if draws is not None:
+                self.data[...] = self._augmented(self.data, draws[i])
+            self.rate = float(rates[i])
+            self.net.clear_param_diffs()
+            losses[i] = self.net._forward(0, last)
+            if not np.isfinite(losses[i]):
+                # Where all of a window is nan, Caffe's backward pass writes beyond its memory.
+                losses[i:] = losses[i]
+                break
+            self.net._backward(last, 0)
+            self._update()
+        return losses
+
+    def _update(self) -> None:
+        """One step of the update equation."""
+        self._change_gradients()
+        if not self.solver:
+            self._adam_step()
+            return
+        self.solver.apply_update()
+        # Caffe's velocity is rate x v, so that its rate must stay the same. What it has just
+        # taken from the weights is in the place of their gradients.
+        rest = np.float32(1 - self.rate / self.spec["optimizer"]["learning_rate"])
+        if rest:
+            for array, update in self.trained.values():
+                array += rest * update
+
+    def _change_gradients(self) -> None:
+        """Penalties and decays that Caffe's solver does not know."""
+        for array, gradient, l1, l2 in self.penalised:
+            gradient += l1 * np.sign(array) + l2 * array
+        for array, _ in self.shrunk:
+            array *= np.float32(1 - self.rate * self.spec["optimizer"]["weight_decay"])
+        for array, gradient in self.decayed:
+            gradient += np.float32(self.spec["optimizer"]["weight_decay"]) * array
+
+    def _adam_step(self) -> None:
+        """A step of Adam; Caffe's adds epsilon before the correction, and is slower than this."""
+        asked = self.spec["optimizer"]
+        self.steps += 1
+        root = (1 - asked["beta2"] ** self.steps) ** 0.5
+        numbers = [
+            asked["beta1"], 1 - asked["beta1"], asked["beta2"], 1 - asked["beta2"],
+            asked["epsilon"] * root, self.rate * root / (1 - asked["beta1"] ** self.steps),
+        ]  # fmt: skip
+        singles: Any = [np.float32(number) for number in numbers]
+        for (array, gradient), moments in zip(self.trained.values(), self.moments):
+            flat: Any = [part.reshape(-1) for part in (array, gradient) + moments]
+            for start in range(0, array.size, BLOCK):
+                adam_step(*[part[start : start + BLOCK] for part in flat], *singles)
+
+    def losses(self, handle: Any) -> Array:
+        return handle
+
+    def synchronize(self) -> None:
+        pass
+
+    def logits(self, images: Array) -> Array:
+        self.evaluated.blobs["data"].data[...] = images.transpose(0, 3, 1, 2)
+        return next(iter(self.evaluated.forward().values())).copy()
+
+    def prepare(self, images: Array) -> Any:
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+    def predict(self, batch: Any) -> Any:
+        self.evaluated.blobs["data"].data[...] = batch
+        return next(iter(self.evaluated.forward().values())).copy()
+
+    def fetched(self, handle: Any) -> Array:
+        return handle
+
+    def predicting(self) -> Dict[str, Any]:
+        types = {array.dtype.name for array in self.arrays.values()}
+        return {
+            "batch_size": self.evaluated.blobs["data"].shape[0],
+            "threads": BLAS.openblas_get_num_threads(),
+            "precision": types.pop().replace("float", "fp") if len(types) == 1 else str(types),
+            "device": "cpu",
+            "mode": "solver",
+            "parameters": sum(array.size for array, _ in self.trained.values()),
+        }
+
+    def weights(self) -> Dict[str, Array]:
+        return {
+            name: self._ordered(name, array) / self.sums.get(name, np.float32(1))
+            for name, array in self.arrays.items()
+        }
+
+    def velocities(self) -> Dict[str, Array]:
+        # Caffe shows its history in snapshots alone, one blob per array that has a rate or not.
+        self.solver.snapshot()
+        path = os.path.join(self.folder.name, "state_iter_{}.".format(self.solver.iter))
+        with open(path + "solverstate", "rb") as file:
+            state = caffe_pb2.SolverState.FromString(file.read())
+        os.remove(path + "solverstate")
+        os.remove(path + "caffemodel")
+        blobs = [blob for blobs in self.net.params.values() for blob in blobs]
+        places = {blob.diff.ctypes.data: i for i, blob in enumerate(blobs)}
+        found = {}
+        for name, (array, gradient) in self.trained.items():
+            history: Any = np.array(state.history[places[gradient.ctypes.data]].data, np.float32)
+            history = history.reshape(array.shape) / np.float32(self.solver.lr)
+            found[name] = self._ordered(name, history)
+        return found
+
+    def set_masks(self, masks: Dict[str, Array]) -> None:
+        for name, mask in masks.items():
+            mask = mask.transpose(0, 3, 1, 2) if mask.ndim == 4 else mask
+            self.net.blobs[name + "/mask"].data[...] = mask
+
+    def products(self, a: Array, b: Array) -> Tuple[Array, Array]:
+        (rows, depth), columns = a.shape, b.shape[1]
+        net = Message(caffe_pb2.NetParameter())
+        net.given("data", (rows, depth, 1, 1))
+        inner = dict(num_output=columns, bias_term=False)
+        net.add("InnerProduct", "product", ["data"], inner_product_param=inner)
+        convolution = dict(num_output=columns, bias_term=False, kernel_size=[1])
+        net.add("Convolution", "convolved", ["data"], convolution_param=convolution)
+        net = caffe.Net(self._written(net.message), caffe.TEST)
+        net.blobs["data"].data[...] = a[:, :, None, None]
+        for name in ("product", "convolved"):
+            weight = net.params[name][0].data
+            weight[...] = b.T.reshape(weight.shape)
+        found = net.forward()
+        return found["product"].copy(), found["convolved"][:, :, 0, 0].copy()
+
+    def settings(self) -> Dict[str, Any]:
+        asked = self.spec["optimizer"]
+        types = {array.dtype.name for array in self.arrays.values()}
+        if self.solver:
+            own = self._solver_settings()
+        else:
+            own = {key: asked[key] for key in ("beta1", "beta2", "epsilon")}
+            own.update(optimizer="adam", learning_rate=self.rate)
+            own["weight_decay"] = asked["weight_decay"] if self.decayed else 0.0
+        if self.shrunk:
+            own["weight_decay"] = asked["weight_decay"]
+        return {
+            **own,
+            "batch_size": self.net.blobs["data"].shape[0],
+            "threads": BLAS.openblas_get_num_threads(),
+            "precision": types.pop().replace("float", "fp") if len(types) == 1 else str(types),
+            "device": "cpu",
+            "mode": "solver",
+            "parameters": sum(array.size for array, _ in self.trained.values()),
+        }
+
+    def _solver_settings(self) -> Any:
+        """The settings of SGD. Caffe tells its rate alone: the others are what a solver that is
+        made like that of the run does to a network of one weight."""
+        one = Message(caffe_pb2.NetParameter())
+        one.given("data", (1, 1))
+        one.add("InnerProduct", "one", ["data"], inner_product_param=dict(num_output=1))
+        one.message.layer[-1].inner_product_param.bias_term = False
+
+        def updates(weight: Any, gradients: Any) -> Iterator[Any]:
+            solver = self._solver(one.message)
+            blob = solver.net.params["one"][0]
+            for gradient in gradients:
+                blob.data[...], blob.diff[...] = weight, gradient
+                solver.apply_update()
+                yield float(blob.diff) / solver.lr
+
+        # Without decay: 1, m of SGD; 1 + m, m^2 of Nesterov's. Decay alone: d; (1 + m) d.
+        nesterov = isinstance(self.solver, caffe.NesterovSolver)
+        first, second = updates(0, (1, 0))
+        (decay,) = updates(1, (0,))
+        factor = self.rate / self.spec["optimizer"]["learning_rate"]
+        return {
+            "optimizer": "sgd",
+            "nesterov": nesterov,
+            "learning_rate": self.solver.lr * factor,
+            "momentum": first - 1 if nesterov else second / first,
+            "weight_decay": decay / first,
+        }
+
+    def software(self) -> Dict[str, Any]:
+        return {"framework": "caffe", "version": caffe.__version__, "cuda": None}
+
+    def device_memory_peak(self) -> Optional[float]:
+        return None
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        return isinstance(error, MemoryError)

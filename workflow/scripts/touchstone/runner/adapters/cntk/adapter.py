@@ -1,0 +1,435 @@
+"""CNTK: the graph as one CNTK function, updated by a Trainer with a learner of its own."""
+
+import ctypes
+import math
+import os
+import zlib
+from typing import Any, Dict, List, Optional, Tuple
+
+import cntk as C
+import numpy as np
+
+from touchstone.runner.adapters.cntk.capabilities import CAPABILITIES
+from touchstone.runner.adapters.cntk.inputs import Inputs
+from touchstone.runner.adapters.cntk.network import (
+    channels_first,
+    covered,
+    depthwise,
+    dilated_filter,
+    has_avx2,
+    is_another,
+    with_padding,
+)
+from touchstone.schema.types import Array, Spec
+
+AVX2 = 5
+"""What MKL's own variable calls AVX2, and its library tells of itself."""
+PRECISIONS = {"fp32": np.float32, "fp64": np.float64}
+
+
+class Adapter(Inputs):
+    """Images are (batch, channels, height, width)."""
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, spec: Spec, threads: int) -> None:
+        self.spec = spec
+        if spec["execution"]["device"] == "gpu":
+            raise NotImplementedError("CNTK's wheel for CPUs sees no GPU")
+        # MKL looks at this when it first computes, which is later than its import.
+        os.environ.pop("MKL_DEBUG_CPU_TYPE", None)
+        if spec["execution"]["mode"] == "mkl_avx2":
+            if not has_avx2():
+                raise NotImplementedError("this processor has no AVX2, which mkl_avx2 means")
+            os.environ["MKL_DEBUG_CPU_TYPE"] = str(AVX2)
+        self.mkl = ctypes.CDLL("libmklml_intel.so")  # as CNTK has loaded it
+        C.device.try_set_default_device(C.device.cpu())
+        C.cntk_py.set_max_num_cputhreads(threads)
+        precision = spec["execution"]["precision"]
+        if precision not in PRECISIONS:
+            raise NotImplementedError("CNTK has fp32 and fp64 alone on CPUs, not " + precision)
+        self.dtype = PRECISIONS[precision]
+
+    def build(self, weights: Dict[str, Array]) -> None:
+        network = self.spec["network"]
+        trained = {p["name"] for p in network["parameters"] if p["trainable"]}
+        self.layers = {layer["name"]: layer for layer in network["layers"]}
+        self.arrays = {}
+        for name, array in weights.items():
+            array = self._native(name, array)
+            self.arrays[name] = self._parameter(array) if name in trained else self._constant(array)
+        height, width, channels = network["input"]
+        self.image = C.input_variable((channels, height, width), dtype=self.dtype)
+        self.label = C.input_variable(self.spec["data"]["classes"], dtype=self.dtype)
+        self.one_hot = np.eye(self.spec["data"]["classes"], dtype=self.dtype)
+        self.masks = {}
+        if self.spec["execution"].get("dropout") == "supplied":
+            self.masks = {
+                name: C.input_variable(channels_first(layer["shape"]), dtype=self.dtype)
+                for name, layer in self.layers.items()
+                if layer["op"] == "dropout"
+            }
+        self.supplied: Dict[str, Any] = {}
+        self.model = self._function(network)
+        learners = self._learners()
+        loss = C.cross_entropy_with_softmax(self.model, self.label)
+        self.trainer = C.Trainer(self.model, (loss,), learners)
+
+    def _parameter(self, array: Any) -> Any:
+        return C.Parameter(array.shape, init=array, dtype=self.dtype)
+
+    def _constant(self, array: Any) -> Any:
+        return C.Constant(np.asarray(array, self.dtype), dtype=self.dtype)
+
+    def _native(self, name: str, array: Any) -> Any:
+        """A canonical array as CNTK's layer takes it; CNTK is given vectors from the left."""
+        layer, kind = name.split(".")
+        op = self.layers[layer]["op"]
+        if op in ("dense", "lstm") and array.ndim == 2:
+            array = array.T
+        elif op == "conv" and kind == "bias":
+            array = array.reshape(-1, 1, 1)
+        return np.ascontiguousarray(array, self.dtype)
+
+    def _canonical(self, name: str, array: Any) -> Any:
+        layer, kind = name.split(".")
+        if self.layers[layer]["op"] in ("dense", "lstm") and array.ndim == 2:
+            return array.T
+        return array.ravel() if kind == "bias" else array
+
+    def _function(self, network: Spec) -> Any:
+        """The graph as a function of `self.image`."""
+        values = {"input": self.image}
+        shapes = {"input": network["input"]}
+        shapes.update({layer["name"]: layer["shape"] for layer in network["layers"]})
+        for layer in network["layers"]:
+            inputs = [values[source] for source in layer["inputs"]]
+            own = {
+                name.split(".")[1]: array
+                for name, array in self.arrays.items()
+                if name.split(".")[0] == layer["name"]
+            }
+            shape = shapes[layer["inputs"][0]]
+            values[layer["name"]] = self._layer(layer, inputs, shape, own)
+        return values[network["output"]]
+
+    def _layer(self, layer: Spec, inputs: Any, shape: Any, own: Any) -> Any:
+        """What the layer makes of its inputs, of which the first has this shape."""
+        op, x = layer["op"], inputs[0]
+        if op == "conv":
+            kernel, dilation = own["weight"], layer["dilation"]
+            if dilation > 1:
+                kernel = dilated_filter(kernel, dilation)
+            if kernel.shape[:2] == (shape[2], 1) and layer["stride"] == 1:
+                x = depthwise(x, kernel, layer)
+            else:
+                x, pads, _ = with_padding(x, layer, shape, kernel.shape[2:], 0)
+                strides = (layer["stride"],) * 2
+                x = C.convolution(kernel, x, strides, auto_padding=pads, groups=layer["groups"])
+        elif op == "dense":
+            x = C.times(x, own["weight"])
+        if op in ("conv", "dense"):
+            return x + own["bias"] if layer["bias"] else x
+        if op in ("max_pool", "avg_pool"):
+            return self._pooled(x, layer, shape)
+        if op == "batch_norm":
+            return self._normalised(x, layer, own)
+        if op == "lrn" and layer["size"] % 2:
+            # Its alpha is ours, divided by the size, whatever its own description says.
+            settings = layer["size"] // 2, layer["k"], layer["alpha"], layer["beta"]
+            return C.local_response_normalization(x, *settings)
+        if op == "global_avg_pool":
+            means = C.pooling(x, C.AVG_POOLING, tuple(shape[:2]))
+            return C.reshape(means, (shape[2],))
+        if op == "relu":
+            return C.relu(x)
+        if op == "dropout":
+            mask = self.masks.get(layer["name"])
+            seed = zlib.crc32(layer["name"].encode()) ^ self.spec["seed"]
+            return C.dropout(x, layer["rate"], seed) if mask is None else x * mask
+        if op == "flatten":
+            return C.reshape(x, (-1,))
+        if op == "add":
+            for other in inputs[1:]:
+                x = x + other
+            return x
+        if op == "concat":
+            return C.splice(*inputs, axis=0)
+        if op == "embedding":
+            return C.gather(own["weight"], C.reshape(x, (shape[0],)))
+        if op == "position":
+            return x + own["weight"]
+        if op == "layer_norm":
+            x = x - C.reduce_mean(x, 1)
+            root = C.sqrt(C.reduce_mean(x * x, 1) + self._constant([layer["epsilon"]]))
+            return x / root * own["scale"] + own["offset"]
+        if op == "attention":
+            return self._attention(x, shape, layer["heads"])
+        if op == "lstm":
+            return self._lstm(x, shape[0], layer, own)
+        if op == "mean_over_steps":
+            return C.reshape(C.reduce_mean(x, 0), (shape[1],))
+        raise NotImplementedError("CNTK's adapter has no layer {} like {}".format(op, layer))
+
+    def _attention(self, x: Any, shape: Any, heads: Any) -> Any:
+        """Self-attention of queries, keys and values that lie side by side, head by head."""
+        width = shape[1] // 3
+        size = width // heads
+        found = []
+        for head in range(heads):
+            begins = [part * width + head * size for part in range(3)]
+            q, k, v = (C.slice(x, 1, begin, begin + size) for begin in begins)
+            shares = C.times(q * self._constant([size**-0.5]), C.transpose(k, (1, 0)))
+            found.append(C.times(C.softmax(shares, 1), v))
+        return C.splice(*found, axis=1)
+
+    def _lstm(self, x: Any, steps: int, layer: Spec, own: Any) -> Any:
+        """An LSTM, step by step; the inputs of all steps are multiplied at once."""
+        units = layer["units"]
+        inputs = C.times(x, own["weight"]) + own["bias"]
+        h = c = self._constant(np.zeros((1, units)))
+        states = []
+        for step in range(steps):
+            gates = C.slice(inputs, 0, step, step + 1) + C.times(h, own["recurrent"])
+            i, f, g, o = (C.slice(gates, 1, k * units, (k + 1) * units) for k in range(4))
+            c = C.sigmoid(f) * c + C.sigmoid(i) * C.tanh(g)
+            h = C.sigmoid(o) * C.tanh(c)
+            states.append(h)
+        return C.splice(*states, axis=0) if layer["sequence"] else C.reshape(h, (units,))
+
+    def _pooled(self, x: Any, layer: Spec, shape: Any) -> Any:
+        size, average = layer["size"], layer["op"] == "avg_pool"
+        kind = C.AVG_POOLING if average else C.MAX_POOLING
+        padded, pads, ceil = with_padding(x, layer, shape, (size, size), 0 if average else -3.4e38)
+        pooled = C.pooling(padded, kind, (size, size), (layer["stride"],) * 2, pads, ceil)
+        if average and padded is not x:
+            # These zeros were counted: a window has fewer pixels than it is large.
+            pixels = [covered(layer, shape, axis) for axis in (0, 1)]
+            pooled = pooled * self._constant(size * size / np.outer(*pixels)[None])
+        return pooled
+
+    def _normalised(self, x: Any, layer: Spec, own: Any) -> Any:
+        """Batch normalisation; CNTK has a time constant for the momentum of the statistics."""
+        momentum = layer["momentum"]
+        constant = -self._batch_size() / math.log(momentum) if momentum else 0
+        return C.batch_normalization(
+            x, own["scale"], own["offset"], own["mean"], own["variance"], spatial=True,
+            normalization_time_constant=constant, epsilon=layer["epsilon"],
+            # With a count of 0 it would take the first batch's statistics for the running ones.
+            running_count=self._constant(np.array(1)),
+        )  # fmt: skip
+
+    def _learners(self) -> Any:
+        """CNTK's own learners where their equation is ours, else ours in its operations."""
+        asked = self.spec["optimizer"]
+        self.trained = [p["name"] for p in self.spec["network"]["parameters"] if p["trainable"]]
+        decayed = [name for name in self.trained if name.split(".")[1] not in asked["spared"]]
+        self.steps, self.rate = 0, asked["learning_rate"]
+        self.universal = is_another(self.spec)
+        if self.universal:
+            self.decayed = set(decayed if asked["weight_decay"] else ())
+            self.scalars = {
+                key: self._parameter(np.array([value]))
+                for key, value in dict(asked, first=1.0, second=1.0).items()
+                if isinstance(value, float)
+            }
+            self.states: Dict[str, Any] = {}
+            arrays = [self.arrays[name] for name in self.trained]
+            # A method will not do: CNTK counts `self` among its arguments.
+            return [C.universal(lambda own, gradients: self._equation(own, gradients), arrays)]
+        spared = [name for name in self.trained if name not in decayed]
+        groups = [(decayed, asked["weight_decay"]), (spared, 0.0)]
+        self.groups = [(names, decay) for names, decay in groups if names]
+        self.momentum = C.momentum_schedule(asked["momentum"], minibatch_size=self._batch_size())
+        return [self._own_learner(names, decay) for names, decay in self.groups]
+
+    def _batch_size(self) -> Any:
+        return self.spec["factors"]["batch_size"]
+
+    def _own_learner(self, names: Any, decay: Any) -> Any:
+        arrays, rate = [self.arrays[name] for name in names], self._schedule(self.rate)
+        if not self.spec["optimizer"]["momentum"]:
+            return C.sgd(arrays, rate, l2_regularization_weight=decay)
+        kind = C.nesterov if self.spec["optimizer"]["nesterov"] else C.momentum_sgd
+        # Without unit gain v = m v + g, not m v + (1 - m) g.
+        return kind(arrays, rate, self.momentum, unit_gain=False, l2_regularization_weight=decay)
+
+    def _schedule(self, rate: Any) -> Any:
+        """This rate for the mean gradient of a batch; CNTK's own would be for the sum."""
+        return C.learning_parameter_schedule(rate, minibatch_size=self._batch_size())
+
+    def _equation(self, parameters: List[Spec], gradients: Any) -> Any:
+        """One step of the spec's update equation (docs/parity.md), as assignments."""
+        told = {each["name"]: each for each in self.spec["network"]["parameters"]}
+        decoupled, scalars = self.spec["optimizer"]["decoupled"], self.scalars
+        updates = []
+        for name, array, gradient in zip(self.trained, parameters, gradients):
+            gradient = gradient * self._constant([1.0 / self._batch_size()])  # it is a sum
+            if told[name]["l1"]:
+                sign = C.greater(array, 0) - C.less(array, 0)
+                gradient = gradient + self._constant([told[name]["l1"]]) * sign
+            if told[name]["l2"]:
+                gradient = gradient + self._constant([2 * told[name]["l2"]]) * array
+            kept = array
+            if name in self.decayed and decoupled:
+                kept = array * (1 - scalars["learning_rate"] * scalars["weight_decay"])
+            elif name in self.decayed:
+                gradient = gradient + scalars["weight_decay"] * array
+            updates.append(C.assign(array, kept - self._step(name, gradient)))
+        return C.combine(updates)
+
+    def _step(self, name: str, gradient: Any) -> Any:
+        """What is taken off the array `name`."""
+        asked, scalars = self.spec["optimizer"], self.scalars
+        rate = scalars["learning_rate"]
+        kept = 2 if asked["name"] == "adam" else 1 if asked["momentum"] else 0
+        states = [self._parameter(np.zeros(gradient.shape)) for _ in range(kept)]
+        self.states[name] = states
+        if asked["name"] == "adam":
+            # In single precision 1 - beta2 would lose three digits.
+            new1, new2 = (self._constant([1 - asked[key]]) for key in ("beta1", "beta2"))
+            mean = C.assign(states[0], scalars["beta1"] * states[0] + new1 * gradient)
+            square = new2 * gradient * gradient
+            square = C.assign(states[1], scalars["beta2"] * states[1] + square)
+            root = C.sqrt(square) * scalars["second"] + scalars["epsilon"]
+            return rate * scalars["first"] * mean / root
+        if not kept:
+            return rate * gradient
+        velocity = C.assign(states[0], scalars["momentum"] * states[0] + gradient)
+        if asked["nesterov"]:
+            return rate * (gradient + scalars["momentum"] * velocity)
+        return rate * velocity
+
+    def _set_rate(self, rate: Any) -> None:
+        """Make the next step one with this rate."""
+        asked = self.spec["optimizer"]
+        self.steps += 1
+        if rate != self.rate and self.universal:
+            self.scalars["learning_rate"].value = np.array([rate], self.dtype)
+        elif rate != self.rate:
+            for learner in self.trainer.parameter_learners:
+                learner.reset_learning_rate(self._schedule(rate))
+        self.rate = rate
+        if asked["name"] == "adam":
+            for key, power in (("first", 1.0), ("second", 0.5)):
+                beta = asked["beta1" if key == "first" else "beta2"]
+                factor = (1 - beta**self.steps) ** -power
+                self.scalars[key].value = np.array([factor], self.dtype)
+
+    def train(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
+        losses = []
+        for i, (images, labels) in enumerate(self._batches(batches)):
+            if draws is not None:
+                images = self._augmented(images, draws[i])
+            self._set_rate(float(rates[i]))
+            given = {self.image: images, self.label: self.one_hot[labels]}
+            given.update((self.masks[name], mask) for name, mask in self.supplied.items())
+            self.trainer.train_minibatch(given)
+            losses.append(self.trainer.previous_minibatch_loss_average)
+        return losses
+
+    def losses(self, handle: Any) -> Array:
+        return np.array(handle)
+
+    def synchronize(self) -> None:
+        """CNTK's steps end before they return."""
+
+    def logits(self, images: Array) -> Array:
+        images = np.ascontiguousarray(images.transpose(0, 3, 1, 2), self.dtype)
+        given = {self.image: images}
+        for mask in self.masks.values():
+            given[mask] = np.ones((len(images),) + mask.shape, self.dtype)
+        return self.model.eval(given)
+
+    def set_masks(self, masks: Dict[str, Array]) -> None:
+        self.supplied = {
+            name: np.ascontiguousarray(
+                mask.transpose(0, 3, 1, 2) if mask.ndim == 4 else mask, self.dtype
+            )
+            for name, mask in masks.items()
+        }
+
+    def prepare(self, images: Array) -> Any:
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2), self.dtype)
+
+    def predict(self, batch: Any) -> Any:
+        self.predicted = self.model.eval({self.image: batch})
+        return self.predicted
+
+    def fetched(self, handle: Any) -> Array:
+        return handle
+
+    def _computing(self) -> Any:
+        """What training and predicting both read back."""
+        parameters = self.model.parameters
+        types = {np.dtype(parameter.dtype) for parameter in parameters}
+        # On some of Intel's processors AVX2 is MKL's own choice too.
+        told = os.environ.get("MKL_DEBUG_CPU_TYPE")
+        avx2 = told and self.mkl.mkl_serv_get_cpu_type() == AVX2
+        return dict(
+            threads=C.cntk_py.get_max_num_cputhreads(),
+            precision=types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
+            device="cpu" if C.use_default_device().type() == 0 else "gpu",
+            mode="mkl_avx2" if avx2 else "default",
+            parameters=sum(int(np.prod(parameter.shape)) for parameter in parameters),
+        )
+
+    def predicting(self) -> Dict[str, Any]:
+        return dict(batch_size=len(self.predicted), **self._computing())
+
+    def weights(self) -> Dict[str, Array]:
+        return {name: self._canonical(name, array.value) for name, array in self.arrays.items()}
+
+    def velocities(self) -> Dict[str, Array]:
+        if self.universal:
+            found = {name: self.states[name][0].value for name in self.trained}
+        else:
+            # CNTK's own learners keep rate v.
+            found = {}
+            for learner, (names, _) in zip(self.trainer.parameter_learners, self.groups):
+                states = learner.create_checkpoint()["smoothed_gradients"]
+                rate = learner.learning_rate()
+                found.update((name, state / rate) for name, state in zip(names, states))
+        return {name: self._canonical(name, array) for name, array in found.items()}
+
+    def products(self, a: Array, b: Array) -> Tuple[Array, Array]:
+        a, b = a.astype(self.dtype), b.astype(self.dtype)
+        images = C.input_variable((a.shape[1], 1, 1), dtype=self.dtype)
+        filters = self._constant(np.ascontiguousarray(b.T)[:, :, None, None])
+        convolved = C.convolution(filters, images, auto_padding=[False])
+        product = C.times(self._constant(a), self._constant(b)).eval()
+        return product, convolved.eval({images: a[:, :, None, None]})[:, :, 0, 0]
+
+    def settings(self) -> Dict[str, Any]:
+        asked = self.spec["optimizer"]
+        kinds = {each.create_checkpoint()["type"] for each in self.trainer.parameter_learners}
+        if self.universal:
+            own: Dict[str, Any] = {key: float(each.value[0]) for key, each in self.scalars.items()}
+            del own["first"], own["second"]
+            if asked["name"] == "sgd":
+                own["nesterov"] = asked["nesterov"]
+        else:
+            rates = {learner.learning_rate() for learner in self.trainer.parameter_learners}
+            own = {
+                "learning_rate": rates.pop() if len(rates) == 1 else str(rates),
+                "momentum": self.momentum[0],
+                "nesterov": kinds == {"LearnerNesterov"},
+                "weight_decay": max(decay for _, decay in self.groups),
+            }
+        return dict(
+            own,
+            optimizer=asked["name"] if self.universal else "sgd",
+            batch_size=self.trainer.previous_minibatch_sample_count,
+            **self._computing(),
+        )
+
+    def software(self) -> Dict[str, Any]:
+        version = ctypes.create_string_buffer(200)
+        self.mkl.MKL_Get_Version_String(version, len(version))
+        return {"framework": "cntk", "version": C.__version__, "mkl": version.value.decode()}
+
+    def device_memory_peak(self) -> Optional[float]:
+        return None
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        return "bad_alloc" in str(error) or "allocate" in str(error)

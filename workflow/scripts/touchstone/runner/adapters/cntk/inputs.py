@@ -1,0 +1,109 @@
+"""Records as the framework reads them."""
+
+import os
+from typing import Any, Iterator, Sequence, Tuple
+
+import numpy as np
+from PIL import Image
+
+from touchstone.runner.adapters import base
+from touchstone.schema.types import Array, Spec
+
+
+def listed_files(stem: str) -> Any:
+    """The PNG files of a split and their labels, in stored order.
+
+    Raises ValueError if its map file is damaged.
+    """
+    path = stem + ".map"
+    folder = os.path.dirname(path)
+    found = []
+    with open(path, encoding="ascii", errors="replace") as lines:
+        for number, line in enumerate(lines):
+            name, tab, label = line.rstrip("\n").partition("\t")
+            if not (name.startswith(".../") and label.isdigit() and line.endswith("\n")):
+                raise ValueError("{}: line {} is damaged".format(path, number + 1))
+            found.append((os.path.join(folder, name[4:]), int(label)))
+    if not found:
+        raise ValueError("{}: it lists no files".format(path))
+    return found
+
+
+def decoded_images(path: str, shape: Any, check: bool = False) -> Any:
+    """A PNG file's pixels, uint8 of `shape`; with `check` it is looked through, and None.
+
+    Raises ValueError if it is damaged or has another shape.
+    """
+    try:
+        with Image.open(path) as image:
+            found = (image.height, image.width, len(image.getbands()))
+            if found != tuple(shape):
+                raise ValueError("its shape is {}, not {}".format(found, tuple(shape)))
+            if check:
+                return image.verify()
+            return np.asarray(image).reshape(shape)
+    except (OSError, SyntaxError, ValueError) as fault:
+        raise ValueError("{}: {}".format(path, fault)) from None
+
+
+class Inputs(base.TrainingAdapter):
+    """How the adapter takes records and examples."""
+
+    dtype: Any
+    spec: Spec
+
+    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+        found = [each for stem in stems for each in listed_files(stem)]
+        images = [decoded_images(path, shape) for path, _ in found]
+        return np.stack(images), [label for _, label in found]
+
+    def open(self, stems: Sequence[str]) -> int:
+        data = self.spec["data"]
+        self.files = [each for stem in stems for each in listed_files(stem)]
+        for path, label in self.files:
+            decoded_images(path, data["shape"], check=True)
+            if label >= data["classes"]:
+                message = "{}: the label is {}, the spec says {} classes"
+                raise ValueError(message.format(path, label, data["classes"]))
+        self.mean, self.std = (
+            np.asarray(data[key], np.float32)[:, None, None] for key in ("mean", "std")
+        )
+        return len(self.files)
+
+    def fetch(self, indices: Array) -> Any:
+        shape = self.spec["data"]["shape"]
+        files = [self.files[i] for i in indices.ravel().tolist()]
+        pixels = np.stack([decoded_images(path, shape) for path, _ in files]).transpose(0, 3, 1, 2)
+        white = np.float32(self.spec["data"].get("white", 255))
+        images = (pixels / white - self.mean) / self.std
+        labels = np.array([label for _, label in files])
+        return images.reshape(indices.shape + images.shape[1:]), labels.reshape(indices.shape)
+
+    def load(self, images: Array, labels: Array) -> None:
+        self.images = np.ascontiguousarray(images.transpose(0, 3, 1, 2), self.dtype)
+        self.labels = labels
+
+    def _batches(self, batches: Any) -> Iterator[Any]:
+        """Images and labels of every step."""
+        if isinstance(batches, np.ndarray):
+            for batch in batches:
+                if self.spec["factors"]["input"] == "synthetic":
+                    batch = slice(batch[0], batch[-1] + 1)
+                yield self.images[batch], self.labels[batch]
+            return
+        for part in batches:
+            for images, labels in zip(*part):
+                yield images.astype(self.dtype, copy=False), labels
+
+    def _augmented(self, images: Array, draws: Array) -> Any:
+        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        height, width, channels = self.spec["data"]["shape"]
+        side = self.spec["augmentation"]["crop_padding"]
+        images = np.pad(images, ((0, 0), (0, 0), (side, side), (side, side)), "constant")
+        top, left, mirrored = draws.T[:, :, None]
+        rows = top + np.arange(height)
+        columns = np.arange(width)
+        columns = left + np.where(mirrored, width - 1 - columns, columns)
+        examples = np.arange(len(draws))[:, None, None, None]
+        planes = np.arange(channels)[:, None, None]
+        return images[examples, planes, rows[:, None, :, None], columns[:, None, None, :]]

@@ -1,0 +1,93 @@
+"""The graph of a network in the operations of the framework."""
+
+from typing import Any
+
+import cntk as C
+import numpy as np
+
+from touchstone.schema.types import Spec
+
+
+def is_another(spec: Spec) -> Any:
+    """Whether the update equation is one that CNTK's own learners have not.
+
+    Their velocity is rate v, which a change of the rate would scale; they know no penalties
+    of single arrays and coupled decay alone; their Adam adds epsilon before its corrections.
+    """
+    asked, schedule = spec["optimizer"], spec["schedule"]
+    if asked["name"] != "sgd" or (asked["decoupled"] and asked["weight_decay"]):
+        return True
+    arrays = [each for each in spec["network"]["parameters"] if each["trainable"]]
+    if any(each["l1"] or each["l2"] for each in arrays):
+        return True
+    constant = schedule["name"] == "constant" and not schedule["warmup_epochs"]
+    return bool(asked["momentum"]) and not constant
+
+
+def with_padding(x: Any, layer: Spec, shape: Any, window: Any, value: Any) -> Any:
+    """The image as CNTK's convolution or pooling takes it, and how that is told to pad it.
+
+    That is a list of booleans by axis, and whether to use the ceiling. CNTK pads an axis with
+    (window - 1) // 2 values in front and as many behind as ceil(length / stride) windows want,
+    or not at all, and takes no window larger than the image; what is none of these is padded
+    before it, with `value`.
+    """
+    stride, sides = layer["stride"], layer["padding"]
+    pads, whole, ceiling = [False], True, layer["op"] != "conv"
+    for axis, (length, reach, windows) in enumerate(zip(shape, window, layer["shape"])):
+        before = sides[2 * axis]
+        none = before == 0 and windows == (length - reach) // stride + 1
+        same = before == (reach - 1) // 2 and windows == -(-length // stride) and reach <= length
+        pads.append(same and not none)
+        whole &= none or same
+        ceiling &= before == 0 and windows == -(-(length - reach) // stride) + 1
+        ceiling &= reach <= length
+    if whole:
+        return x, pads, False
+    pads = [False] * 3
+    if ceiling:
+        return x, pads, True
+    pattern = [(0, 0), tuple(sides[:2]), tuple(sides[2:])]
+    return C.pad(x, pattern, C.CONSTANT_PAD, value), pads, False
+
+
+def covered(layer: Spec, shape: Any, axis: Any) -> Any:
+    """How many pixels of the image every window of a pooling has along an axis, int array."""
+    begin = np.arange(layer["shape"][axis]) * layer["stride"] - layer["padding"][2 * axis]
+    return np.minimum(begin + layer["size"], shape[axis]) - np.maximum(begin, 0)
+
+
+def dilated_filter(kernel: Any, dilation: Any) -> Any:
+    """The kernel with zeros between its values; CNTK has no dilated convolution on CPUs."""
+    filters, channels, height, width = kernel.shape
+    gaps = [(0, 0), (0, 0), (0, 0), (0, dilation - 1), (0, 0), (0, dilation - 1)]
+    spread = C.reshape(kernel, (filters, channels, height, 1, width, 1))
+    spread = C.pad(spread, gaps, C.CONSTANT_PAD, 0)
+    spread = C.reshape(spread, (filters, channels, height * dilation, width * dilation))
+    ends = [size * dilation - dilation + 1 for size in (height, width)]
+    return C.slice(spread, [2, 3], [0, 0], ends)
+
+
+def depthwise(x: Any, kernel: Any, layer: Spec) -> Any:
+    """The convolution of every channel by itself: a sum of moved images, each times its weights.
+
+    CNTK's own takes minutes for a step of Xception; this takes 1.6 s (docs/parity.md).
+    """
+    sides, (height, width, _) = layer["padding"], layer["shape"]
+    x = C.pad(x, [(0, 0), tuple(sides[:2]), tuple(sides[2:])], C.CONSTANT_PAD, 0)
+    moved = []
+    for row in range(kernel.shape[2]):
+        for column in range(kernel.shape[3]):
+            window = C.slice(x, [1, 2], [row, column], [row + height, column + width])
+            weights = C.slice(kernel, [2, 3], [row, column], [row + 1, column + 1])
+            moved.append(window * C.reshape(weights, (kernel.shape[0], 1, 1)))
+    return sum(moved[1:], moved[0])
+
+
+def channels_first(shape: Any) -> Any:
+    return tuple(shape[2:] + shape[:2])
+
+
+def has_avx2() -> bool:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return " avx2 " in file.read()

@@ -1,0 +1,97 @@
+"""How the adapter takes records and examples."""
+
+from typing import Any, Callable, Sequence, Tuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from touchstone.runner.adapters import base
+from touchstone.runner.adapters.readers.jpeg import photo
+from touchstone.runner.adapters.readers.lmdb import labels_of, opened, sized
+from touchstone.schema.types import Array, Spec
+
+
+class Inputs(base.TrainingAdapter):
+    """How the adapter takes records and examples."""
+
+    dtype: Any
+    spec: Spec
+    world_size: Any
+    _everywhere: Callable[..., Any]
+
+    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+        parts = []
+        for path in [stem + ".lmdb" for stem in stems]:
+            with opened(path) as environment, environment.begin(buffers=True) as transaction:
+                records = sized(transaction, path, self._size())
+                parts.append(self._joined(records))
+        pixels, labels = map(np.concatenate, zip(*parts))
+        return pixels.reshape(-1, *shape), labels
+
+    def _size(self) -> Any:
+        """Bytes of pixels in a record; None where it holds a photo."""
+        data = self.spec["data"]
+        return int(np.prod(data["shape"])) if data["encoding"] == "raw" else None
+
+    def open(self, stems: Sequence[str]) -> int:
+        data = self.spec["data"]
+        self.records, self.transactions = [], []
+        for path in [stem + ".lmdb" for stem in stems]:
+            # The records stay views of the file's map as long as this transaction lives.
+            self.transactions.append(opened(path).begin(buffers=True))
+            records = sized(self.transactions[-1], path, self._size())
+            labels = labels_of(records)
+            if labels.size and labels.max() >= data["classes"]:
+                message = "{}: record {} has the label {}, the spec says {} classes"
+                number = labels.argmax()
+                raise ValueError(message.format(path, number, labels[number], data["classes"]))
+            self.records += records
+        # Arguments of the step: XLA turns division by a constant into multiplication by its
+        # rounded inverse.
+        scale = data.get("white", 255), data["mean"], data["std"]
+        self.data = self._everywhere([np.float32(each) for each in scale])
+        return len(self.records)
+
+    def fetch(self, indices: Array) -> Any:
+        pixels, labels = self._joined([self.records[i] for i in indices.ravel().tolist()])
+        return pixels.reshape(*indices.shape, -1), labels.reshape(indices.shape)
+
+    def _joined(self, records: Any) -> Any:
+        """Records as uint8 rows of pixels, and labels."""
+        if self._size() is None:
+            shape = self.spec["data"]["shape"]
+            rows = np.stack([photo(record[4:], shape).ravel() for record in records])
+            return rows, labels_of(records)
+        rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)
+        labels = np.ascontiguousarray(rows[:, :4]).view("<u4")[:, 0]
+        return rows[:, 4:], labels.astype(np.int64)
+
+    def load(self, images: Array, labels: Array) -> None:
+        arrays = jnp.asarray(images, self.dtype), jnp.asarray(labels, np.int32)
+        self.data = arrays if self.world_size == 1 else self._everywhere(arrays)
+
+    def _batch(self, data: Any, batch: Any) -> Any:
+        """Images and labels of a step."""
+        if self.spec["factors"]["input"] == "synthetic":
+            (rows,) = batch
+            return [lax.dynamic_slice_in_dim(whole, rows[0], len(rows)) for whole in data]
+        if self.spec["factors"]["input"] == "memory":
+            return [whole.at[batch[0]].get(mode="promise_in_bounds") for whole in data]
+        (white, mean, std), (pixels, labels) = data, batch
+        images = pixels.reshape(-1, *self.spec["data"]["shape"]).astype(np.float32)
+        return ((images / white - mean) / std).astype(self.dtype), labels
+
+    def _augmented(self, images: Array, draws: Array) -> Any:
+        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        height, width, _ = self.spec["data"]["shape"]
+        padding = [self.spec["augmentation"]["crop_padding"]] * 2
+        images = jnp.pad(images, [(0, 0), padding, padding, (0, 0)])
+        top, left, mirrored = draws[:, 0], draws[:, 1], draws[:, 2]
+        columns = jnp.arange(width)
+        columns = jnp.where(mirrored[:, None] > 0, width - 1 - columns, columns)
+        rows = top[:, None] + jnp.arange(height)
+        columns = left[:, None] + columns
+        examples = jnp.arange(len(draws))[:, None, None]
+        cut = images.at[examples, rows[:, :, None], columns[:, None, :]]
+        return cut.get(mode="promise_in_bounds")

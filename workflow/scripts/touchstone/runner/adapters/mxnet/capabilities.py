@@ -1,0 +1,21 @@
+"""What the adapter of this framework can do."""
+
+from touchstone.schema.capabilities import Capabilities
+
+CAPABILITIES = Capabilities(
+    modes=("static", "hybrid", "imperative"),
+    record_format="recordio",
+    released="2022-05",
+    replicas="devices",
+    why_no_nodes="MXNet exchanges between machines through parameter servers (kvstore dist_sync),"
+    " processes that are not started here",
+    deviations={
+        "batch_norm": "MXNet keeps the momentum and epsilon of batch normalisation in single "
+        "precision, whatever the precision of the network",
+    },
+    # Its threads are those of OpenMP (libgomp).
+    waits=True,
+    differs={
+        "cpu": ("as many threads as cores; by itself MXNet takes half of the logical processors",),
+    },
+)

@@ -1,0 +1,242 @@
+"""The graph of a network in the operations of the framework."""
+
+from typing import Any
+
+import numpy as np
+from mxnet import gluon
+from mxnet.gluon import nn
+
+from touchstone.schema.types import Array, Spec
+
+DTYPES = {"fp32": "float32", "fp64": "float64", "bf16": "float32"}
+"""What arrays are kept in."""
+PIECE = 2**17
+"""Numbers that are copied to or from MXNet at once. It copies more than 200,000 with OpenMP in the
+calling thread (MXNET_CPU_PARALLEL_SIZE): a second team of threads beside that of its engine. Where
+the threads of all teams outnumber the cores, libgomp lets waiting threads sleep at once, and every
+parallel region of every operator then has to wake them (docs/measuring.md)."""
+
+
+def to_numpy(array: Any) -> Any:
+    """NumPy's array of MXNet's, copied in pieces."""
+    flat = array.reshape((-1,))
+    pieces = [flat[first : first + PIECE].asnumpy() for first in range(0, array.size, PIECE)]
+    return np.concatenate(pieces).reshape(array.shape)
+
+
+class Embedding(nn.HybridBlock):
+    """The rows of the tokens, which come as images (batch, 1, steps, 1)."""
+
+    def __init__(self, layer: Spec, shape: Any, precision: str) -> None:
+        super().__init__()
+        shape = layer["vocabulary"], layer["width"]
+        self.settings = dict(zip(("input_dim", "output_dim"), shape), dtype=DTYPES[precision])
+        self.weight = self.params.get("weight", shape=shape)
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
+        return F.Embedding(F.reshape(x, shape=(0, -1)), weight, **self.settings)
+
+
+class Position(nn.HybridBlock):
+    """A sequence plus an array of its shape."""
+
+    def __init__(self, layer: Spec, shape: Any, precision: str) -> None:
+        super().__init__()
+        self.weight = self.params.get("weight", shape=shape)
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
+        return F.broadcast_add(x, F.expand_dims(weight, axis=0))
+
+
+class Lstm(nn.HybridBlock):
+    """MXNet's fused LSTM, of whose two biases the second stays 0: the graph has one."""
+
+    def __init__(self, layer: Spec, shape: Any, precision: str) -> None:
+        super().__init__()
+        units = layer["units"]
+        self.units, self.sequence = units, layer["sequence"]
+        self.weight = self.params.get("weight", shape=(4 * units, shape[-1]))
+        self.recurrent = self.params.get("recurrent", shape=(4 * units, units))
+        self.bias = self.params.get("bias", shape=(4 * units,))
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, recurrent: Any, bias: Any) -> Any:
+        arrays = [weight, recurrent, bias, F.zeros_like(bias)]
+        arrays = F.concat(*[F.reshape(array, shape=(-1,)) for array in arrays], dim=0)
+        x = F.swapaxes(x, 0, 1)
+        start = F.zeros_like(F.slice(x, begin=(0, None, 0), end=(1, None, 1)))
+        start = F.broadcast_axis(start, axis=2, size=self.units)
+        states = F.RNN(x, arrays, start, start, mode="lstm", state_size=self.units, num_layers=1)
+        if self.sequence:
+            return F.swapaxes(states, 0, 1)
+        return F.reshape(F.slice_axis(states, axis=0, begin=-1, end=None), shape=(-3, 0))
+
+
+def _layer_norm(layer: Spec, shape: Any, precision: str) -> Any:
+    return nn.LayerNorm(epsilon=layer["epsilon"], in_channels=shape[-1])
+
+
+TEXT = {"embedding": Embedding, "position": Position, "layer_norm": _layer_norm, "lstm": Lstm}
+"""What makes the blocks of a sequence, of a layer of the graph, the shape that it is given and
+the precision."""
+
+
+def _attention(F: Any, x: Any, layer: Spec) -> Any:
+    """Self-attention of queries, keys and values that lie side by side."""
+    (steps, width), heads = layer["shape"], layer["heads"]
+    size = width // heads
+    parts = F.transpose(F.reshape(x, shape=(0, 0, 3, heads, size)), axes=(2, 0, 3, 1, 4))
+    parts = F.reshape(parts, shape=(3, -1, steps, size))
+    q, k, v = F.split(parts, num_outputs=3, axis=0, squeeze_axis=True)
+    products = F.batch_dot(q * size**-0.5, k, transpose_b=True)
+    found = F.batch_dot(F.softmax(products), v)
+    found = F.reshape(found, shape=(-1, heads, steps, size))
+    return F.reshape(F.transpose(found, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
+
+
+class Network(nn.HybridBlock):
+    """The layers of the graph; images are (batch, channels, height, width)."""
+
+    def __init__(self, network: Spec, batch_size: int, supplied: Any, precision: str) -> None:
+        super().__init__()
+        self.precision = precision
+        self.layers, self.output = network["layers"], network["output"]
+        self.blocks = {}
+        shapes = {"input": network["input"]}
+        shapes.update({layer["name"]: layer["shape"] for layer in self.layers})
+        for layer in self.layers:
+            if layer["op"] == "dropout" and supplied:
+                shape = layer["shape"][2:] + layer["shape"][:2]
+                mask = self.params.get(
+                    layer["name"] + "_mask",
+                    shape=[batch_size] + shape,
+                    init="ones",
+                    grad_req="null",
+                )
+                setattr(self, layer["name"], mask)
+                continue
+            shape = shapes[layer["inputs"][0]]
+            if layer["op"] in TEXT:
+                block = TEXT[layer["op"]](layer, shape, precision)
+            else:
+                block = _block(layer, shape[-1])
+            if block is not None:
+                self.blocks[layer["name"]] = block
+                self.register_child(block)
+
+    def hybrid_forward(self, F: Any, x: Any, **masks: Any) -> Any:
+        values = {"input": x}
+        for layer in self.layers:
+            inputs = [values[source] for source in layer["inputs"]]
+            name, op, value = layer["name"], layer["op"], inputs[0]
+            if op == "add":
+                value = F.elemwise_add(*inputs) if len(inputs) == 2 else F.add_n(*inputs)
+            elif op == "concat":
+                value = F.concat(*inputs, dim=1)
+            elif op == "global_avg_pool":
+                # The gradient of oneDNN's pooling has a layout of its own, with which batch
+                # normalisation before it falls back to reference code: 40 times slower.
+                value = F.mean(value, axis=(2, 3))
+            elif op == "lrn":
+                value = self._lrn(F, value, layer)
+            elif op == "attention":
+                value = _attention(F, value, layer)
+            elif op == "mean_over_steps":
+                value = F.mean(value, axis=1)
+            elif name in masks:
+                value = value * masks[name]
+            elif op == "avg_pool" and not _even(layer):
+                ones = self.blocks[name](_padded(F, F.ones_like(value), layer))
+                value = self.blocks[name](_padded(F, value, layer)) / ones
+            else:
+                value = self.blocks[name](_padded(F, value, layer))
+            values[name] = value
+        return values[self.output]
+
+    def _lrn(self, F: Any, x: Any, layer: Spec) -> Any:
+        """Local response normalisation; MXNet's kernel has no double precision."""
+        size, alpha, beta, k = layer["size"], layer["alpha"], layer["beta"], layer["k"]
+        if self.precision != "fp64":
+            return F.LRN(x, alpha=alpha, beta=beta, knorm=k, nsize=size)
+        squares = F.square(x)
+        zeros = F.zeros_like(F.slice_axis(squares, axis=1, begin=0, end=size // 2))
+        squares = F.concat(zeros, squares, zeros, dim=1)
+        channels = layer["shape"][2]
+        windows = [F.slice_axis(squares, axis=1, begin=i, end=i + channels) for i in range(size)]
+        return x / (k + alpha / size * F.add_n(*windows)) ** beta
+
+
+class Training(nn.HybridBlock):
+    """Network and mean loss together, so that one cached graph serves forward and backward."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+        self.loss = gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def hybrid_forward(self, F: Any, images: Array, labels: Array) -> Any:
+        return self.loss(self.network(images), labels).mean()
+
+
+def has_avx512() -> bool:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return " avx512bw " in file.read()
+
+
+def structures(file: Any, offsets: Any, kind: Any) -> Any:
+    """Copies of the structures of this NumPy type at these places of a file's bytes."""
+    shape = len(file) - kind.itemsize + 1, kind.itemsize
+    windows = np.lib.stride_tricks.as_strided(file, shape, (1, 1), writeable=False)
+    return windows[offsets].view(kind)[:, 0]
+
+
+def unbiased(count: int) -> Any:
+    """The unbiased variance of `count` values is the biased one times this."""
+    return count / (count - 1.0)
+
+
+def _padded(F: Any, x: Any, layer: Spec) -> Any:
+    """The images with the padding that MXNet's layers, which pad evenly, cannot express."""
+    if "padding" not in layer or _even(layer):
+        return x
+    value = -3.4e38 if layer["op"] == "max_pool" else 0
+    return F.pad(
+        x, mode="constant", pad_width=(0, 0, 0, 0) + tuple(layer["padding"]), constant_value=value
+    )
+
+
+def _even(layer: Spec) -> Any:
+    top, bottom, left, right = layer["padding"]
+    return top == bottom and left == right
+
+
+def _block(layer: Spec, features: Any) -> Any:
+    """One layer of the graph as a Gluon block, or None where it is an operator alone."""
+    op = layer["op"]
+    if op == "conv":
+        top, _, left, _ = layer["padding"]
+        return nn.Conv2D(
+            layer["filters"], layer["kernel"], layer["stride"],
+            (top, left) if _even(layer) else (0, 0), layer["dilation"], layer["groups"],
+            use_bias=layer["bias"], in_channels=features,
+        )  # fmt: skip
+    if op == "dense":
+        flat = len(layer["shape"]) == 1
+        return nn.Dense(layer["units"], use_bias=layer["bias"], in_units=features, flatten=flat)
+    if op == "batch_norm":
+        return nn.BatchNorm(
+            momentum=layer["momentum"], epsilon=layer["epsilon"], in_channels=features
+        )
+    if op in ("max_pool", "avg_pool"):
+        padding = (layer["padding"][0], layer["padding"][2]) if _even(layer) else (0, 0)
+        if op == "max_pool":
+            return nn.MaxPool2D(layer["size"], layer["stride"], padding)
+        return nn.AvgPool2D(layer["size"], layer["stride"], padding, count_include_pad=False)
+    if op == "relu":
+        return nn.Activation("relu")
+    if op == "dropout":
+        return nn.Dropout(layer["rate"])
+    if op == "flatten":
+        return nn.Flatten()
+    if op in ("add", "concat", "global_avg_pool", "lrn", "attention", "mean_over_steps"):
+        return None
+    raise NotImplementedError("MXNet's adapter has no layer " + op)

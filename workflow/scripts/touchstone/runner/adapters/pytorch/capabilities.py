@@ -1,0 +1,18 @@
+"""What the adapter of this framework can do."""
+
+from touchstone.schema.capabilities import Capabilities
+
+CAPABILITIES = Capabilities(
+    modes=("eager_channels_last", "eager", "compile"),
+    record_format="lmdb",
+    released="2026-07",
+    replicas="processes",
+    # Its threads are those of OpenMP (libgomp).
+    waits=True,
+    differs={
+        "gpu": (
+            "cuDNN tries its algorithms before the first step (cudnn.benchmark); by itself PyTorch"
+            " lets it choose without trying",
+        ),
+    },
+)

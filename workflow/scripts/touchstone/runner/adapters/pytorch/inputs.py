@@ -1,0 +1,118 @@
+"""Records as the framework reads them."""
+
+from typing import Any, Iterator, Sequence, Tuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from touchstone.runner.adapters import base
+from touchstone.runner.adapters.readers.jpeg import photo
+from touchstone.runner.adapters.readers.lmdb import labels_of, opened, sized
+from touchstone.schema.types import Array, Spec
+
+
+def joined(records: Any, photos: Any) -> Any:
+    """Records as uint8 rows of pixels, and labels; `photos` is the shape of their cut, or None."""
+    if photos:
+        rows = np.stack([photo(record[4:], photos).ravel() for record in records])
+        return rows, labels_of(records)
+    rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)
+    labels = np.ascontiguousarray(rows[:, :4]).view("<u4")[:, 0]
+    return rows[:, 4:], labels.astype(np.int64)
+
+
+class Inputs(base.TrainingAdapter):
+    """How the adapter takes records and examples."""
+
+    channels_last: Any
+    device: Any
+    dtype: Any
+    spec: Spec
+
+    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+        parts = []
+        for path in [stem + ".lmdb" for stem in stems]:
+            with opened(path) as environment, environment.begin(buffers=True) as transaction:
+                records = sized(transaction, path, self._size())
+                parts.append(joined(records, None if self._size() else shape))
+        pixels, labels = map(np.concatenate, zip(*parts))
+        return pixels.reshape(-1, *shape), labels
+
+    def _size(self) -> Any:
+        """Bytes of pixels in a record; None where it holds a photo."""
+        data = self.spec["data"]
+        return int(np.prod(data["shape"])) if data["encoding"] == "raw" else None
+
+    def open(self, stems: Sequence[str]) -> int:
+        data = self.spec["data"]
+        self.records, self.transactions = [], []
+        for path in [stem + ".lmdb" for stem in stems]:
+            # The records stay views of the file's map as long as this transaction lives.
+            self.transactions.append(opened(path).begin(buffers=True))
+            records = sized(self.transactions[-1], path, self._size())
+            labels = labels_of(records)
+            if labels.size and labels.max() >= data["classes"]:
+                message = "{}: record {} has the label {}, the spec says {} classes"
+                number = labels.argmax()
+                raise ValueError(message.format(path, number, labels[number], data["classes"]))
+            self.records += records
+        size = int(np.prod(data["shape"]))
+        rows = [np.tile(np.float32(data[key]), size // len(data[key])) for key in ("mean", "std")]
+        self.mean, self.std = (torch.from_numpy(row).to(self.device) for row in rows)
+        self.white = torch.tensor(float(data.get("white", 255)), device=self.device)
+        return len(self.records)
+
+    def fetch(self, indices: Array) -> Any:
+        records = [self.records[i] for i in indices.ravel().tolist()]
+        pixels, labels = joined(records, None if self._size() else self.spec["data"]["shape"])
+        pixels = pixels.reshape(*indices.shape, -1)
+        return torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
+
+    def load(self, images: Array, labels: Array) -> None:
+        if not self.channels_last:
+            images = images.transpose(0, 3, 1, 2)
+        # Rows are gathered flat, which copies each example in one piece in either order.
+        self.images = torch.from_numpy(images.reshape(len(images), -1)).to(self.device, self.dtype)
+        self.labels = torch.from_numpy(labels).to(self.device)
+
+    def _batches(self, batches: Any) -> Iterator[Any]:
+        """The images, as rows of pixels, and labels of every step."""
+        if self.spec["factors"]["input"] == "synthetic":
+            for batch in batches:
+                first, size = int(batch[0]), len(batch)
+                yield self.images.narrow(0, first, size), self.labels.narrow(0, first, size)
+            return
+        if isinstance(batches, np.ndarray):
+            for batch in torch.from_numpy(batches).to(self.device, non_blocking=True):
+                yield self.images.index_select(0, batch), self.labels.index_select(0, batch)
+            return
+        for part in batches:
+            for pixels, labels in zip(*part, strict=True):
+                rows = pixels.to(self.device, non_blocking=True).to(torch.float32)
+                rows.div_(self.white).sub_(self.mean).div_(self.std)
+                if not self.channels_last:
+                    rows = rows.view(len(rows), -1, self.spec["data"]["shape"][2])
+                    rows = rows.transpose(1, 2).flatten(1)
+                yield rows.to(self.dtype), labels.to(self.device, non_blocking=True)
+
+    def _augmented(self, images: Array, draws: Array) -> Any:
+        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        height, width, _ = self.spec["data"]["shape"]
+        padded = nn.functional.pad(images, [self.spec["augmentation"]["crop_padding"]] * 4)
+        top, left, mirrored = draws.unbind(1)
+        columns = torch.arange(width, device=self.device)
+        columns = torch.where(mirrored[:, None] > 0, width - 1 - columns, columns)
+        rows = top[:, None] + torch.arange(height, device=self.device)
+        columns = left[:, None] + columns
+        examples = torch.arange(len(draws), device=self.device)[:, None, None]
+        cut = padded.permute(0, 2, 3, 1)[examples, rows[:, :, None], columns[:, None, :]]
+        cut = cut.permute(0, 3, 1, 2)
+        return cut if self.channels_last else cut.contiguous()
+
+    def _images(self, rows: Any) -> Any:
+        """Rows of pixels as a batch (batch, channels, height, width) in the mode's layout."""
+        height, width, channels = self.spec["data"]["shape"]
+        if self.channels_last:
+            return rows.view(-1, height, width, channels).permute(0, 3, 1, 2)
+        return rows.view(-1, channels, height, width)

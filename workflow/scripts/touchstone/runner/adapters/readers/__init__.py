@@ -1,0 +1,1 @@
+"""What several adapters share to read records."""

@@ -1,0 +1,9 @@
+"""What the adapter of this framework can do."""
+
+from touchstone.schema.capabilities import Capabilities
+
+CAPABILITIES = Capabilities(
+    modes=("arrays",),
+    record_format="lmdb",
+    only="operations",
+)

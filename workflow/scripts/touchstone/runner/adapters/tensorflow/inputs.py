@@ -1,0 +1,160 @@
+"""Records as the framework reads them."""
+
+from typing import Any, Callable, Sequence, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from touchstone.runner.adapters import base
+from touchstone.runner.adapters.tensorflow.network import neighbours
+from touchstone.schema.types import Array, Spec
+
+
+def records_of(path: str) -> Any:
+    """The records of a file, serialised, as a tensor; raises ValueError if it is damaged."""
+    try:
+        parts = list(tf.data.TFRecordDataset(path).batch(1024))
+    except (tf.errors.DataLossError, tf.errors.NotFoundError) as fault:
+        raise ValueError("{}: {}".format(path, fault.message)) from None
+    return tf.concat(parts, 0) if parts else tf.constant([], tf.string)
+
+
+class Inputs(base.TrainingAdapter):
+    """How the adapter takes records and examples."""
+
+    dtype: Any
+    places: Any
+    replicas: Any
+    spec: Spec
+    strategy: Any
+    _replica: Callable[..., Any]
+
+    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+        parts = []
+        for path in [stem + ".tfrecord" for stem in stems]:
+            images, labels = self._parsed(records_of(path), path)
+            parts.append((images.numpy().reshape(-1, *shape), labels.numpy()))
+        images, labels = map(np.concatenate, zip(*parts))
+        return images, labels
+
+    def open(self, stems: Sequence[str]) -> int:
+        # TensorFlow cannot read a TFRecord out of turn, so the records wait in memory as they
+        # are in the file, as those of `tf.data.Dataset.cache()` do.
+        data, parts = self.spec["data"], []
+        size = int(np.prod(data["shape"]))
+        for path in [stem + ".tfrecord" for stem in stems]:
+            records = records_of(path)
+            parts.append(records)
+            for start in range(0, len(records), 1024):
+                labels = self._parsed(records[start : start + 1024], path)[1].numpy()
+                wrong = labels[(labels < 0) | (labels >= data["classes"])]
+                if len(wrong):
+                    message = "{}: a record has the label {}, the spec says {} classes"
+                    raise ValueError(message.format(path, wrong[0], data["classes"]))
+        self.records = tf.concat(parts, 0)
+        # As large as a batch: TensorFlow's kernels are slow where they must broadcast. Division
+        # by a constant would become multiplication by its rounded inverse.
+        batch_size = self.spec["factors"]["batch_size"]
+        tiles = batch_size // self.replicas, size // len(data["mean"])
+        self.scales = []
+        for place in self.places:
+            with tf.device(place):
+                white = tf.Variable(float(data.get("white", 255)), trainable=False)
+                mean, std = (
+                    tf.constant(np.tile(np.float32(data[key]), tiles)) for key in ("mean", "std")
+                )
+            self.scales.append((white, mean, std))
+        signature = [tf.TensorSpec([None, batch_size], tf.int64)]
+        self.parse = tf.function(self._parse, input_signature=signature)
+        return len(self.records)
+
+    def _parse(self, indices: Array) -> Any:
+        pixels, labels = self._examples(tf.gather(self.records, tf.reshape(indices, [-1])))
+        size = int(np.prod(self.spec["data"]["shape"]))
+        rows = tf.reshape(pixels, [-1, self.spec["factors"]["batch_size"], size])
+        return rows, tf.reshape(labels, tf.shape(indices))
+
+    def fetch(self, indices: Array) -> Any:
+        return self.parse(tf.constant(indices))
+
+    def _examples(self, records: Any) -> Any:
+        """Pixels, uint8 (records, pixels of an image), and labels of serialised records."""
+        features = {
+            "image": tf.io.FixedLenFeature([], tf.string),
+            "label": tf.io.FixedLenFeature([], tf.int64),
+        }
+        parsed = tf.io.parse_example(records, features)
+        if self.spec["data"]["encoding"] == "raw":
+            return tf.io.decode_raw(parsed["image"], tf.uint8), parsed["label"]
+        pixels = tf.map_fn(self._photo, parsed["image"], fn_output_signature=tf.uint8)
+        return pixels, parsed["label"]
+
+    def _photo(self, encoded: Any) -> Any:
+        """The middle of a JPEG file as a row of pixels; TensorFlow refuses a smaller one."""
+        height, width, channels = self.spec["data"]["shape"]
+        image = tf.io.decode_jpeg(encoded, channels, dct_method="INTEGER_ACCURATE")
+        top, left = (tf.shape(image)[0] - height) // 2, (tf.shape(image)[1] - width) // 2
+        image = tf.image.crop_to_bounding_box(image, top, left, height, width)
+        return tf.reshape(image, [height * width * channels])
+
+    def _parsed(self, records: Any, path: str) -> Any:
+        """See `_examples`; raises ValueError if an image has another size than the spec says."""
+        try:
+            pixels, labels = self._examples(records)
+        except (tf.errors.InvalidArgumentError, ValueError) as fault:
+            raise ValueError("{}: {}".format(path, fault)) from None
+        size = int(np.prod(self.spec["data"]["shape"]))
+        if pixels.shape[1] != size:
+            message = "{}: a record has {} bytes of pixels, not {}"
+            raise ValueError(message.format(path, pixels.shape[1], size))
+        return pixels, labels
+
+    def load(self, images: Array, labels: Array) -> None:
+        self.sets = []
+        for place in self.places:
+            with tf.device(place):
+                self.sets.append((tf.constant(images, self.dtype), tf.constant(labels)))
+
+    def _gathered(self, batches: Any) -> Any:
+        """For each replica, the images and labels of a whole chunk (docs/performance.md)."""
+        parts = []
+        for i, place in enumerate(self.places):
+            rows = batches[:, self._part(i)]
+            with tf.device(place):
+                parts.append([tf.gather(array, rows) for array in self.sets[i]])
+        return parts
+
+    def _batch(self, batches: Any, i: Any) -> Any:
+        """Images and labels of step `i` of a chunk, of a replica its share."""
+        kind, replica = self.spec["factors"]["input"], self._replica()
+        if kind == "memory":
+            images, labels = batches[replica]
+            return images[i], labels[i]
+        if kind == "synthetic":
+            rows = self._share(batches[i])
+            return [neighbours(whole, rows) for whole in self.sets[replica]]
+        pixels, labels = (self._share(part[i]) for part in batches)
+        white, mean, std = self.scales[replica]
+        rows = (tf.cast(pixels, tf.float32) / white - mean) / std
+        images = tf.reshape(rows, [-1, *self.spec["data"]["shape"]])
+        return tf.cast(images, self.dtype), labels
+
+    def _share(self, batch: Any) -> Any:
+        """What of a batch is that of the replica that is being traced."""
+        return batch[self._part(self._replica())] if self.strategy else batch
+
+    def _part(self, replica: Any) -> Any:
+        """Which examples of a batch are a replica's."""
+        size = self.spec["factors"]["batch_size"] // self.replicas
+        return slice(replica * size, (replica + 1) * size)
+
+    def _augmented(self, images: Array, draws: Array) -> Any:
+        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        height, width, _ = self.spec["data"]["shape"]
+        padding = [self.spec["augmentation"]["crop_padding"]] * 2
+        images = tf.pad(images, [[0, 0], padding, padding, [0, 0]])
+        top, left, mirrored = tf.unstack(draws, axis=1)
+        columns = tf.range(width)
+        columns = tf.where(mirrored[:, None] > 0, width - 1 - columns, columns)
+        images = tf.gather(images, top[:, None] + tf.range(height), axis=1, batch_dims=1)
+        return tf.gather(images, left[:, None] + columns, axis=2, batch_dims=1)

@@ -1,0 +1,39 @@
+"""What a framework's adapter can do, which a plan asks before anything runs."""
+
+from typing import Dict, NamedTuple, Optional, Tuple
+
+
+class Capabilities(NamedTuple):
+    """What an adapter can do.
+
+    `modes` are its execution modes, the usual one first. `record_format` is a file of
+    `datasets/formats/`. `released` is the month of the pinned version, `YYYY-MM`.
+
+    `only` is `inference` or `operations`, where the adapter does nothing else. `replicas` is
+    `processes`, of which each has a rank, or `devices` of one process; else `why_no_replicas` is
+    the reason why there are none, and `why_no_nodes` why they are on one node (docs/parallel.md).
+
+    `deviations` is a sentence by the operation of a layer, or by the name of an input, that the
+    adapter cannot do quite as the graph says. `single_precision_only` is true of a framework
+    without double precision (docs/parity.md). `waits` is true where idle threads heed
+    `wait_policy`. `parity_bytes` is the memory that parity steps take at most, bytes for each
+    parameter; 170 is what PyTorch takes in both precisions.
+
+    `differs` has, by device, sentences on where a run has not what the framework does by itself.
+    `variables` are environment variables that must be set before the framework is imported: by
+    mode, by wait policy, and those of all runs by "", which leave what the user has set.
+    """
+
+    modes: Tuple[str, ...]
+    record_format: str
+    released: Optional[str] = None
+    only: Optional[str] = None
+    replicas: Optional[str] = None
+    why_no_replicas: Optional[str] = None
+    why_no_nodes: Optional[str] = None
+    deviations: Dict[str, str] = {}
+    single_precision_only: bool = False
+    waits: bool = False
+    parity_bytes: int = 170
+    differs: Dict[str, Tuple[str, ...]] = {}
+    variables: Dict[str, Dict[str, str]] = {}

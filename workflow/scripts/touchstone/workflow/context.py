@@ -1,0 +1,86 @@
+"""The study that this execution of Snakemake runs."""
+
+import inspect
+import os
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from touchstone.plan import frameworks
+from touchstone.plan.max_batch import searches
+from touchstone.plan.model import Cell
+from touchstone.plan.parity import REFERENCE
+from touchstone.plan.read import is_operation
+from touchstone.plan.study import Plan
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Wildcards = Any
+"""Snakemake's wildcards of a job, its attributes strings."""
+
+
+class Context:
+    """A planned study: `cores` are those that Snakemake has, `is_main` is false within a job."""
+
+    def __init__(self, plan: Plan, root: Path, cores: int | None, is_main: bool) -> None:
+        self.plan, self.root, self.is_main = plan, root, is_main
+        self.cores = cores or 1
+        self.priorities = {run: len(plan.order) - place for place, run in enumerate(plan.order)}
+        self.searches = searches(plan)
+
+    @cached_property
+    def trained(self) -> list[Cell]:
+        """The cells that train or predict with a network."""
+        return [cell for cell in self.plan.cells.values() if not is_operation(cell)]
+
+    @cached_property
+    def scaling(self) -> bool:
+        """Whether the study has cells of several replicas, which have a table of their own."""
+        return any(cell.world_size > 1 for cell in self.trained)
+
+    @cached_property
+    def compared(self) -> list[str]:
+        """The frameworks whose computation is compared, the reference first."""
+        others = {cell.framework for cell in self.trained} & set(frameworks.names())
+        return [REFERENCE, *sorted(others - {REFERENCE})]
+
+    @cached_property
+    def certificates(self) -> list[str]:
+        """The certificates that belong to the study."""
+        if not self.plan.study.parity:
+            return []
+        return sorted({f"results/parity/{cell.network}.json" for cell in self.trained})
+
+    @cached_property
+    def max_batches(self) -> list[str]:
+        """The results of searches for the largest batch."""
+        return [f"results/max_batch/{setting}.json" for setting in self.searches]
+
+    @cached_property
+    def pages(self) -> list[str]:
+        """The page of a published study that is done again."""
+        name = self.plan.study.study
+        claims = self.root / f"config/claims/{name}.yaml"
+        return [f"results/report/{name}.html"] if claims.exists() else []
+
+    @cached_property
+    def weights_kept_by(self) -> set[str]:
+        """The cells whose runs leave their weights for others."""
+        return set(self.plan.weights_from.values())
+
+    def cell(self, wildcards: Wildcards) -> Cell:
+        """The cell of a job's wildcards."""
+        return self.plan.cells[wildcards.cell]
+
+    def keeps_weights(self, cell: str, repeat: str) -> bool:
+        """Whether a run keeps its weights: where another cell wants them, or where they are there,
+        so that a study that no longer predicts trains nothing again."""
+        kept = f"results/runs/{cell}/rep{repeat}/weights.npz"
+        return cell in self.weights_kept_by or os.path.exists(kept)
+
+
+def inspected(function: Function) -> Function:
+    """A function with its signature, which Snakemake otherwise works out again for every run, twice
+    or three times; that takes longer than the function."""
+    function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    return function

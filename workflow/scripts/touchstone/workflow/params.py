@@ -1,0 +1,141 @@
+"""What results depend on besides files: settings, environments and code."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from touchstone.datasets import catalogue
+from touchstone.environments import digest as environment_digest
+from touchstone.measure import attempts
+from touchstone.plan import code_digest, frameworks
+from touchstone.plan.inference import is_inference
+from touchstone.plan.max_batch import probe_spec
+from touchstone.plan.model import Cell
+from touchstone.plan.parity import parity_spec
+from touchstone.plan.read import canonical, digest, is_operation
+from touchstone.plan.spec import spec_digests
+from touchstone.workflow.context import Context, Wildcards, inspected
+from touchstone.workflow.inputs import JobInputs
+
+
+class JobParams:
+    """The parameters of the jobs of a study: a change of one makes their results stale."""
+
+    def __init__(self, context: Context, inputs: JobInputs) -> None:
+        self.context, self.inputs, self.plan = context, inputs, context.plan
+        self.of_cell = cache(self._of_cell)
+        self.environment_of = cache(self._environment_of)
+
+    def dataset(self, wildcards: Wildcards) -> str:
+        """The digest of what the catalogue says of a data set."""
+        folder = self.context.root / "config/datasets"
+        return digest(catalogue.load(wildcards.dataset, folder).model_dump())
+
+    def conversion(self, wildcards: Wildcards) -> str:
+        """The digest of the code that writes a data set in a record format."""
+        folder = self.context.root / "config/datasets"
+        decoder = type(catalogue.load(wildcards.dataset, folder).decoder)
+        return code_digest.digest(
+            "commands/convert.py",
+            "datasets/formats/__init__.py",
+            f"datasets/formats/{wildcards.format}.py",
+            f"datasets/decoders/{decoder.__module__.rpartition('.')[2]}.py",
+        )
+
+    @inspected
+    def environment(self, wildcards: Wildcards) -> str:
+        """The environment file of a cell's framework on its device."""
+        cell = self.context.cell(wildcards)
+        return self.environment_of(cell.framework, cell.device)
+
+    def _environment_of(self, framework: str, device: str) -> str:
+        return str(self.context.root / frameworks.environment(framework, device))
+
+    def weights(self, wildcards: Wildcards) -> str:
+        """The option of a run on weights: whose to predict with, or to keep its own."""
+        name, repeat = wildcards.cell, wildcards.repeat
+        if source := self.plan.weights_from.get(name):
+            return f"--weights results/runs/{source}/rep{repeat}"
+        return "--keep-weights" if self.context.keeps_weights(name, repeat) else ""
+
+    def _of_cell(self, name: str) -> tuple[str, list[str]]:
+        """The settings of a cell, as JSON, and by repeat the digests of its specs; asked by all of
+        its runs."""
+        cell = self.plan.cells[name]
+        settings = canonical(cell.model_dump(exclude_defaults=True))
+        return settings, spec_digests(cell, self.plan.study.repeats, self.context.root)
+
+    @inspected
+    def run(self, wildcards: Wildcards) -> dict[str, Any]:
+        """All on which a run depends but its data, in one function: Snakemake calls it for every
+        run.
+
+        `settings` are the cell's, as JSON, from which the job makes the spec, and `weights` an
+        option of its command; the rest is there so that a change is noticed.
+        """
+        cell = self.context.cell(wildcards)
+        settings, specs = self.of_cell(wildcards.cell)
+        return {
+            "settings": settings,
+            "spec": specs[int(wildcards.repeat) - 1],
+            "pins": installed(self.environment_of(cell.framework, cell.device)),
+            "code": code_of_runs(cell.framework, kind_of(cell)),
+            "errors": attempts.errors(wildcards),
+            "weights": self.weights(wildcards),
+        }
+
+    def search(self, wildcards: Wildcards) -> dict[str, Any]:
+        """All on which a search for the largest batch depends but its data; as `run`."""
+        cell = self.inputs.searched(wildcards)
+        return {
+            "settings": canonical(cell.model_dump(exclude_defaults=True)),
+            "spec": digest(probe_spec(cell, 1, None, self.context.root)),
+            "pins": installed(self.search_environment(wildcards)),
+            "code": code_digest.digest(
+                *runner(cell.framework, "train"), "measure/", "plan/bisection.py"
+            ),
+            "errors": attempts.faults(f"results/max_batch/{wildcards.setting}"),
+        }
+
+    def search_environment(self, wildcards: Wildcards) -> str:
+        """The environment file of the framework of a search."""
+        cell = self.inputs.searched(wildcards)
+        return self.environment_of(cell.framework, cell.device)
+
+    def parity_environment(self, wildcards: Wildcards) -> str:
+        """The environment file of a framework on the CPU."""
+        return self.environment_of(wildcards.framework, "cpu")
+
+    def parity(self, wildcards: Wildcards) -> dict[str, Any]:
+        """What the parity steps of a network in a framework depend on."""
+        network, framework, single = wildcards.network, wildcards.framework, wildcards.single
+        return {
+            "spec": digest(parity_spec(network, framework, bool(single))),
+            "single": "--single" if single else "",
+            "pins": environment_digest(Path(self.parity_environment(wildcards))),
+            "code": code_digest.digest(*runner(framework, "parity")),
+        }
+
+
+def kind_of(cell: Cell) -> str:
+    """The module of the runner that a cell's runs begin with."""
+    return "operate" if is_operation(cell) else "infer" if is_inference(cell) else "train"
+
+
+@cache
+def installed(path: str) -> str:
+    """The name of an environment and the digest of what it installs."""
+    return f"{Path(path).stem} {environment_digest(Path(path))}"
+
+
+def runner(framework: str, kind: str) -> list[str]:
+    """The code that a run of that kind begins with in a framework's environment."""
+    files = ["main.py", f"{kind}.py", f"adapters/{framework}/adapter.py"]
+    operations = ["operations/"] if kind == "operate" else []
+    return [f"runner/{file}" for file in files] + operations
+
+
+@cache
+def code_of_runs(framework: str, kind: str) -> str:
+    """The digest of the code that makes the numbers of runs of that kind."""
+    return code_digest.digest(*runner(framework, kind), "measure/")

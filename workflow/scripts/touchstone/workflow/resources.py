@@ -1,0 +1,72 @@
+"""What jobs ask of the machine, or of a cluster's scheduler."""
+
+import math
+
+import psutil
+
+from touchstone.measure import trials
+from touchstone.plan import frameworks
+from touchstone.plan.model import BEST
+from touchstone.plan.parity import reduced
+from touchstone.plan.spec import execution_of
+from touchstone.workflow.context import Context, Wildcards, inspected
+
+
+class JobResources:
+    """The resources of the jobs of a study."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @inspected
+    def minutes(self, wildcards: Wildcards) -> int:
+        """The run's own time limit, and 10 min around it.
+
+        The trials of the mode `best` have that limit too, each; it is asked for as many as there
+        may be.
+        """
+        cell, runs = self.context.cell(wildcards), 1
+        if cell.mode == BEST:
+            modes = frameworks.modes(cell.framework)
+            runs += trials.most(execution_of(cell), modes, frameworks.waits(cell.framework))
+        return math.ceil(runs * cell.time_limit / 60) + 10
+
+    @inspected
+    def nodes(self, wildcards: Wildcards) -> int:
+        """On how many nodes a run trains; inside of its job Snakemake needs one."""
+        cell = self.context.cell(wildcards)
+        able = frameworks.why_no_nodes(cell.framework) is None
+        return cell.nodes if able and self.context.is_main else 1
+
+    @inspected
+    def gpus(self, wildcards: Wildcards) -> int | None:
+        """How many GPUs a run needs, over all nodes; None inside of the job of several nodes."""
+        cell = self.context.cell(wildcards)
+        if cell.device != "gpu":
+            return 0
+        if cell.nodes > 1 and not self.context.is_main:
+            return None
+        return cell.replicas * self.nodes(wildcards)
+
+    @inspected
+    def tasks(self, wildcards: Wildcards) -> int | None:
+        """Slurm would give fewer nodes than tasks; with GPUs the plugin would make it tasks per
+        GPU."""
+        cell, count = self.context.cell(wildcards), self.nodes(wildcards)
+        return count if count > 1 and cell.device == "cpu" else None
+
+    @inspected
+    def priority(self, wildcards: Wildcards) -> int:
+        """Randomised blocks: each block has every cell once, in seeded random order."""
+        return self.context.priorities[wildcards.cell, int(wildcards.repeat)]
+
+    def parity_mib(self, wildcards: Wildcards) -> int:
+        """The memory that parity steps take at most, MiB."""
+        parameters = reduced(wildcards.network)["parameter_count"]
+        taken: int = parameters * frameworks.trace_bytes(wildcards.framework)
+        return 2048 + taken // 2**20
+
+    def parity_threads(self, wildcards: Wildcards) -> int:
+        """So many that those at one time have the memory that they take."""
+        at_once = psutil.virtual_memory().total // 2**20 // self.parity_mib(wildcards)
+        return math.ceil(self.context.cores / max(at_once, 1))

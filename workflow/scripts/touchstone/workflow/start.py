@@ -1,0 +1,59 @@
+"""What is checked, and said, when an execution begins and when it ends."""
+
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from touchstone.analysis.disturbed import of_table
+from touchstone.measure import progress, skip
+from touchstone.plan.estimate import estimate
+from touchstone.plan.slurm import impossible, orphans, partitions, refusal
+from touchstone.workflow.context import Context
+from touchstone.workflow.resources import JobResources
+
+
+def begin(workflow: Any, context: Context, resources: JobResources) -> None:
+    """Check that the jobs of a Snakemake workflow can run, and say how long they take.
+
+    Exits with one message where they cannot.
+    """
+    if left := orphans(Path.cwd()):
+        sys.exit(f"error: {refusal(left)}")
+    begun = list(workflow.dag.needrun_jobs())
+    runs = [job for job in begun if job.rule.name == "train"]
+    if workflow.executor_plugin.name == "slurm":
+        asked = [(job.rule.name, job.resources) for job in begun if not job.is_local]
+        known = partitions()
+        if known and (faults := impossible(asked, known)):
+            sys.exit("error: Slurm cannot run this study:\n  " + "\n  ".join(faults))
+    else:
+        several = [job.wildcards.cell for job in runs if resources.nodes(job.wildcards) > 1]
+        if several:
+            sys.exit(
+                f"error: nodes: {several[0]} trains on several nodes, which Slurm has to give; use "
+                "`snakemake --profile profiles/slurm` (docs/slurm.md), or leave `nodes` out"
+            )
+    if workflow.local_exec and (why := skip.no_device("gpu")):
+        without = sum((resources.gpus(job.wildcards) or 0) > 0 for job in runs)
+        if without:
+            print(f"warning: {without} runs want a GPU, and there is {why}", file=sys.stderr)
+    # Its limit of jobs a second would have Snakemake look at all jobs that wait once
+    # a second for every job that has ended: beside a measured run.
+    workflow.scheduler.job_rate_limiter = None
+    needed = Counter(job.wildcards.cell for job in runs)
+    # How many runs this execution makes, for the line that says how long is left.
+    progress.start(needed.total())
+    if needed and workflow.is_main_process:
+        # Whatever --cores says, a run has all of them unless its cell has threads.
+        folder = context.root / "config/datasets"
+        print(estimate(context.plan, needed, folder, os.cpu_count() or 1).text, file=sys.stderr)
+
+
+def succeed(workflow: Any) -> None:
+    """Say how long the execution took, and whether other programs disturbed it."""
+    if line := progress.closing():
+        print(line, file=sys.stderr)
+    if workflow.is_main_process and (found := of_table(Path("results/tables/measurements.csv"))):
+        print(f"warning: {found.line}", file=sys.stderr)
