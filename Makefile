@@ -54,9 +54,12 @@ lint: .venv/dev
 	$(SNAKEMAKE) --lint
 	$(SITE)
 
-# Write again what is generated from the configuration's model, and build the site.
+# Write again what is generated from the models of configuration, record and findings, and build the
+# site.
 docs: .venv/dev
 	.venv/bin/python workflow/scripts/cli.py document-config
+	.venv/bin/python workflow/scripts/cli.py document-record
+	.venv/bin/python workflow/scripts/cli.py document-findings
 	$(SITE)
 	@echo "The site: $(CURDIR)/site/index.html"
 

@@ -78,24 +78,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", type=int, default=9999)
     parser.add_argument("--folder", type=Path, help="keep the study here")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        root = arguments.folder or Path(temporary)
+        root = options.folder or Path(temporary)
         if not (root / "plan.tsv").exists():
-            make(root, arguments.cells)
+            make(root, options.cells)
         plan = ["--plan", f"{root}/plan.tsv", "--records", f"{root}/records"]
-        tables = ["--tables", f"{root}/tables"]
-        print(f"{arguments.cells} cells, {arguments.cells * REPEATS} records")
-        for script, more in (
-            ("gather", ["--output", f"{root}/tables"]),
-            ("plot", [*tables, "--output", f"{root}/figures"]),
+        findings = ["--findings", f"{root}/findings.json"]
+        print(f"{options.cells} cells, {options.cells * REPEATS} records")
+        for script, arguments in (
+            ("gather", [*plan, "--output", f"{root}/tables", *findings]),
+            ("plot", [*plan, "--tables", f"{root}/tables", "--output", f"{root}/figures"]),
             (
                 "report",
-                [*tables, "--figures", f"{root}/figures", "--output", f"{root}/index.html"]
+                [*findings, "--figures", f"{root}/figures", "--output", f"{root}/index.html"]
                 + ["--config", f"{root}/config.resolved.yaml"],
             ),
         ):
-            print(measured(script, *plan, *more), flush=True)
+            print(measured(script, *arguments), flush=True)
         print(f"the page: {(root / 'index.html').stat().st_size / 1e6:.1f} MB")
 
 

@@ -16,10 +16,11 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-import compare
-from compare import CASES, Length, Setting, length_of
+from comparison.cases import CASES, Length, Setting, length_of
+from comparison.sides import FILES, our_spec, python_of
 
 from touchstone.measure.supervisor import cores, machine_to_itself, supervise
+from touchstone.paths import RUNNER
 from touchstone.plan import frameworks
 from touchstone.statistics.intervals import paired_ratio
 
@@ -84,13 +85,13 @@ def speed(framework: str, network: str, used: int, change: Change, length: Lengt
     """Images/s of a run. Raises RuntimeError if it measured nothing."""
     mode = change.mode or frameworks.modes(framework)[0]
     setting = Setting(mode, used, change.waiting)
-    spec = compare.our_spec(framework, network, setting, length)
+    spec = our_spec(framework, network, setting, length)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "spec.json").write_text(json.dumps(spec))
-        python = compare.python_of(f"envs/{framework}.yaml")
-        files = [str(folder / file) for file in compare.FILES]
-        command = [python, "-c", change.code + START, str(compare.RUNTIME), *files]
+        python = python_of(f"envs/{framework}.yaml")
+        files = [str(folder / file) for file in FILES]
+        command = [python, "-c", change.code + START, str(RUNNER), *files]
         # A setting that is not as asked ends the run as an error, after it was measured.
         supervise(spec, command, folder, folder / "train.log", final=True)
         events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]

@@ -1,39 +1,32 @@
 """The programs of experts and users that the bench compares ours with, in their environments."""
 
 import csv
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 
 import pytest
+from comparison import cases, sides
+
+from touchstone.measure.supervisor import cores
 
 NETWORKS = ("lenet5", "alexnet-cifar", "resnet20-cifar", "lstm-text")
 LACKING = {("cntk", "lstm-text"), ("caffe", "resnet20-cifar"), ("caffe", "lstm-text")}
 
 
-@pytest.fixture(scope="module")
-def bench(root):
-    found = importlib.util.spec_from_file_location("bench_compare", root / "benchmarks/compare.py")
-    made = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = made
-    found.loader.exec_module(made)
-    return made
-
-
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet", "jax", "cntk", "caffe"])
-def test_users_programs_have_the_parameters_of_our_graphs(bench, python_of, framework, monkeypatch):
+def test_users_programs_have_the_parameters_of_our_graphs(python_of, framework, monkeypatch):
     python_of(framework)
-    small = {name: case._replace(batch_size=2) for name, case in bench.CASES.items()}
-    monkeypatch.setattr(bench, "CASES", small)
-    length = bench.Length(warmup=0, measured=1, group=1, epochs=2, batches=1)
+    small = {name: case._replace(batch_size=2) for name, case in cases.CASES.items()}
+    monkeypatch.setattr(sides, "CASES", small)
+    length = cases.Length(warmup=0, measured=1, group=1, epochs=2, batches=1)
     for network in NETWORKS:
         if (framework, network) in LACKING:
             with pytest.raises(LookupError, match="no program"):
-                bench.user(framework, network, bench.cores(None), length)
+                sides.user(framework, network, cores(None), length)
         else:  # which raises where they differ
-            seen = bench.user(framework, network, bench.cores(None), length)
+            seen = sides.user(framework, network, cores(None), length)
             assert seen.speed > 0 and seen.memory > 50 and seen.first_step is None
 
 
@@ -88,8 +81,8 @@ def test_a_row_has_all_sides_and_is_in_the_tables(root, tmp_path, python_of):
     assert ended.returncode == 0, ended.stderr
     with open(output, newline="") as file:
         rows = list(csv.DictReader(file))
-    for cores in {"1", str(len(os.sched_getaffinity(0)))}:
-        sides = {row["side"] for row in rows if row["cores"] == cores}
-        assert {"ours", "expert", "from memory", "user"} <= sides
+    for used in {"1", str(len(os.sched_getaffinity(0)))}:
+        found = {row["side"] for row in rows if row["cores"] == used}
+        assert {"ours", "expert", "from memory", "user"} <= found
     assert all(float(row["speed"]) > 0 for row in rows)
     assert "ours / expert" in ended.stdout and "ours / user" in ended.stdout

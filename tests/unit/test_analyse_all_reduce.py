@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from fixtures.records import require_valid, value
 from touchstone import operations
 from touchstone.plan.read import ConfigError
 from touchstone.plan.spec import make_spec
@@ -12,7 +13,6 @@ from touchstone.plan.study import make_plan
 from touchstone.results.answers import OF_EXCHANGE
 from touchstone.results.record import build_record
 from unit.test_analyse_operations import make_operation
-from unit.test_analyse_record import VALIDATOR, value
 
 
 def study(**sweep):
@@ -72,7 +72,7 @@ def test_the_bandwidths_are_those_of_nccl_tests(tmp_path):
     spec["execution"]["replicas"] = 4
     path.write_text(json.dumps(spec))
     record = build_record(tmp_path)
-    VALIDATOR.validate(record)
+    require_valid(record)
     assert value(record, "algorithm_bandwidth") == 4 * 2**22 / 1e9
     assert value(record, "bus_bandwidth") == pytest.approx(1.5 * 4 * 2**22 / 1e9)
 

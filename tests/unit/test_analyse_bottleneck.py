@@ -1,9 +1,13 @@
 """What holds a cell back, and what it reaches of the peak: numbers that a person can compute."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from touchstone.analysis.bottleneck import CANNOT_TELL, COLUMNS, rows, sentences, verdicts
-from touchstone.analysis.findings import write
+from touchstone.analysis.answer_tables import write
+from touchstone.analysis.bottleneck import CANNOT_TELL, COLUMNS, rows, summary, verdicts
+from touchstone.analysis.precision import gains
+from touchstone.report.sections.numbers import bottleneck_sentences
 from touchstone.results.metrics import METRICS
 from touchstone.results.study import Cell, Result, Series, Study
 from touchstone.results.tables import PlannedCell
@@ -161,13 +165,20 @@ def test_the_tables_have_every_cell_and_the_sentences_every_verdict(tmp_path):
     study = Study([cell(192, input="records"), cell(256), gemm(100.0)])
     found = verdicts(study)
     assert all(len(row) == len(COLUMNS) for row in rows(found))
-    write(study, tmp_path)
+    write(gains(study), found, [], tmp_path)
     header, first, second = (tmp_path / "bottleneck.csv").read_text().splitlines()
     assert header == ",".join(COLUMNS) and "input-bound" in first and CANNOT_TELL in second
     table = (tmp_path / "bottleneck.md").read_text().splitlines()
     assert len(table) == 4 and "| input-bound | reading costs 25 % of the time | 25 |" in table[2]
     assert (tmp_path / "precision.md").read_text().startswith("No cells of this study differ")
-    assert sentences(found) == [
+    cells = {
+        one.cell.plan.name: SimpleNamespace(
+            facet=one.cell.facet, label=one.cell.series.label, batch_size=one.cell.batch_size
+        )
+        for one in found
+    }
+    findings = SimpleNamespace(bottlenecks=[summary(one) for one in found], cell=cells)
+    assert bottleneck_sentences(findings) == [
         "On lenet5 with mnist (cpu), input-bound: pytorch at batch size 64 (reading costs 25 % of"
         " the time)."
     ]

@@ -4,14 +4,15 @@ import json
 
 import pytest
 
+from fixtures.records import require_valid, value
 from fixtures.runs import FACTORS, START, edit_json, read_events, write_events, write_plan
+from touchstone.analysis.findings import compute
 from touchstone.report.page import make_report
 from touchstone.results.answers import OF_INFERENCE
 from touchstone.results.files import InputError, write_json
 from touchstone.results.record import build_record
 from touchstone.results.study import read_study
 from touchstone.results.tables import gather
-from unit.test_analyse_record import VALIDATOR, value
 
 BATCH = 64
 
@@ -82,7 +83,7 @@ def make_inference(folder, latencies=None, status="ok", deviation=2.0**-20, **op
 def test_inference_has_its_times_and_nothing_of_an_update(tmp_path):
     latencies = [2.0**-6] * 50 + [2.0**-5] * 45 + [2.0**-4] * 4 + [2.0**-3]
     record = build_record(make_inference(tmp_path, latencies))
-    VALIDATOR.validate(record)
+    require_valid(record)
     assert value(record, "model_load_time") == 0.5
     assert value(record, "first_step_time") == 1.0
     assert value(record, "total_inference_time") == 0.5 + 1.0 + 0.25
@@ -105,7 +106,7 @@ def test_too_few_batches_have_no_high_percentile(tmp_path):
 
 def test_what_a_run_reached_before_its_limit_counts(tmp_path):
     record = build_record(make_inference(tmp_path, status="timeout"))
-    VALIDATOR.validate(record)
+    require_valid(record)
     assert value(record, "total_inference_time") == 1.75
     assert record["metrics"]["latency_p50"]["reason"] == "timeout: too long"
 
@@ -147,7 +148,6 @@ def test_the_report_has_a_table_and_compares_frameworks(tmp_path):
     assert len(study.inference.cells) == 2 and not study.trained.cells
     flags = {cell.series.framework: set(cell.flags) for cell in study.cells}
     assert "parity_not_shown" in flags["mxnet"] - flags["pytorch"]
-    (tmp_path / "config.yaml").write_text("study: fake\n")
     figures = tmp_path / "figures"
     figures.mkdir()
     (figures / "captions.json").write_text("{}")
@@ -155,7 +155,9 @@ def test_the_report_has_a_table_and_compares_frameworks(tmp_path):
 
     shown, page.FIGURES = page.FIGURES, ()
     try:
-        html = make_report(study, {}, figures, tmp_path / "config.yaml", {"title": "Predicted"})
+        html = make_report(
+            compute(study, {}), figures, title="Predicted", config_name="", config_text=""
+        )
     finally:
         page.FIGURES = shown
     assert '<h2 id="inference">Inference</h2>' in html

@@ -3,19 +3,15 @@
 import csv
 import json
 import shutil
-from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
+from fixtures.records import require_valid
 from fixtures.runs import edit_json, make_run, read_events, write_events, write_telemetry
 from touchstone.results.bundle import _hide_host as hide_host
 from touchstone.results.files import InputError
 from touchstone.results.nodes import shift, together
 from touchstone.results.record import build_record
-
-SCHEMA = Path(__file__).resolve().parents[2] / "workflow/schemas/record.schema.json"
-VALIDATOR = Draft202012Validator(json.loads(SCHEMA.read_text()))
 
 
 def test_a_clock_that_drifts_is_followed_between_its_readings():
@@ -68,7 +64,7 @@ def run(tmp_path):
 
 def test_the_record_is_of_all_nodes(run):
     record = build_record(run)
-    VALIDATOR.validate(record)
+    require_valid(record)
     expected = {"cpu_cores": 3.0, "cpu_utilization": 75.0, "host_memory_peak": 2 * 522.0}
     assert {name: record["metrics"][name]["value"] for name in expected} == expected
     nodes = record["provenance"]["nodes"]

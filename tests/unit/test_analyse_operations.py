@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from fixtures.records import require_valid, value
 from fixtures.runs import FACTORS, edit_json, make_run, read_events, write_events
+from touchstone.analysis.findings import compute
 from touchstone.analysis.peaks import peaks, share_of_peak
 from touchstone.report.figures.render import drawing, make_figures, render
 from touchstone.report.page import make_report
@@ -13,7 +15,6 @@ from touchstone.results.files import InputError
 from touchstone.results.record import build_record
 from touchstone.results.study import read_study
 from touchstone.results.tables import gather
-from unit.test_analyse_record import VALIDATOR, value
 
 
 def make_operation(folder, tolerance=1e-4, flops=2**30, **options):
@@ -38,7 +39,7 @@ def make_operation(folder, tolerance=1e-4, flops=2**30, **options):
 
 def test_an_operation_has_rates_and_nothing_of_training(tmp_path):
     record = build_record(make_operation(tmp_path))
-    VALIDATOR.validate(record)
+    require_valid(record)
     assert value(record, "step_rate") == 4
     assert value(record, "flop_rate") == 4 * 2**30 / 1e9
     assert value(record, "memory_rate") == 4 * 2**20 / 1e9
@@ -109,8 +110,9 @@ def test_a_study_of_operations_alone_has_its_figures_and_its_page(tmp_path):
             (tmp_path / "figures" / f"{name}.svg").write_bytes(render(figure)["svg"])
     (tmp_path / "figures/captions.json").write_text(json.dumps(captions))
     assert "4 GFLOP/s and 0.0 GB/s on the cpu" in captions["operations"]["caption"]
-    config = tmp_path / "config.resolved.yaml"
-    page = make_report(study, {}, tmp_path / "figures", config, {"title": "Operations"})
+    page = make_report(
+        compute(study, {}), tmp_path / "figures", title="Operations", config_name="", config_text=""
+    )
     assert "Basic operations" in page and "memory copy" in page
     assert page.count("<figure") == 6
     for share in ("100", "50.0"):

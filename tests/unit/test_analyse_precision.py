@@ -1,4 +1,4 @@
-"""Cells that differ by precision alone, side by side: exact numbers."""
+"""Cells that differ by precision only, side by side: exact numbers."""
 
 import csv
 import json
@@ -6,14 +6,15 @@ import json
 import pytest
 
 from fixtures.runs import make_record, write_plan
-from touchstone.analysis.findings import write
+from fixtures.studies import built, text_of
+from touchstone.analysis import answer_tables
+from touchstone.analysis.findings import answers_of
 from touchstone.analysis.precision import COLUMNS, gains
 from touchstone.results.certificates import read_certificates
 from touchstone.results.study import read_study
 from touchstone.results.tables import gather
 from touchstone.statistics.intervals import paired_difference
 from unit.test_analyse_gather import certificate
-from unit.test_analyse_report import built, text_of
 
 
 def test_a_difference_within_blocks_by_hand():
@@ -57,7 +58,8 @@ def test_a_precision_stands_beside_fp32(tmp_path):
     assert gain.speed.value == pytest.approx(2) and gain.speed.n == 3
     assert gain.accuracy.value == pytest.approx(-0.02)
     assert gain.memory == ("host_memory_peak", 768.0, 512.0, 1.5)
-    write(study, root / "tables")
+    answers = answers_of(study)
+    answer_tables.write(answers.gains, answers.verdicts, answers.trials, root / "tables")
     with open(root / "tables/precision.csv") as file:
         (row,) = csv.DictReader(file)
     assert tuple(row) == COLUMNS

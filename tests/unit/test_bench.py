@@ -1,75 +1,63 @@
-"""The arithmetic of the bench, benchmarks/compare.py, and the clocks of its programs."""
+"""The arithmetic of the bench, benchmarks/comparison, and the clocks of its programs."""
 
 import csv
-import importlib.util
 import json
 import sys
 import time
 from pathlib import Path
 
+import program
 import pytest
+from comparison import cases, choice, ratios, sides, tables
 
 from touchstone.datasets import formats
 
 
-def module(root, name):
-    found = importlib.util.spec_from_file_location(f"bench_{name}", root / f"benchmarks/{name}.py")
-    made = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = made
-    found.loader.exec_module(made)
-    return made
-
-
-@pytest.fixture(scope="module")
-def bench(root):
-    return module(root, "compare")
-
-
-def rows_of(bench, pairs, others=0.0, network="lenet5", cores=1, sides=("ours", "expert")):
+def rows_of(pairs, others=0.0, network="lenet5", cores=1, by=("ours", "expert")):
     """Rows of pairs of speeds; efficiency is the same, memory twice and first step half of it."""
     return [
         dict(
             zip(
-                bench.FIELDS,
+                cases.FIELDS,
                 (network, 64, "mxnet", cores, number, side, f"{side}'s way", speed, speed,
                  speed / 2, 2 * speed, others),
                 strict=True,
             )
         )
         for number, pair in enumerate(pairs, 1)
-        for side, speed in zip(sides, pair, strict=True)
+        for side, speed in zip(by, pair, strict=True)
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "rate, warmup, seconds", [(200.0, 1.0, 3.0), (0.2, 1.0, 3.0), (3.0, 0.5, 1.0), (1.0, 5.0, 0.1)]
 )
-def test_a_run_has_the_steps_asked_for_and_ours_ends_with_an_epoch(bench, rate, warmup, seconds):
-    length = bench.length_of(rate, warmup, seconds)
+def test_a_run_has_the_steps_asked_for_and_ours_ends_with_an_epoch(rate, warmup, seconds):
+    length = cases.length_of(rate, warmup, seconds)
     assert length.warmup >= max(1, warmup * rate)
-    assert length.measured >= max(bench.LEAST_STEPS, seconds * rate)
+    assert length.measured >= max(cases.LEAST_STEPS, seconds * rate)
     assert 1 + length.warmup + length.measured == length.epochs * length.batches
-    assert length.measured < max(bench.LEAST_STEPS, seconds * rate) + bench.BATCHES + 1
+    assert length.measured < max(cases.LEAST_STEPS, seconds * rate) + cases.BATCHES + 1
     assert 1 <= length.group <= length.warmup
 
 
 @pytest.mark.parametrize(
     "rate, warmup, seconds", [(200.0, 1.0, 3.0), (0.2, 1.0, 3.0), (3.0, 0.5, 1.0), (1.0, 5.0, 0.1)]
 )
-def test_a_user_and_ours_beside_train_the_same_whole_epochs(bench, rate, warmup, seconds):
-    length = bench.length_in_epochs(rate, warmup, seconds)
-    assert 1 <= length.batches <= bench.EPOCH
+def test_a_user_and_ours_beside_train_the_same_whole_epochs(rate, warmup, seconds):
+    length = cases.length_in_epochs(rate, warmup, seconds)
+    assert 1 <= length.batches <= cases.EPOCH
     assert 1 + length.warmup >= warmup * rate
-    assert length.measured >= max(bench.LEAST_STEPS, seconds * rate)
+    assert length.measured >= max(cases.LEAST_STEPS, seconds * rate)
     assert (1 + length.warmup) % length.batches == length.measured % length.batches == 0
     assert 1 + length.warmup + length.measured == length.epochs * length.batches
 
 
-def test_ours_reads_as_many_shuffled_examples_as_the_user_has(bench, tmp_path, monkeypatch):
+def test_ours_reads_as_many_shuffled_examples_as_the_user_has(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    length = bench.length_in_epochs(3.0, 0.5, 1.0)
-    setting = bench.Setting("eager", 1)
-    spec = bench.our_spec("pytorch", "lstm-text", setting, length, "memory")
+    length = cases.length_in_epochs(3.0, 0.5, 1.0)
+    setting = cases.Setting("eager", 1)
+    spec = sides.our_spec("pytorch", "lstm-text", setting, length, "memory")
     data = spec["data"]
     assert spec["factors"]["input"] == "memory" and data["train_examples"] == length.batches * 64
     written = list(formats.load("lmdb").read(Path(data["folder"], "train"), data["shape"]))
@@ -77,10 +65,10 @@ def test_ours_reads_as_many_shuffled_examples_as_the_user_has(bench, tmp_path, m
     assert {label for label, _ in written} == set(range(4))
 
 
-def test_our_spec_has_the_warm_up_and_the_settings_that_were_asked_for(bench):
-    length = bench.length_of(2.0, 1.0, 3.0)
-    setting = bench.Setting("static", 1, "passive")
-    spec = bench.our_spec("mxnet", "lenet5", setting, length)
+def test_our_spec_has_the_warm_up_and_the_settings_that_were_asked_for():
+    length = cases.length_of(2.0, 1.0, 3.0)
+    setting = cases.Setting("static", 1, "passive")
+    spec = sides.our_spec("mxnet", "lenet5", setting, length)
     found = [spec["execution"][key] for key in ("mode", "threads", "wait_policy")]
     assert found == list(setting)
     assert spec["factors"]["input"] == "synthetic"
@@ -90,30 +78,30 @@ def test_our_spec_has_the_warm_up_and_the_settings_that_were_asked_for(bench):
     assert steps == 1 + length.warmup + length.measured
 
 
-def test_what_others_used_is_a_share_of_the_whole_machine(bench):
-    assert bench.share_of_others(4.0, 3.0, 2.0, 2) == pytest.approx(0.25)
-    assert bench.share_of_others(2.99, 3.0, 2.0, 2) == 0.0
+def test_what_others_used_is_a_share_of_the_whole_machine():
+    assert sides.share_of_others(4.0, 3.0, 2.0, 2) == pytest.approx(0.25)
+    assert sides.share_of_others(2.99, 3.0, 2.0, 2) == 0.0
 
 
-def test_a_cumulative_column_is_interpolated_at_the_edges(bench):
+def test_a_cumulative_column_is_interpolated_at_the_edges():
     column = [(0.0, 0.0), (2.0, 1.0), (4.0, 5.0)]
-    assert bench.increase(column, 1.0, 3.0) == pytest.approx(2.5)
+    assert sides.increase(column, 1.0, 3.0) == pytest.approx(2.5)
 
 
-def test_a_row_is_the_median_of_its_pairs_with_their_interval(bench):
-    rows = rows_of(bench, [(100, 100), (110, 100), (400, 200)])
-    found = bench.compare(rows, "speed")
+def test_a_row_is_the_median_of_its_pairs_with_their_interval():
+    rows = rows_of([(100, 100), (110, 100), (400, 200)])
+    found = ratios.compare(rows, "speed")
     assert found.median == pytest.approx(1.1)
     low, high = found.interval
     assert low < (1 * 1.1 * 2) ** (1 / 3) < high
     assert str(found).startswith("1.10 (")
 
 
-def test_one_pair_has_no_interval_and_one_side_alone_is_refused(bench):
-    rows = rows_of(bench, [(90, 100)])
-    assert str(bench.compare(rows, "speed")) == "0.90"
+def test_one_pair_has_no_interval_and_one_side_alone_is_refused():
+    rows = rows_of([(90, 100)])
+    assert str(ratios.compare(rows, "speed")) == "0.90"
     with pytest.raises(ValueError, match="no pair"):
-        bench.compare(rows[:1], "speed")
+        ratios.compare(rows[:1], "speed")
 
 
 @pytest.mark.parametrize(
@@ -124,8 +112,8 @@ def test_one_pair_has_no_interval_and_one_side_alone_is_refused(bench):
         ((0.98, 1.02), 0.2, "met, noisy"),
     ],
 )  # fmt: skip
-def test_a_miss_is_called_only_on_a_quiet_machine(bench, interval, noise, word):
-    assert bench.verdict(bench.Compared(sum(interval) / 2, interval), noise) == word
+def test_a_miss_is_called_only_on_a_quiet_machine(interval, noise, word):
+    assert ratios.verdict(ratios.Compared(sum(interval) / 2, interval), noise) == word
 
 
 @pytest.mark.parametrize(
@@ -135,8 +123,8 @@ def test_a_miss_is_called_only_on_a_quiet_machine(bench, interval, noise, word):
         ((0.90, 1.01), 0.0, "no difference shown"), ((0.90, 0.99), 0.2, "noisy"),
     ],
 )  # fmt: skip
-def test_ours_is_slower_than_the_user_where_the_whole_interval_is(bench, interval, noise, word):
-    assert bench.verdict_on_user(bench.Compared(sum(interval) / 2, interval), noise) == word
+def test_ours_is_slower_than_the_user_where_the_whole_interval_is(interval, noise, word):
+    assert ratios.verdict_on_user(ratios.Compared(sum(interval) / 2, interval), noise) == word
 
 
 @pytest.mark.parametrize(
@@ -149,51 +137,51 @@ def test_ours_is_slower_than_the_user_where_the_whole_interval_is(bench, interva
         ({"a": [100], "b": [300]}, "b"),
     ],
 )
-def test_the_fastest_setting_is_chosen_if_it_is_clearly_faster(bench, rates, chosen):
-    left = {bench.Setting(way, 2): list(values) for way, values in rates.items()}
-    found = bench.fastest(lambda setting: left[setting].pop(0), list(left))
+def test_the_fastest_setting_is_chosen_if_it_is_clearly_faster(rates, chosen):
+    left = {cases.Setting(way, 2): list(values) for way, values in rates.items()}
+    found = choice.fastest(lambda setting: left[setting].pop(0), list(left))
     assert found.way == chosen
     assert not any(left.values())
 
 
 @pytest.mark.parametrize(("framework", "kinds"), [("mxnet", 3), ("tensorflow", 1)])
-def test_threads_and_waiting_are_tried_from_the_usual_ones_on(bench, framework, kinds):
-    assert bench.settings(framework, "a", 1) == [bench.Setting("a", 1, "default")]
-    found = bench.settings(framework, "a", 8)
-    assert found[0] == bench.Setting("a", 8, "default")
+def test_threads_and_waiting_are_tried_from_the_usual_ones_on(framework, kinds):
+    assert choice.settings(framework, "a", 1) == [cases.Setting("a", 1, "default")]
+    found = choice.settings(framework, "a", 8)
+    assert found[0] == cases.Setting("a", 8, "default")
     assert {setting.threads for setting in found} == {8, 4, 1} and len(found) == 3 * kinds
 
 
-def test_first_step_and_memory_have_a_most(bench):
-    fine, over = bench.Compared(1.09, None), bench.Compared(1.11, None)
-    assert bench.verdict_on_costs(fine, fine, 0.0) == "met"
-    assert bench.verdict_on_costs(over, over, 0.0) == "first step, memory"
-    assert bench.verdict_on_costs(over, over, 0.5) == "first step, noisy, memory"
+def test_first_step_and_memory_have_a_most():
+    fine, over = ratios.Compared(1.09, None), ratios.Compared(1.11, None)
+    assert ratios.verdict_on_costs(fine, fine, 0.0) == "met"
+    assert ratios.verdict_on_costs(over, over, 0.0) == "first step, memory"
+    assert ratios.verdict_on_costs(over, over, 0.5) == "first step, noisy, memory"
 
 
-def test_a_row_made_again_replaces_its_runs_alone(bench, tmp_path):
+def test_a_row_made_again_replaces_its_runs_alone(tmp_path):
     path = tmp_path / "folder/bench.csv"
-    assert bench.read(path) == []
-    old = rows_of(bench, [(1, 2)]) + rows_of(bench, [(3, 4)], cores=2)
-    bench.write(path, old)
-    made = rows_of(bench, [(5, 6), (7, 8)], cores=2)
-    bench.write(path, bench.without(bench.read(path), made) + made)
-    kept = bench.read(path)
+    assert tables.read(path) == []
+    old = rows_of([(1, 2)]) + rows_of([(3, 4)], cores=2)
+    tables.write(path, old)
+    made = rows_of([(5, 6), (7, 8)], cores=2)
+    tables.write(path, tables.without(tables.read(path), made) + made)
+    kept = tables.read(path)
     assert [(row["cores"], row["speed"]) for row in kept] == [
         ("1", "1"), ("1", "2"), ("2", "5"), ("2", "6"), ("2", "7"), ("2", "8"),
     ]  # fmt: skip
-    speeds = bench.tables(kept).split("\n\n")[0].splitlines()
+    speeds = tables.tables(kept).split("\n\n")[0].splitlines()
     assert len(speeds) == 4
     assert "0.50" in speeds[2] and "miss" in speeds[2]
 
 
-def test_tables_take_ours_as_tuned_and_the_user_beside_ours_from_memory(bench):
-    sides = ("ours", "tuned", "expert", "from memory", "user")
-    rows = rows_of(bench, [(50, 98, 100, 60, 40)] * 3, sides=sides)
+def test_tables_take_ours_as_tuned_and_the_user_beside_ours_from_memory():
+    by = ("ours", "tuned", "expert", "from memory", "user")
+    rows = rows_of([(50, 98, 100, 60, 40)] * 3, by=by)
     for row in rows:
         if row["side"] == "user":
             row["first_step"] = ""
-    speeds, costs, users = (table.splitlines()[2] for table in bench.tables(rows).split("\n\n"))
+    speeds, costs, users = (table.splitlines()[2] for table in tables.tables(rows).split("\n\n"))
     assert [cell.strip() for cell in speeds.split("|")[4:7]] == [
         "0.98 (0.98 to 0.98)", "0.98 (0.98 to 0.98)", "0.50 (0.50 to 0.50)",
     ]  # fmt: skip
@@ -201,18 +189,18 @@ def test_tables_take_ours_as_tuned_and_the_user_beside_ours_from_memory(bench):
     assert "1.50 (1.50 to 1.50)" in users and "faster" in users
 
 
-def test_a_row_without_an_expert_is_in_the_table_of_the_users_alone(bench):
-    rows = rows_of(bench, [(60, 40)], network="lstm-text", sides=("from memory", "user"))
-    speeds, *rest = bench.tables(rows).split("\n\n")
+def test_a_row_without_an_expert_is_in_the_table_of_the_users_alone():
+    rows = rows_of([(60, 40)], network="lstm-text", by=("from memory", "user"))
+    speeds, *rest = tables.tables(rows).split("\n\n")
     assert speeds.splitlines()[0].startswith("| network") and "user" in speeds and not rest
 
 
-def test_a_file_of_something_else_is_refused(bench, tmp_path):
+def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "other.csv"
     with open(path, "w", newline="") as file:
         csv.writer(file).writerow(["a", "b"])
     with pytest.raises(SystemExit, match="not a results file"):
-        bench.read(path)
+        tables.read(path)
 
 
 class Busy:
@@ -224,8 +212,7 @@ class Busy:
             pass
 
 
-def test_the_clocks_of_an_expert_see_its_own_work(root):
-    program = module(root, "program")
+def test_the_clocks_of_an_expert_see_its_own_work():
     seconds, own, busy = program.window(Busy(), 20, 8)
     assert 0.2 <= own < 0.3
     assert seconds >= own - 0.01
@@ -250,8 +237,7 @@ class Epochs:
         return 7
 
 
-def test_the_clocks_of_a_user_leave_the_epochs_of_the_warm_up_out(root, monkeypatch, capsys):
-    program = module(root, "program")
+def test_the_clocks_of_a_user_leave_the_epochs_of_the_warm_up_out(monkeypatch, capsys):
     asked = {"network": "lenet5", "batch_size": 1, "batches": 1, "warmup_epochs": 1, "epochs": 2}
     monkeypatch.setattr(sys, "argv", ["", json.dumps(asked)])
     program.user({"lenet5"}, Epochs)

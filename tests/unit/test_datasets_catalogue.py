@@ -136,9 +136,16 @@ def test_sources_have_names_of_their_own_that_the_decoder_uses(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("text", "cause"),
-    [("title: [", "not YAML ("), ("- title", "not a mapping of keys"), ("", "not a mapping")],
+    [
+        ("title: [", "not YAML ("),
+        ("- title", "not a mapping of keys"),
+        ("", "not a mapping"),
+        ("splits: {train: 1, train: 2}", "more than once in one mapping: train (lines 1, 1)"),
+    ],
 )
-def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str, cause: str) -> None:
+def test_a_file_that_is_no_mapping_or_repeats_a_key_is_refused(
+    tmp_path: Path, text: str, cause: str
+) -> None:
     (line,) = faults(tmp_path, text)
     assert line.startswith(cause)
 

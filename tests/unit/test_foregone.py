@@ -2,12 +2,11 @@
 
 import json
 import sys
-from pathlib import Path
 
-import jsonschema
 import pytest
 
 from fixtures.nvml import TRACE, ReplayedNvml
+from fixtures.records import require_valid
 from touchstone.measure import skip
 from touchstone.measure.supervisor import settle
 from touchstone.plan.model import Cell
@@ -110,8 +109,7 @@ def test_a_settled_run_has_a_record(here, root):
     (folder / "spec.json").write_text(json.dumps(spec))
     settle(spec, folder, folder / "train.log", "timeout", TIME)
     record = build_record(folder)
-    schema = json.loads(Path(root, "workflow/schemas/record.schema.json").read_text())
-    jsonschema.validate(record, schema)
+    require_valid(record)
     assert (record["status"], record["reason"]) == ("timeout", TIME)
     assert {metric["value"] for metric in record["metrics"].values()} == {None}
     assert record["provenance"]["unknown"]["start.position"] == "no runner was started"

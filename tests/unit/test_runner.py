@@ -1,130 +1,21 @@
 """The one training loop, with an adapter whose arithmetic a person can do."""
 
 import ast
-import json
 import subprocess
 import sys
-import threading
 import time
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+from fixtures.arithmetic import SPEC, Arithmetic, run
 from touchstone.runner import (
     batches,
     checks,
     initial_weights,
     lr_schedule,
-    main,
-    parity,
     train,
 )
-from touchstone.runner.adapters.base import TrainingAdapter
-from touchstone.schema.capabilities import Capabilities
-
-SPEC = {
-    "seed": 5,
-    "factors": {"framework": "arithmetic", "batch_size": 4, "input": "memory"},
-    "network": {"parameters": [], "parameter_count": 0},
-    "data": {
-        "folder": "", "stems": {"train": ["train"], "test": ["test"]}, "shape": [2, 2, 1],
-        "classes": 3, "train_examples": 10, "test_examples": 5,
-        "mean": [0.5], "std": [0.25],
-    },
-    "optimizer": {
-        "name": "sgd", "learning_rate": 0.1, "momentum": 0.9, "nesterov": False,
-        "weight_decay": 0.0, "decoupled": False, "spared": [],
-    },
-    "schedule": {"name": "constant", "milestones": [], "factor": 0.1, "warmup_epochs": 0},
-    "augmentation": None,
-    "execution": {"device": "cpu", "precision": "fp32", "mode": "plain", "reader_threads": 1,
-                  "deterministic": False},
-    "phases": {"epochs": 40, "evaluate_every": 0, "target_accuracy": None, "warmup_steps": 3,
-               "warmup_seconds": 0.0, "chunk_seconds": 0.01},
-}  # fmt: skip
-
-
-class Arithmetic(TrainingAdapter):
-    """Its loss at step n is 1 / (n + 1); its logits name the class that the first pixel says."""
-
-    capabilities = Capabilities(("plain",), "lmdb")
-
-    def _not_asked(self, *told):
-        raise AssertionError("nobody asks for this")
-
-    open = fetch = prepare = predict = fetched = predicting = _not_asked
-    weights = velocities = set_masks = _not_asked
-
-    def __init__(self, fails_at=None, error=None, step_seconds=0.001):
-        self.steps, self.fails_at, self.error = 0, fails_at, error
-        self.step_seconds = step_seconds
-        self.seen, self.rate = [], 0.1
-        self.arithmetic = np.float32
-        self.chunks = []
-
-    def read(self, stems, shape):
-        count = 10 if stems == ["train"] else 5
-        labels = np.arange(count) % 3
-        return np.tile(labels[:, None, None, None] * 100, (1, *shape)).astype(np.uint8), labels
-
-    def build(self, weights):
-        self.weights = weights
-
-    def load(self, images, labels):
-        self.images, self.labels = images, labels
-
-    def train(self, indices, rates, draws):
-        assert rates.shape == indices.shape[:1]
-        self.rate = rates[-1]
-        self.chunks.append(len(indices))
-        losses = []
-        for batch in indices:
-            self.seen.append(batch)
-            time.sleep(self.step_seconds)
-            if self.steps == self.fails_at and self.error:
-                raise self.error
-            losses.append(np.nan if self.steps == self.fails_at else 1 / (self.steps + 1))
-            self.steps += 1
-        return np.array(losses)
-
-    def losses(self, handle):
-        return handle
-
-    def synchronize(self):
-        pass
-
-    def logits(self, images):
-        pixels = np.round((images[:, 0, 0, 0] * 0.25 + 0.5) * 255 / 100).astype(int)
-        return 5.0 * np.eye(3)[pixels]
-
-    def products(self, a, b):
-        with np.errstate(over="ignore"):  # half precision ends at 65504
-            product = (a @ b).astype(self.arithmetic)
-        return product, product
-
-    def settings(self):
-        return {
-            "learning_rate": self.rate * (1 + 1e-8), "momentum": 0.9, "weight_decay": 0.0,
-            "optimizer": "sgd", "nesterov": False,
-            "device": "cpu", "precision": "fp32", "mode": "plain", "batch_size": 4, "threads": 1,
-            "parameters": 0,
-        }  # fmt: skip
-
-    def software(self):
-        return {"framework": "arithmetic", "version": "1"}
-
-    def device_memory_peak(self):
-        return None
-
-    def is_out_of_memory(self, error):
-        return "memory" in str(error)
-
-
-def run(tmp_path, monkeypatch, adapter, spec=SPEC):
-    monkeypatch.setattr(train, "make_adapter", lambda spec, threads: adapter)
-    main.run(spec, tmp_path / "events.jsonl", 1, train.train)
-    return [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
 
 
 def test_a_run_tells_its_phases_steps_losses_and_accuracy(tmp_path, monkeypatch):
@@ -331,121 +222,6 @@ leave()
     assert (ended.returncode, ended.stdout) == (0, "trained\ntidied up\n"), ended.stderr
 
 
-def test_a_loss_that_is_no_number_ends_the_run_as_diverged(tmp_path, monkeypatch):
-    events = run(tmp_path, monkeypatch, Arithmetic(fails_at=30))
-    assert events[-1] == {
-        "event": "result", "status": "diverged", "reason": "the loss is nan at step 30",
-    }  # fmt: skip
-    losses = [loss for e in events if e["event"] == "chunk" for loss in e["losses"]]
-    assert losses[30] == "nan"
-
-
-@pytest.mark.parametrize(
-    "error, status",
-    [
-        (RuntimeError("out of memory: 5 GiB"), "oom"),
-        (MemoryError("no more"), "oom"),
-        (NotImplementedError("no such layer"), "unsupported"),
-    ],
-)
-def test_what_ends_a_run_is_typed(tmp_path, monkeypatch, error, status):
-    events = run(tmp_path, monkeypatch, Arithmetic(fails_at=9, error=error))
-    assert (events[-1]["status"], events[-1]["reason"]) == (status, str(error))
-
-
-def test_what_the_framework_cannot_do_is_unsupported(tmp_path, monkeypatch):
-    adapter = Arithmetic(fails_at=9, error=RuntimeError("a trace\nno such kernel\nmore"))
-    adapter.why_unsupported = lambda error: str(error).splitlines()[1]
-    events = run(tmp_path, monkeypatch, adapter)
-    assert (events[-1]["status"], events[-1]["reason"]) == ("unsupported", "no such kernel")
-
-
-class Traced(Arithmetic):
-    """What of it traces ask for beside."""
-
-    def set_masks(self, masks):
-        pass
-
-    def weights(self):
-        return self.weights_built
-
-    def build(self, weights):
-        self.weights_built = weights
-
-    def velocities(self):
-        return {}
-
-
-TRACES = {
-    **SPEC,
-    "network": {"parameters": [], "parameter_count": 0, "layers": []},
-    "traces": {"one": {"precision": "fp32", "optimizer": SPEC["optimizer"], "steps": 2}},
-}
-
-
-def test_a_trace_that_the_framework_cannot_make_holds_the_adapters_reason(tmp_path, monkeypatch):
-    adapter = Traced(fails_at=1, error=RuntimeError("a trace\nno such kernel\nmore"))
-    monkeypatch.setattr(parity, "make_adapter", lambda spec, threads: adapter)
-    path = tmp_path / "traces.npz"
-    with pytest.raises(RuntimeError, match="no such kernel"):
-        parity.parity(TRACES, path, 1)
-    assert not path.exists()
-    adapter.steps, adapter.why_unsupported = 0, lambda error: str(error).splitlines()[1]
-    parity.parity(TRACES, path, 1)
-    found = np.load(path)
-    assert found.files == ["unsupported"] and str(found["unsupported"]) == "no such kernel"
-    adapter.steps, adapter.fails_at = 0, None
-    parity.parity(TRACES, path, 1)
-    assert np.load(path)["one/losses"].tolist() == [1, 1 / 2]
-
-
-def test_a_framework_that_cannot_be_made_deterministic_is_unsupported(tmp_path, monkeypatch):
-    package = ModuleType("touchstone.runner.adapters.arithmetic")
-    capabilities = ModuleType(package.__name__ + ".capabilities")
-    capabilities.CAPABILITIES = Arithmetic.capabilities
-    module = ModuleType(package.__name__ + ".adapter")
-    plain = type("Adapter", (Arithmetic,), {"__module__": module.__name__})
-    module.Adapter = lambda spec, threads: plain()
-    for each in (package, capabilities, module):
-        monkeypatch.setitem(sys.modules, each.__name__, each)
-    spec = {**SPEC, "execution": {**SPEC["execution"], "deterministic": True}}
-    main.run(spec, tmp_path / "events.jsonl", 1, train.train)
-    last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
-    assert last["status"] == "unsupported"
-    assert last["reason"] == "arithmetic cannot be made deterministic here"
-
-
-def test_what_is_asked_beyond_the_spec_is_compared_too(tmp_path, monkeypatch):
-    adapter = Arithmetic()
-    settings = adapter.settings()
-    adapter.asked = lambda: {"layout": "NHWC"}
-    adapter.settings = lambda: {**settings, "layout": "NCHW"}
-    with pytest.raises(ValueError, match="layout: asked 'NHWC', found 'NCHW'"):
-        run(tmp_path, monkeypatch, adapter)
-
-
-def test_any_other_error_is_a_fault_and_no_result(tmp_path, monkeypatch):
-    with pytest.raises(ZeroDivisionError):
-        run(tmp_path, monkeypatch, Arithmetic(fails_at=9, error=ZeroDivisionError()))
-    assert '"result"' not in (tmp_path / "events.jsonl").read_text()
-
-
-def test_settings_that_differ_from_the_specs_fail_the_run(tmp_path, monkeypatch):
-    adapter = Arithmetic()
-    settings = adapter.settings()
-    adapter.settings = lambda: {**settings, "learning_rate": 0.11, "threads": 2}
-    with pytest.raises(ValueError, match=r"learning_rate: asked 0.1, found 0.11; threads: asked 1"):
-        run(tmp_path, monkeypatch, adapter)
-
-
-def test_records_that_are_not_what_the_spec_says_are_refused(tmp_path, monkeypatch):
-    spec = {**SPEC, "data": {**SPEC["data"], "train_examples": 11}}
-    with pytest.raises(
-        ValueError, match=r"train: 10 records of shape \(2, 2, 1\), the spec says 11"
-    ):
-        run(tmp_path, monkeypatch, Arithmetic(), spec)
-
-
 def test_python_3_6_parses_the_runner_which_imports_only_the_library_and_numpy(root):
     folder = root / "workflow/scripts/touchstone/runner"
     for path in [*folder.glob("*.py"), *folder.glob("adapters/*.py")]:
@@ -498,86 +274,6 @@ def test_the_rate_that_is_read_back_is_the_last_of_the_schedule(tmp_path, monkey
     assert settings["requested"]["learning_rate"] == pytest.approx(
         0.05 * (1 + np.cos(np.pi * 79 / 80))
     )
-
-
-RECORDS = {**SPEC, "factors": {**SPEC["factors"], "input": "records"}}
-
-
-class OfRecords(Arithmetic):
-    """Its record number n holds n, and the label n modulo 3."""
-
-    def __init__(self, count=10, damaged=None):
-        super().__init__(step_seconds=0.0)
-        self.count, self.damaged = count, damaged
-        self.read_by = set()
-
-    def open(self, stems):
-        assert stems == ["train"]
-        return self.count
-
-    def fetch(self, indices):
-        self.read_by.add(threading.current_thread())
-        if self.damaged is not None and (indices == self.damaged).any():
-            raise ValueError(f"train.records: record {self.damaged} is damaged")
-        return indices.copy(), indices % 3
-
-    def train(self, batches, rates, draws):
-        indices = np.concatenate([part[0] for part in batches])
-        assert np.array_equal(np.concatenate([part[1] for part in batches]), indices % 3)
-        return super().train(indices, rates, draws)
-
-
-@pytest.mark.parametrize("threads", [0, 1, 3])
-def test_records_are_read_in_the_order_of_the_seed(tmp_path, monkeypatch, threads):
-    whole = Arithmetic()
-    run(tmp_path, monkeypatch, whole)
-    adapter = OfRecords()
-    execution = {**SPEC["execution"], "reader_threads": threads}
-    events = run(tmp_path, monkeypatch, adapter, {**RECORDS, "execution": execution})
-    assert events[-1]["status"] == "ok"
-    assert np.array_equal(adapter.seen, whole.seen)
-    settings = next(e for e in events if e["event"] == "settings")
-    assert settings["effective"]["reader_threads"] == threads
-    if not threads:
-        assert adapter.read_by == {threading.current_thread()}
-
-
-def test_the_next_chunk_is_read_while_one_is_computed():
-    read = threading.Semaphore(0)
-
-    def fetch(indices):
-        read.release()
-        return indices
-
-    order = batches.Order(5, 100, 10)
-    reader = batches.Reader(fetch, 1)
-    for taken in range(1, 21):
-        indices = order.take(3)[0]
-        (found,) = reader.take(indices, order.peek(3))
-        assert np.array_equal(found, indices)
-        # As many are read as were taken, and one more that nobody waits for.
-        for _ in range(2 if taken == 1 else 1):
-            assert read.acquire(timeout=10)
-    (found,) = reader.take(order.take(1)[0], order.peek(0))  # another size than foreseen
-    assert found.shape == (1, 10)
-    reader.pool.shutdown()
-    assert reader.live() == 0
-
-
-def test_a_record_that_cannot_be_read_ends_the_run(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="train.records: record 3 is damaged"):
-        run(tmp_path, monkeypatch, OfRecords(damaged=3), RECORDS)
-
-
-def test_another_number_of_records_is_refused(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="train: 11 records, the spec says 10"):
-        run(tmp_path, monkeypatch, OfRecords(count=11), RECORDS)
-
-
-def test_a_label_outside_the_classes_is_refused(tmp_path, monkeypatch):
-    spec = {**SPEC, "data": {**SPEC["data"], "classes": 2}}
-    with pytest.raises(ValueError, match="train: a record has the label 2, the spec says 2"):
-        run(tmp_path, monkeypatch, Arithmetic(), spec)
 
 
 def test_arithmetic_of_another_precision_fails_the_run(tmp_path, monkeypatch):

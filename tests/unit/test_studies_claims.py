@@ -353,6 +353,9 @@ def test_a_faulty_file_of_claims_is_refused_with_every_fault(tmp_path):
     path.write_text("a: [")
     with pytest.raises(DossierError, match="mend that file"):
         read_dossier(path)
+    path.write_text("claims: []\nclaims: []\n")
+    with pytest.raises(DossierError, match=r"more than once in one mapping: claims \(lines 1, 2\)"):
+        read_dossier(path)
 
 
 def test_a_claim_has_tests_or_a_reason_for_none():

@@ -1,5 +1,5 @@
-# Reads: the files of every run. Makes: results/records/, results/tables/, results/figures/
-# and results/report/index.html.
+# Reads: the files of every run. Makes: results/records/, results/tables/, results/findings.json,
+# results/figures/ and results/report/index.html.
 FIGURES = (
     "throughput",
     "cpu_utilization",
@@ -39,7 +39,8 @@ rule gather:
         measurements="results/tables/measurements.csv",
         summary="results/tables/summary.csv",
         comparisons="results/tables/comparisons.csv",
-        findings=expand(
+        findings="results/findings.json",
+        answers=expand(
             "results/tables/{name}.{kind}",
             name=("precision", "bottleneck", "trials"),
             kind=("csv", "md"),
@@ -55,8 +56,8 @@ rule gather:
         scaling="--scaling" if STUDY.scaling else "",
     shell:
         "python $TOUCHSTONE_SCRIPTS/cli.py gather --plan {input.plan} --records results/records"
-        " --output results/tables --certificates {input.certificates} {params.max_batches}"
-        " {params.scaling} > {log} 2>&1"
+        " --output results/tables --findings {output.findings}"
+        " --certificates {input.certificates} {params.max_batches} {params.scaling} > {log} 2>&1"
 
 
 rule plot:
@@ -80,15 +81,12 @@ rule plot:
 
 rule report:
     input:
-        plan="results/plan.tsv",
         config="results/config.resolved.yaml",
-        summary="results/tables/summary.csv",
+        findings="results/findings.json",
         figures=expand("results/figures/{name}.svg", name=FIGURES),
         captions="results/figures/captions.json",
-        certificates=STUDY.certificates,
-        max_batches=STUDY.max_batches,
         machines=["results/machines/section.html"] if OTHERS else [],
-        # Linked there, as are those of other studies that lie beside them.
+        # The report links to them, and to the pages of other studies in their folder.
         pages=STUDY.pages,
     output:
         "results/report/index.html",
@@ -107,9 +105,7 @@ rule report:
             "report/static/page.css",
             "report/static/sortable.js",
         ),
-        max_batches="--max-batches results/max_batch" if STUDY.max_batches else "",
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py report --plan {input.plan} --config {input.config}"
-        " --tables results/tables --records results/records --figures results/figures"
-        " --output {output} --certificates {input.certificates} {params.max_batches}"
-        " {params.machines} > {log} 2>&1"
+        "python $TOUCHSTONE_SCRIPTS/cli.py report --findings {input.findings}"
+        " --config {input.config} --figures results/figures --output {output} {params.machines}"
+        " > {log} 2>&1"

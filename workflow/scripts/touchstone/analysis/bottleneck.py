@@ -1,13 +1,16 @@
-"""What holds a cell's training back: computing, reading, copying or launching.
+"""What limits a cell's training speed: computing, reading, copying or launching.
 
 docs/bottleneck.md has the formulas, and why the thresholds are what they are.
 """
 
+from bisect import bisect_left, bisect_right
 from statistics import median
 from typing import Any, NamedTuple
 
+from touchstone.analysis import findings_model
 from touchstone.analysis.groups import differing_by
 from touchstone.analysis.peaks import Peak, peaks, place_of, share_of_peak, why_no_share
+from touchstone.analysis.ratio import estimate
 from touchstone.results.study import Cell, Study
 from touchstone.results.tables import FACTORS, counted
 from touchstone.statistics.intervals import Ratio, paired_ratio
@@ -24,10 +27,7 @@ IDLE = 20.0
 """Per cent of the time in which the GPU runs no kernel, from which on it waits for the host."""
 NEAR_PEAK = 50.0
 """Per cent of the measured peak, from which on a cell computes, whatever else is known."""
-FEW = 4
-"""Cells that a sentence names."""
 CANNOT_TELL = "cannot tell"
-ORDER = ("input-bound", "copy-bound", "launch-bound", "compute-bound", CANNOT_TELL)
 COLUMNS = (
     *FACTORS,
     *("cell", "verdict", "why", "throughput", "resident_cell", "throughput_ratio", "low", "high"),
@@ -37,9 +37,9 @@ COLUMNS = (
 
 
 class Evidence(NamedTuple):
-    """The numbers behind a verdict; shares are per cent, None where they cannot be had.
+    """The numbers that a verdict rests on; shares are per cent, None where they cannot be had.
 
-    `resident` is the cell that differs by input alone and reads nothing, `ratio` this cell's
+    `resident` is the cell that differs by input only and reads nothing, `ratio` this cell's
     throughput over its. `share_missing` says why there is no share of the peak.
     """
 
@@ -66,7 +66,10 @@ class Evidence(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a cell is bound by, one of `ORDER`, and the numbers or the missing piece in words."""
+    """What limits a cell, and in words the numbers that decided or what is missing for a verdict.
+
+    `bound` is `input-bound`, `copy-bound`, `launch-bound`, `compute-bound` or `CANNOT_TELL`.
+    """
 
     cell: Cell
     bound: str
@@ -79,7 +82,12 @@ def verdicts(study: Study) -> list[Verdict]:
     cells = study.trained.cells
     # A cell that reads nothing has no use for reader threads, so they may differ.
     by_input = _by_name(differing_by(cells, "input", "reader_threads"))
-    by_batch = _by_name(differing_by(cells, "batch_size", "learning_rate", "epochs"))
+    by_batch = {
+        cell.plan.name: timed
+        for group in differing_by(cells, "batch_size", "learning_rate", "epochs")
+        for timed in [_timed_by_size(group)]
+        for cell in group
+    }
     measured = peaks(study.operations)
     found = []
     for cell in cells:
@@ -137,22 +145,32 @@ def _copy_share(cell: Cell) -> float | None:
     return median(received) / links.pop() * 100 if received and len(links) == 1 else None
 
 
-def _launch_share(cell: Cell, group: list[Cell]) -> float | None:
+def _timed_by_size(group: list[Cell]) -> list[Cell]:
+    """The cells that have a throughput, by their batch size."""
+    return sorted((cell for cell in group if cell.values("throughput")), key=_batch_size)
+
+
+def _batch_size(cell: Cell) -> int:
+    return cell.batch_size
+
+
+def _launch_share(cell: Cell, timed: list[Cell]) -> float | None:
     """The part of a step's time that is the same for every batch size, in per cent.
 
     With the times t and u of steps of b < c examples, t = f + b s and u = f + c s have
     f = (t c - u b) / (c - b). The other size is the next larger one, or of the largest the next
-    smaller.
+    smaller. `timed` are the cells that differ by batch size, as `_timed_by_size` has them.
     """
-    timed = sorted(
-        (other for other in group if other.values("throughput")), key=lambda c: c.batch_size
-    )
-    sizes = [other.batch_size for other in timed]
-    if cell not in timed or len(set(sizes)) < 2:
+    if not cell.values("throughput"):
         return None
-    larger = [other for other in timed if other.batch_size > cell.batch_size]
-    smaller = [other for other in timed if other.batch_size < cell.batch_size]
-    pair = (cell, larger[0]) if larger else (smaller[-1], cell)
+    larger = bisect_right(timed, cell.batch_size, key=_batch_size)
+    smaller = bisect_left(timed, cell.batch_size, key=_batch_size) - 1
+    if larger < len(timed):
+        pair = (cell, timed[larger])
+    elif smaller >= 0:
+        pair = (timed[smaller], cell)
+    else:
+        return None
     (b, t), (c, u) = ((each.batch_size, _step(each)) for each in pair)
     fixed = (t * c - u * b) / (c - b)
     return min(max(fixed / _step(cell), 0.0), 1.0) * 100
@@ -218,39 +236,37 @@ def _row(verdict: Verdict) -> list[Any]:
     interval = found.ratio.interval() if found.ratio else None
     return [
         *(cell.plan.factors[name] for name in FACTORS),
-        *(cell.plan.name, bound, why, _middle(cell, "throughput")),
+        *(cell.plan.name, bound, why, _median(cell, "throughput")),
         found.resident.plan.name if found.resident else None,
         found.ratio.value if found.ratio else None,
         *(interval or (None, None)),
         *(found.input_share, found.copy_share, found.launch_share, found.gpu_idle),
-        *(_middle(cell, "cpu_utilization"), found.bottleneck),
-        *(_middle(cell, "flop_rate"), found.peak, found.peak_share, found.share_missing or None),
+        *(_median(cell, "cpu_utilization"), found.bottleneck),
+        *(_median(cell, "flop_rate"), found.peak, found.peak_share, found.share_missing or None),
         counted(cell.flags),
     ]
 
 
-def _middle(cell: Cell, metric: str) -> float | None:
+def _median(cell: Cell, metric: str) -> float | None:
     values = cell.values(metric)
     return median(values) if values else None
 
 
-def sentences(found: list[Verdict]) -> list[str]:
-    """One sentence for every verdict that there is on a network, data set and device."""
-    groups: dict[tuple[str, ...], dict[str, list[str]]] = {}
-    for verdict in found:
-        place = groups.setdefault(verdict.cell.facet, {})
-        place.setdefault(verdict.bound, []).append(
-            f"{verdict.cell.series.label} at batch size {verdict.cell.batch_size} ({verdict.why})"
-        )
-    return [
-        f"On {network} with {dataset} ({device}), {bound}: {_named(bounds[bound])}."
-        for (network, dataset, device), bounds in groups.items()
-        for bound in ORDER
-        if bound in bounds and bound != CANNOT_TELL
-    ]
-
-
-def _named(cells: list[str]) -> str:
-    """The first `FEW` of them, and how many more there are."""
-    more = [f"{len(cells) - FEW} more in the table"] if len(cells) > FEW else []
-    return "; ".join(cells[:FEW] + more)
+def summary(verdict: Verdict) -> findings_model.Bottleneck:
+    """A verdict as the findings have it."""
+    found = verdict.evidence
+    return findings_model.Bottleneck(
+        cell=verdict.cell.plan.name,
+        verdict=verdict.bound,
+        why=verdict.why,
+        resident_cell=found.resident.plan.name if found.resident else None,
+        throughput=estimate(found.ratio),
+        input_share=found.input_share,
+        copy_share=found.copy_share,
+        launch_share=found.launch_share,
+        gpu_idle=found.gpu_idle,
+        bottleneck=found.bottleneck,
+        peak_flop_rate=found.peak,
+        share_of_peak=found.peak_share,
+        share_of_peak_missing=found.share_missing or None,
+    )

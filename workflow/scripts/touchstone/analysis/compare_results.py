@@ -35,7 +35,7 @@ REMEDY = "Give a results folder whose tables and records are complete"
 
 
 class Run(NamedTuple):
-    """A run's row of the measurements, and where it was made."""
+    """A run's row of the measurements, and where it ran."""
 
     status: str
     unit: str
@@ -45,7 +45,7 @@ class Run(NamedTuple):
     provenance: dict[str, Any]
 
 
-class Sitting(NamedTuple):
+class ResultsFolder(NamedTuple):
     """One results folder: settings and runs by cell, fingerprints by data set."""
 
     folder: Path
@@ -66,7 +66,7 @@ class Change(NamedTuple):
     differences: list[str]
 
 
-def read_sitting(folder: Path, metric: str) -> Sitting:
+def read_results(folder: Path, metric: str) -> ResultsFolder:
     """Read a results folder for one metric.
 
     The tables are read by the names of their columns, so that those of a version with other
@@ -103,7 +103,7 @@ def read_sitting(folder: Path, metric: str) -> Sitting:
     if not runs:
         raise InputError(path, f"no planned run has the metric {metric}", REMEDY)
     datasets = {values["dataset"] for values in settings.values()}
-    return Sitting(folder, settings, dict(runs), fingerprints(folder / "data", datasets))
+    return ResultsFolder(folder, settings, dict(runs), fingerprints(folder / "data", datasets))
 
 
 def _rows(path: Path, delimiter: str, needed: Iterable[str]) -> list[dict[str, str]]:
@@ -127,20 +127,20 @@ def fingerprints(folder: Path, datasets: Iterable[str]) -> dict[str, dict[str, s
 
 
 def compare(
-    old: Sitting,
-    new: Sitting,
+    old: ResultsFolder,
+    new: ResultsFolder,
     metric: str,
     session_sd: float = SESSION_SD,
-    words: tuple[str, str] = ("old", "new"),
+    side_names: tuple[str, str] = ("old", "new"),
 ) -> list[Change]:
     """Every cell of either folder, matched by name, in the order of the new plan.
 
-    `session_sd` as `unpaired_ratio` takes it; `words` name the two sides in what is said of them.
+    `session_sd` as `unpaired_ratio` takes it; `side_names` are what messages call the two sides.
     """
     names = [*new.settings, *(name for name in old.settings if name not in new.settings)]
     sides = [_values(side.runs.get(name, [])) for name in names for side in (old, new)]
     noise = shared_noise(logarithms(side) for side in sides if side and min(side) > 0)
-    return [_change(name, old, new, metric, session_sd, noise, words) for name in names]
+    return [_change(name, old, new, metric, session_sd, noise, side_names) for name in names]
 
 
 def _values(runs: Iterable[Run]) -> list[float]:
@@ -149,18 +149,18 @@ def _values(runs: Iterable[Run]) -> list[float]:
 
 def _change(
     name: str,
-    old: Sitting,
-    new: Sitting,
+    old: ResultsFolder,
+    new: ResultsFolder,
     metric: str,
     session_sd: float,
     noise: Noise | None,
-    words: tuple[str, str],
+    side_names: tuple[str, str],
 ) -> Change:
     sides = old.runs.get(name, []), new.runs.get(name, [])
     if name not in old.settings or name not in new.settings:
-        why = f"only in the {words[name in new.settings]} results"
+        why = f"only in the {side_names[name in new.settings]} results"
         return Change(name, *sides, None, NOT_COMPARABLE, why, [])
-    reasons = _hindrances(name, old, new, words)
+    reasons = _reasons_against(name, old, new, side_names)
     differences = _differences(*sides)
     dataset = new.settings[name]["dataset"]
     if unread := [s for s in (old, new) if dataset not in s.fingerprints]:
@@ -175,7 +175,9 @@ def _change(
     return Change(name, *sides, ratio, ratio.verdict(metric), "", differences)
 
 
-def _hindrances(name: str, old: Sitting, new: Sitting, words: tuple[str, str]) -> list[str]:
+def _reasons_against(
+    name: str, old: ResultsFolder, new: ResultsFolder, side_names: tuple[str, str]
+) -> list[str]:
     """Why the two sides of a cell do not measure the same thing, or not often enough."""
     reasons = []
     before, after = old.settings[name], new.settings[name]
@@ -191,14 +193,14 @@ def _hindrances(name: str, old: Sitting, new: Sitting, words: tuple[str, str]) -
     units = [sorted({run.unit for run in side.runs.get(name, [])}) for side in (old, new)]
     if all(units) and units[0] != units[1]:
         reasons.append(f"other unit ({', '.join(units[0])} / {', '.join(units[1])})")
-    for word, side in zip(words, (old, new), strict=True):
+    for side_name, side in zip(side_names, (old, new), strict=True):
         runs = side.runs.get(name, [])
         if any(run.status != "ok" for run in runs):
-            reasons.append(f"{word}: {counted((run.status for run in runs), STATUSES)}")
+            reasons.append(f"{side_name}: {counted((run.status for run in runs), STATUSES)}")
         elif without := [run for run in runs if run.value is None]:
-            reasons.append(f"{word}: no value ({without[0].reason})")
+            reasons.append(f"{side_name}: no value ({without[0].reason})")
         elif len(runs) < LEAST_RUNS:
-            reasons.append(f"{word}: {len(runs)} run{'s' * (len(runs) != 1)}, too few repeats")
+            reasons.append(f"{side_name}: {len(runs)} run{'s' * (len(runs) != 1)}, too few repeats")
     return reasons
 
 
@@ -294,5 +296,5 @@ def exit_code(changes: list[Change]) -> int:
     left; else 0. A cell that is only in the new results has nothing to be compared with."""
     if any(change.verdict == "slower" for change in changes):
         return 1
-    asked = [change for change in changes if change.why != ONLY_NEW]
-    return 2 if not asked or any(c.verdict == NOT_COMPARABLE for c in asked) else 0
+    in_old = [change for change in changes if change.why != ONLY_NEW]
+    return 2 if not in_old or any(c.verdict == NOT_COMPARABLE for c in in_old) else 0

@@ -3,19 +3,23 @@
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
-from typing import Any
 
+from touchstone.analysis.part import Workload
+from touchstone.analysis.ranking_model import ComparedCell, ComparisonSummary
+from touchstone.analysis.ratio import estimate
+from touchstone.results.certificates import Certificates, proof
 from touchstone.results.study import FACET, Cell, Series, Study
-from touchstone.results.tables import COMPARED, counted, remarks
+from touchstone.results.tables import COMPARED, remarks
 from touchstone.statistics.intervals import LEVEL, Ratio, paired_ratio
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The throughputs of comparable cells, by facet, batch size and what else tells groups apart.
+    """The throughputs of comparable cells on one network, data set, device and batch size.
 
-    `cells` are those with numbers, in order of the plan, `without` those that have none. The
-    first of them is the reference, chosen before the data are seen: one chosen as the fastest
+    `cells` are those with numbers, in order of the plan, `without` those that have none. `setting`
+    names the other factors that distinguish this comparison from others of the study. The
+    first cell is the reference, chosen before the data are seen: one chosen as the fastest
     would owe its place partly to its luckiest runs.
     """
 
@@ -32,7 +36,7 @@ class Comparison:
     @cached_property
     def fastest(self) -> Cell:
         """The cell with the largest median."""
-        return max(self.cells, key=_middle)
+        return max(self.cells, key=_median)
 
     @property
     def level(self) -> float:
@@ -50,7 +54,7 @@ class Comparison:
     @cached_property
     def against(self) -> list[tuple[Cell, Ratio | None]]:
         """The fastest against each other cell, the next fastest first."""
-        others = sorted((c for c in self.cells if c is not self.fastest), key=_middle, reverse=True)
+        others = sorted((c for c in self.cells if c is not self.fastest), key=_median, reverse=True)
         return [(cell, self.ratio(self.fastest, cell)) for cell in others]
 
     @property
@@ -77,26 +81,8 @@ class Comparison:
         """The fastest, where it was shown to be faster than all others together."""
         return self.fastest.series if self.testable and not self.rivals else None
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One row per cell: its ratio to the reference, and what to keep in mind."""
-        ours = [run.provenance for run in self.reference.runs]
-        winner = self.winner
-        return [
-            {
-                "cell": cell,
-                "median": _middle(cell) if cell.values("throughput") else None,
-                "n": len(cell.values("throughput")),
-                "ratio": self.ratio(cell, self.reference),
-                "wins": winner == cell.series,
-                "words": ", ".join(cell.words("throughput")),
-                "flags": counted(cell.flags),
-                "remarks": ", ".join(remarks([run.provenance for run in cell.runs], ours)),
-            }
-            for cell in (*self.cells, *self.without)
-        ]
 
-
-def _middle(cell: Cell) -> float:
+def _median(cell: Cell) -> float:
     return median(cell.values("throughput"))
 
 
@@ -107,11 +93,11 @@ def compare(study: Study) -> list[Comparison]:
         for group in study.comparable()
         if sum(bool(cell.values("throughput")) for cell in group) > 1
     ]
-    told = (*COMPARED, *FACET, "batch_size")
+    shown_anyway = (*COMPARED, *FACET, "batch_size")
     varying = [
         name
         for name in (study.cells[0].plan.factors if groups else ())
-        if name not in told and len({group[0].plan.factors[name] for group in groups}) > 1
+        if name not in shown_anyway and len({group[0].plan.factors[name] for group in groups}) > 1
     ]
     comparisons = []
     for group in groups:
@@ -123,3 +109,52 @@ def compare(study: Study) -> list[Comparison]:
         comparisons.append(Comparison(*place, found, without))
     order = {facet: i for i, facet in enumerate(dict.fromkeys(c.facet for c in study.cells))}
     return sorted(comparisons, key=lambda c: (order[c.facet], c.batch_size, c.setting))
+
+
+def summary(
+    comparison: Comparison, workload: Workload, certificates: Certificates
+) -> ComparisonSummary:
+    """A comparison as the findings have it."""
+    network, dataset, device = comparison.facet
+    next_fastest, lead = comparison.against[0]
+    return ComparisonSummary(
+        workload=workload,
+        network=network,
+        dataset=dataset,
+        device=device,
+        batch_size=comparison.batch_size,
+        setting=comparison.setting,
+        reference=comparison.reference.plan.name,
+        leader=comparison.fastest.plan.name,
+        next=next_fastest.plan.name,
+        lead=estimate(lead),
+        rivals=[cell.plan.name for cell in comparison.rivals],
+        rankable=comparison.testable,
+        n=comparison.n,
+        level=comparison.level,
+        cells=[
+            _compared(comparison, cell, certificates)
+            for cell in (*comparison.cells, *comparison.without)
+        ],
+    )
+
+
+def _compared(comparison: Comparison, cell: Cell, certificates: Certificates) -> ComparedCell:
+    reference = comparison.reference
+    is_reference = cell is reference
+    return ComparedCell(
+        cell=cell.plan.name,
+        ratio=None if is_reference else estimate(comparison.ratio(cell, reference)),
+        fastest=comparison.winner == cell.series,
+        equal_computation=_equal_computation(cell, certificates),
+        remarks=remarks(
+            [run.provenance for run in cell.runs], [run.provenance for run in reference.runs]
+        ),
+    )
+
+
+def _equal_computation(cell: Cell, certificates: Certificates) -> str:
+    """What is known of equal computation; outputs of inference are compared with the training's."""
+    factors = cell.plan.factors
+    found = proof(certificates, cell.facet[0], cell.series.framework, factors["precision"])
+    return found.verdict if found.shown or not cell.values("deviation") else "outputs equal"

@@ -1,10 +1,11 @@
-"""What is said of a study that other programs disturbed: on its page and in the terminal."""
+"""Whether other programs disturbed a study, on its page and in the terminal."""
 
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+
+from touchstone.analysis.part import Part
 
 FLAG, METRIC = "noisy_machine", "other_cpu_utilization"
 MOST = 1 / 3
@@ -12,19 +13,22 @@ MOST = 1 / 3
 REPEAT = (
     ".venv/bin/snakemake --cores all --configfile results/config.resolved.yaml --forcerun train"
 )
-"""The command that makes all runs of the study again: finished ones are not repeated otherwise."""
+"""The command that repeats all runs of the study; a finished run is not repeated otherwise."""
 
 
-class Disturbed(NamedTuple):
-    """How many of how many runs others disturbed, and the median of what they used then, %."""
+class Disturbed(Part):
+    """A study of which other programs disturbed more than a third of the runs."""
 
     runs: int
+    """Runs with the flag `noisy_machine`."""
     total: int
+    """All runs."""
     share: float
+    """Median of what other programs used of the machine's CPU time in these runs, %."""
 
     @property
     def fault(self) -> str:
-        """What is wrong with the numbers, as a sentence without its end."""
+        """What is wrong with the numbers, as a sentence without its full stop."""
         return (
             f"Do not trust these numbers: other programs used the CPU during {self.runs} of "
             f"{self.total} runs ({self.share:.0f} % of the machine at the median)"
@@ -42,7 +46,7 @@ def disturbed(runs: Iterable[tuple[Sequence[str], float | None]]) -> Disturbed |
     shares = [share for flags, share in known if FLAG in flags and share is not None]
     if len(shares) <= MOST * len(known):
         return None
-    return Disturbed(len(shares), len(known), median(shares))
+    return Disturbed(runs=len(shares), total=len(known), share=median(shares))
 
 
 def of_table(measurements: Path) -> Disturbed | None:

@@ -1,67 +1,82 @@
-"""Tables of what a study shows beside speeds: what precision changes, what holds cells back, what
-the mode `best` chose."""
+"""All that a study shows, computed once (docs/contracts.md, `findings.json`)."""
 
-import csv
-import io
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from touchstone.analysis import bottleneck, precision, trials
-from touchstone.results.files import write_atomic
+from touchstone.analysis import bottleneck, comparison, precision, scaling, trials
+from touchstone.analysis import peaks as measured_peaks
+from touchstone.analysis.answer import answer
+from touchstone.analysis.cells import UNITS, metrics_without_values, summaries
+from touchstone.analysis.disturbed import METRIC, disturbed
+from touchstone.analysis.equal_computation import equal_computation, known_deviations
+from touchstone.analysis.findings_model import Findings
+from touchstone.analysis.largest_batch import largest_batches
+from touchstone.analysis.outcomes import failures, flags, outcomes
+from touchstone.analysis.setup import setup
+from touchstone.results.certificates import Certificates
+from touchstone.results.max_batch import MaxBatch
 from touchstone.results.study import Study
 
-PRECISION_SHOWN = (
-    *("framework", "network", "dataset", "device", "batch_size", "precision"),
-    *("throughput_ratio", "low", "high", "verdict", "test_accuracy", "accuracy_change"),
-    *("memory_ratio", "n"),
-)
-BOTTLENECK_SHOWN = (
-    *("framework", "network", "dataset", "device", "precision", "input", "batch_size", "verdict"),
-    *("why", "input_share", "launch_share", "gpu_idle", "bottleneck", "share_of_peak"),
-)
-TRIALS_SHOWN = (
-    *("framework", "network", "dataset", "device", "batch_size", "repeat", "mode", "threads"),
-    *("wait_policy", "chosen", "status", "throughput", "chosen_is_faster_by"),
-)
-"""The columns of the tables in Markdown."""
+
+class Answers(NamedTuple):
+    """The answers that have a table of their own (docs/contracts.md), with the study's cells."""
+
+    gains: list[precision.Gain]
+    verdicts: list[bottleneck.Verdict]
+    trials: list[trials.Trial]
+    scaled: list[scaling.Scaled]
 
 
-def write(study: Study, folder: Path) -> None:
-    """Write `precision`, `bottleneck` and `trials`, each as .csv and .md, into the folder."""
-    tables = (
-        (
-            "precision", precision.COLUMNS, PRECISION_SHOWN,
-            precision.rows(precision.gains(study)),
-            "No cells of this study differ by precision alone.",
-        ),
-        (
-            "bottleneck", bottleneck.COLUMNS, BOTTLENECK_SHOWN,
-            bottleneck.rows(bottleneck.verdicts(study)),
-            "This study trains no network.",
-        ),
-        (
-            "trials", trials.COLUMNS, TRIALS_SHOWN, trials.rows(trials.trials(study)),
-            "No cell of this study has the mode best.",
-        ),
-    )  # fmt: skip
-    for name, columns, shown, rows, empty in tables:
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows([columns, *rows])
-        write_atomic(folder / f"{name}.csv", text.getvalue())
-        write_atomic(
-            folder / f"{name}.md", _markdown(columns, shown, rows) if rows else f"{empty}\n"
-        )
+def answers_of(study: Study) -> Answers:
+    """The answers of a study that have a table of their own."""
+    return Answers(
+        gains=precision.gains(study),
+        verdicts=bottleneck.verdicts(study),
+        trials=trials.trials(study),
+        scaled=scaling.scaled(study.trained),
+    )
 
 
-def _markdown(columns: Sequence[str], shown: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    places = [columns.index(name) for name in shown]
-    lines = [[name.replace("_", " ") for name in shown], ["---"] * len(shown)]
-    lines += [[_text(row[place]) for place in places] for row in rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def compute(
+    study: Study,
+    certificates: Certificates,
+    searches: Sequence[MaxBatch] = (),
+    answers: Answers | None = None,
+) -> Findings:
+    """The findings of a gathered study.
 
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+    Args:
+        certificates: of the study's networks, as far as there are any.
+        searches: the searches for the largest batch, as far as there are any.
+        answers: of the same study, where the caller has them already.
+    """
+    trained, inference = study.trained, study.inference
+    answers = answers or answers_of(study)
+    peaks = measured_peaks.peaks(study.operations)
+    cells = summaries(study, peaks)
+    comparisons = [
+        *(comparison.summary(c, "training", certificates) for c in comparison.compare(trained)),
+        *(comparison.summary(c, "inference", certificates) for c in comparison.compare(inference)),
+    ]
+    networks = Study([*trained.cells, *inference.cells])
+    return Findings(
+        format=1,
+        units=UNITS,
+        answer=answer(trained, comparisons, {cell.name: cell for cell in cells}),
+        disturbed=disturbed((run.flags, run.values[METRIC]) for run in study.runs),
+        outcomes=outcomes(study),
+        flags=flags(study, comparisons),
+        cells=cells,
+        metrics_without_values=metrics_without_values(trained),
+        comparisons=comparisons,
+        precision=[precision.summary(gain) for gain in answers.gains],
+        bottlenecks=[bottleneck.summary(verdict) for verdict in answers.verdicts],
+        scaling=[scaling.summary(scaled) for scaled in answers.scaled],
+        peaks=[measured_peaks.summary(place, peak) for place, peak in peaks.items()],
+        choices=[trials.summary(choice) for choice in trials.choices(answers.trials)],
+        failures=failures(study),
+        equal_computation=equal_computation(networks, certificates),
+        known_deviations=known_deviations(networks),
+        largest_batches=largest_batches(trained, searches),
+        setup=setup(study),
+    )

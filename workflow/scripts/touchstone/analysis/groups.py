@@ -1,4 +1,4 @@
-"""Cells of a study that differ in some factors alone."""
+"""Cells of a study that differ in some factors only."""
 
 from collections.abc import Iterable
 

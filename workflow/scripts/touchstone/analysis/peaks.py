@@ -4,6 +4,7 @@ from collections import defaultdict
 from statistics import median
 from typing import NamedTuple
 
+from touchstone.analysis.findings_model import PeakRates
 from touchstone.results.study import Cell, Study
 
 GEMM, COPY = "gemm", "memory_copy"
@@ -80,3 +81,8 @@ def why_no_share(cell: Cell, peak: Peak) -> str:
     if peak.flops is None:
         return f"the study has no gemm on the {place_of(cell).label}"
     return f"no flop rate: {', '.join(cell.words('flop_rate'))}"
+
+
+def summary(place: Place, peak: Peak) -> PeakRates:
+    """The peak of a place as the findings have it."""
+    return PeakRates(place=place.label, flop_rate=peak.flops, memory_rate=peak.memory)

@@ -3,7 +3,9 @@
 from statistics import median
 from typing import NamedTuple
 
+from touchstone.analysis.findings_model import PrecisionGain
 from touchstone.analysis.groups import differing_by
+from touchstone.analysis.ratio import estimate
 from touchstone.results.metrics import STATUSES
 from touchstone.results.study import Cell, Study
 from touchstone.results.tables import FACTORS, counted
@@ -22,7 +24,7 @@ COLUMNS = (
 
 
 class Gain(NamedTuple):
-    """A cell beside the one that differs from it by precision alone.
+    """A cell and the one that differs from it by precision only.
 
     `speed` is the ratio of throughputs, `accuracy` the difference of test accuracies, both
     within blocks; `memory` has the metric (MiB), the median of either cell and their ratio.
@@ -36,8 +38,8 @@ class Gain(NamedTuple):
 
 
 def gains(study: Study) -> list[Gain]:
-    """For every cell that differs from another by precision alone: beside the one in fp32, or
-    where there is none, the one that was planned first."""
+    """For every cell that differs from another by precision only: compared with the one in
+    fp32, or where there is none, the one that was planned first."""
     found = []
     for group in differing_by(study.trained.cells, "precision"):
         single = [cell for cell in group if cell.plan.factors["precision"] == REFERENCE]
@@ -58,8 +60,8 @@ def _memory(cell: Cell, reference: Cell) -> tuple[str, float, float, float] | No
     for metric in MEMORY:
         ours, theirs = cell.values(metric), reference.values(metric)
         if ours and theirs:
-            middle = median(ours), median(theirs)
-            return metric, *middle, middle[0] / middle[1]
+            medians = median(ours), median(theirs)
+            return metric, *medians, medians[0] / medians[1]
     return None
 
 
@@ -81,13 +83,31 @@ def _row(gain: Gain) -> list[object]:
         speed.value if speed else None,
         *(interval or (None, None)),
         speed.verdict("throughput") if speed else None,
-        *(_middle(each, "test_accuracy") for each in (cell, reference)),
+        *(_median(each, "test_accuracy") for each in (cell, reference)),
         *((accuracy.value, accuracy.low, accuracy.high) if accuracy else (None,) * 3),
         *(memory or (None,) * 4),
         counted(cell.flags),
     ]
 
 
-def _middle(cell: Cell, metric: str) -> float | None:
+def _median(cell: Cell, metric: str) -> float | None:
     values = cell.values(metric)
     return median(values) if values else None
+
+
+def summary(gain: Gain) -> PrecisionGain:
+    """A gain as the findings have it."""
+    accuracy = gain.accuracy
+    metric, memory, reference_memory, ratio = gain.memory or (None,) * 4
+    return PrecisionGain(
+        cell=gain.cell.plan.name,
+        reference=gain.reference.plan.name,
+        throughput=estimate(gain.speed),
+        accuracy_change=accuracy.value if accuracy else None,
+        accuracy_low=accuracy.low if accuracy else None,
+        accuracy_high=accuracy.high if accuracy else None,
+        memory_metric=metric,
+        memory=memory,
+        reference_memory=reference_memory,
+        memory_ratio=ratio,
+    )

@@ -1,19 +1,22 @@
-"""How training speed grows with the replicas: a table and a figure of speed-up and efficiency."""
+"""How training speed grows with the replicas: speed-up and efficiency."""
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
+from typing import Literal
 
+from touchstone.analysis.findings_model import Scaling
+from touchstone.analysis.ratio import estimate
 from touchstone.results.study import Cell, Study
 from touchstone.results.tables import FACTORS, counted
 from touchstone.statistics.intervals import TOO_FEW, Ratio, paired_ratio
 
 FREE = ("nodes", "replicas", "batch_split", "threads")
-"""The factors in which a cell of several replicas may differ from the one that trains alone."""
-STRONG, WEAK = "strong", "weak"
+"""The factors in which a cell of several replicas may differ from its baseline."""
 COLUMNS = (
     *FACTORS,
     *("scaling", "nodes", "replicas", "resources", "cell", "reference_cell"),
@@ -25,14 +28,14 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Scaled:
-    """A cell of several replicas, and the cell that trains the same alone.
+    """A cell of several replicas, and its baseline: the cell that trains the same with one.
 
-    `resources` is how many times the devices, or on the CPU the threads, of the one alone it has:
-    the speed-up that nothing lost in exchanging gradients would leave.
+    `resources` are its devices, or on the CPU its threads, as a multiple of the baseline's: the
+    speed-up if the exchange of gradients cost nothing.
     """
 
     cell: Cell
-    alone: Cell
+    baseline: Cell
     resources: int
 
     @property
@@ -50,14 +53,14 @@ class Scaled:
         return _world_size(self.cell)
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Literal["strong", "weak"]:
         """`strong`: the batch of all replicas stays the same; `weak`: that of each does."""
-        return WEAK if self.cell.plan.factors["batch_split"] == "per_replica" else STRONG
+        return "weak" if self.cell.plan.factors["batch_split"] == "per_replica" else "strong"
 
     @cached_property
     def speedup(self) -> Ratio | None:
-        """Throughput / that of the one alone, within blocks; None where no block has both."""
-        return paired_ratio(self.cell.by_block("throughput"), self.alone.by_block("throughput"))
+        """Throughput / that of the baseline, within blocks; None where no block has both."""
+        return paired_ratio(self.cell.by_block("throughput"), self.baseline.by_block("throughput"))
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -79,7 +82,7 @@ class Scaled:
 
     @property
     def verdict(self) -> str:
-        """`faster`, `slower` than the one alone, or that nothing was shown."""
+        """`faster` or `slower` than the baseline, or that nothing was shown."""
         return self.speedup.verdict("throughput") if self.speedup else TOO_FEW
 
     @property
@@ -87,9 +90,11 @@ class Scaled:
         """Why there is no speed-up."""
         if self.speedup:
             return ""
-        words = {cell.plan.name: cell.words("throughput") for cell in (self.cell, self.alone)}
-        told = "; ".join(f"{name}: {', '.join(word)}" for name, word in words.items() if word)
-        return told or "no block has both"
+        outcomes = {cell.plan.name: cell.words("throughput") for cell in (self.cell, self.baseline)}
+        failed = "; ".join(
+            f"{name}: {', '.join(words)}" for name, words in outcomes.items() if words
+        )
+        return failed or "no block has both"
 
 
 def has_replicas(study: Study) -> bool:
@@ -98,21 +103,21 @@ def has_replicas(study: Study) -> bool:
 
 
 def scaled(study: Study) -> list[Scaled]:
-    """The cells of several replicas beside those that train the same alone, in order of the plan.
+    """The cells of several replicas with their baselines, in order of the plan.
 
     All settings but the numbers of nodes and replicas are the same; on the CPU the threads of a
     node, or those of a replica.
     """
-    alone: dict[tuple[str, ...], list[Cell]] = {}
+    baselines: dict[tuple[str, ...], list[Cell]] = {}
     for cell in study.cells:
         if _world_size(cell) == 1:
-            alone.setdefault(_rest(cell), []).append(cell)
+            baselines.setdefault(_fixed_factors(cell), []).append(cell)
     return [
-        Scaled(cell, one, resources)
+        Scaled(cell, baseline, resources)
         for cell in study.cells
         if _world_size(cell) > 1
-        for one in alone.get(_rest(cell), [])
-        if (resources := _resources(cell, one))
+        for baseline in baselines.get(_fixed_factors(cell), [])
+        if (resources := _resources(cell, baseline))
     ]
 
 
@@ -124,13 +129,13 @@ def _world_size(cell: Cell) -> int:
     return _count(cell, "nodes") * _count(cell, "replicas")
 
 
-def _rest(cell: Cell) -> tuple[str, ...]:
+def _fixed_factors(cell: Cell) -> tuple[str, ...]:
     return tuple(value for name, value in cell.plan.factors.items() if name not in FREE)
 
 
-def _resources(cell: Cell, alone: Cell) -> int | None:
-    """How many times the resources of `alone` the cell has; None where that is no whole share."""
-    ours, theirs = (one.plan.factors.get("threads", "") for one in (cell, alone))
+def _resources(cell: Cell, baseline: Cell) -> int | None:
+    """The cell's resources as a multiple of the baseline's; None where that is no whole number."""
+    ours, theirs = (one.plan.factors.get("threads", "") for one in (cell, baseline))
     if cell.facet[2] == "gpu":
         return _world_size(cell) if ours == theirs else None
     if ours == theirs:
@@ -145,7 +150,7 @@ def table(rows: Iterable[Scaled]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        cells, ratio = (row.cell, row.alone), row.speedup
+        cells, ratio = (row.cell, row.baseline), row.speedup
         speedup = (ratio.value if ratio else None, *(row.interval or (None, None)))
         efficiency = (row.efficiency, *(row.efficiency_interval or (None, None)))
         writer.writerow(
@@ -153,7 +158,7 @@ def table(rows: Iterable[Scaled]) -> str:
                 *(row.cell.plan.factors[name] for name in FACTORS),
                 *(row.kind, row.nodes, row.replicas, row.resources),
                 *(cell.plan.name for cell in cells),
-                *(_text(middle(cell)) for cell in cells),
+                *(_text(_median_throughput(cell)) for cell in cells),
                 *(ratio.n if ratio else 0, *map(_text, speedup), *map(_text, efficiency)),
                 *(row.verdict, "yes" if ratio is None or ratio.indicative else "no", row.reason),
                 *(counted(cell.flags) for cell in cells),
@@ -162,7 +167,7 @@ def table(rows: Iterable[Scaled]) -> str:
     return text.getvalue()
 
 
-def middle(cell: Cell) -> float | None:
+def _median_throughput(cell: Cell) -> float | None:
     """The median throughput of a cell (images/s), if it has one."""
     values = cell.values("throughput")
     return median(values) if values else None
@@ -170,3 +175,22 @@ def middle(cell: Cell) -> float | None:
 
 def _text(value: float | None) -> str:
     return "" if value is None else repr(float(value))
+
+
+def summary(scaled_cell: Scaled) -> Scaling:
+    """A cell of several replicas as the findings have it."""
+    low, high = scaled_cell.efficiency_interval or (None, None)
+    return Scaling(
+        cell=scaled_cell.cell.plan.name,
+        baseline=scaled_cell.baseline.plan.name,
+        kind=scaled_cell.kind,
+        nodes=scaled_cell.nodes,
+        replicas=scaled_cell.replicas,
+        resources=scaled_cell.resources,
+        speedup=estimate(scaled_cell.speedup),
+        efficiency=scaled_cell.efficiency,
+        efficiency_low=low,
+        efficiency_high=high,
+        reason=scaled_cell.reason or None,
+        flags=Counter([*scaled_cell.cell.flags, *scaled_cell.baseline.flags]),
+    )

@@ -1,13 +1,14 @@
 """What the trials of the mode `best` found: the settings that each run chose, and by how much."""
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+from touchstone.analysis import findings_model
 from touchstone.measure.trials import fastest
-from touchstone.results.metrics import STATUSES
 from touchstone.results.study import Cell, Result, Study
-from touchstone.results.tables import FACTORS, counted, tried
+from touchstone.results.tables import FACTORS, tried
 
 COLUMNS = (
     *(name for name in FACTORS if name != "mode"),
@@ -19,14 +20,14 @@ COLUMNS = (
 class Trial(NamedTuple):
     """A trial of some settings by one run of a cell.
 
-    `told` is what the record keeps of it: `mode`, `threads`, `wait_policy`, `status`, `reason`,
+    `recorded` is what the record keeps of it: `mode`, `threads`, `wait_policy`, `status`, `reason`,
     `throughput` (images/s), `first_step_time` (s), `folder`; `settings` says in words what it
     tried. `faster` is the throughput of the chosen trial over its own.
     """
 
     cell: Cell
     run: Result
-    told: dict[str, Any]
+    recorded: dict[str, Any]
     settings: str
     chosen: bool
     faster: float | None
@@ -34,16 +35,11 @@ class Trial(NamedTuple):
     @property
     def files(self) -> str:
         """The folder of its spec, events, telemetry and log, from the working folder."""
-        return f"{self.run.provenance['run']}/{self.told['folder']}"
-
-    @property
-    def link(self) -> str:
-        """Its events, from the folder of the report."""
-        return f"../{self.files.removeprefix('results/')}/events.jsonl"
+        return f"{self.run.provenance['run']}/{self.recorded['folder']}"
 
 
 class Choice(NamedTuple):
-    """What was tried of a cell, over all of its repeats; `faster` is the median over its trials."""
+    """Settings that runs of a cell tried; `faster` is the median over their trials."""
 
     cell: Cell
     settings: str
@@ -51,30 +47,30 @@ class Choice(NamedTuple):
 
     @property
     def chosen(self) -> int:
-        """How many runs of the cell trained so."""
+        """How many runs of the cell trained with these settings."""
         return sum(trial.chosen for trial in self.trials)
 
     @property
     def throughput(self) -> float | None:
         """The median of its trials, images/s."""
-        found = [trial.told["throughput"] for trial in self.trials]
-        return _median(found)
+        return _median([trial.recorded["throughput"] for trial in self.trials])
 
     @property
     def faster(self) -> float | None:
-        """How many times as fast was what the run chose."""
+        """How many times as fast the settings are that the run chose."""
         return _median([trial.faster for trial in self.trials])
 
     @property
-    def words(self) -> str:
-        """How the trials ended that gave no number."""
-        told = [trial.told["status"] for trial in self.trials if trial.told["throughput"] is None]
-        return counted(told, STATUSES)
+    def failed(self) -> Counter[str]:
+        """The outcomes of the trials that gave no number."""
+        without = [trial.recorded for trial in self.trials if trial.recorded["throughput"] is None]
+        return Counter(recorded["status"] for recorded in without)
 
     @property
     def reasons(self) -> list[str]:
         """Why, each reason once."""
-        return list(dict.fromkeys(t.told["reason"] for t in self.trials if t.told["reason"]))
+        reasons = (trial.recorded["reason"] for trial in self.trials)
+        return list(dict.fromkeys(filter(None, reasons)))
 
 
 def _median(found: Sequence[float | None]) -> float | None:
@@ -96,10 +92,10 @@ def trials(study: Study) -> list[Trial]:
     return found
 
 
-def choices(study: Study) -> list[Choice]:
+def choices(found: Sequence[Trial]) -> list[Choice]:
     """What was tried, cell by cell."""
     grouped: dict[tuple[str, str], list[Trial]] = {}
-    for trial in trials(study):
+    for trial in found:
         grouped.setdefault((trial.cell.plan.name, trial.settings), []).append(trial)
     return [Choice(group[0].cell, settings, group) for (_, settings), group in grouped.items()]
 
@@ -111,16 +107,47 @@ def rows(found: Sequence[Trial]) -> list[list[object]]:
             *(trial.cell.plan.factors[name] for name in FACTORS if name != "mode"),
             trial.cell.plan.name,
             trial.run.repeat,
-            trial.told["mode"],
-            trial.told["threads"],
-            trial.told["wait_policy"],
+            trial.recorded["mode"],
+            trial.recorded["threads"],
+            trial.recorded["wait_policy"],
             "yes" if trial.chosen else "no",
-            trial.told["status"],
-            trial.told["reason"],
-            trial.told["throughput"],
+            trial.recorded["status"],
+            trial.recorded["reason"],
+            trial.recorded["throughput"],
             trial.faster,
-            trial.told["first_step_time"],
+            trial.recorded["first_step_time"],
             trial.files,
         ]
         for trial in found
     ]
+
+
+def summary(choice: Choice) -> findings_model.Choice:
+    """What was tried of a cell, as the findings have it."""
+    return findings_model.Choice(
+        cell=choice.cell.plan.name,
+        settings=choice.settings,
+        chosen=choice.chosen,
+        throughput=choice.throughput,
+        chosen_is_faster_by=choice.faster,
+        failed=choice.failed,
+        reasons=choice.reasons,
+        trials=[_trial_summary(trial) for trial in choice.trials],
+    )
+
+
+def _trial_summary(trial: Trial) -> findings_model.TrialSummary:
+    recorded = trial.recorded
+    return findings_model.TrialSummary(
+        repeat=trial.run.repeat,
+        mode=recorded["mode"],
+        threads=recorded["threads"],
+        wait_policy=recorded["wait_policy"],
+        chosen=trial.chosen,
+        status=recorded["status"],
+        reason=recorded["reason"],
+        throughput=recorded["throughput"],
+        chosen_is_faster_by=trial.faster,
+        first_step_time=recorded["first_step_time"],
+        files=trial.files,
+    )

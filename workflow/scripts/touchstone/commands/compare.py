@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from touchstone.analysis.compare_results import as_table, as_text, compare, exit_code, read_sitting
+from touchstone.analysis.compare_results import as_table, as_text, compare, exit_code, read_results
 from touchstone.errors import UsageError
 from touchstone.results.files import InputError, write_atomic
 from touchstone.statistics.intervals import SESSION_SD, SPEEDS, TIMES
@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.session_sd < 1:
         raise UsageError("--session-sd must be a share from 0 to 1, such as 0.03")
     try:
-        old = read_sitting(arguments.old, arguments.metric)
-        new = read_sitting(arguments.new, arguments.metric)
+        old = read_results(arguments.old, arguments.metric)
+        new = read_results(arguments.new, arguments.metric)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

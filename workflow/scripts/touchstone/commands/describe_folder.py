@@ -9,7 +9,6 @@ title, licence and citation are for you to correct.
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 import yaml
@@ -17,6 +16,7 @@ import yaml
 from touchstone.datasets.describe import folder_entry
 from touchstone.datasets.errors import DatasetError, exit_status
 from touchstone.errors import UsageError
+from touchstone.files import write_atomic
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,9 +58,4 @@ def describe(arguments: argparse.Namespace) -> None:
     photos = {key: value for key, value in kept.items() if value is not None}
     entry = folder_entry(options, arguments.shape, photos if arguments.photos else None)
     text = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True)
-    part = arguments.output.with_name(f".{arguments.output.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, arguments.output)
-    finally:
-        part.unlink(missing_ok=True)
+    write_atomic(arguments.output, text)

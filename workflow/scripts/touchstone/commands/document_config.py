@@ -67,20 +67,27 @@ def _table(model: type[BaseModel]) -> str:
     properties = model.model_json_schema()["properties"]
     for key, field in model.model_fields.items():
         meaning = (field.description or "").replace("|", "\\|")
-        rows.append(f"| `{key}` | {_type(properties[key])} | {_default(field)} | {meaning} |")
+        words = type_in_words(properties[key])
+        rows.append(f"| `{key}` | {words} | {_default(field)} | {meaning} |")
     return "\n".join(rows) + "\n"
 
 
-def _type(value: dict[str, Any]) -> str:
+def type_in_words(value: dict[str, Any]) -> str:
     """A property of a JSON schema in words, its bounds included."""
+    if "$ref" in value:
+        return "mapping"
     if "anyOf" in value:
-        return " or ".join(_type(each) for each in value["anyOf"])
+        return " or ".join(type_in_words(each) for each in value["anyOf"])
     if "enum" in value:
         return ", ".join(f"`{each}`" for each in value["enum"])
     if "const" in value:
         return f"`{value['const']}`"
+    if "type" not in value:
+        return "anything"
     if value["type"] == "array":
-        noun, _, bound = _type(value["items"]).partition(" ")
+        if "enum" in value["items"]:
+            return f"list of {type_in_words(value['items'])}"
+        noun, _, bound = type_in_words(value["items"]).partition(" ")
         return f"list of {noun}s {bound}".strip()
     bounds = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
     limits = [f"{sign} {value[key]:g}" for key, sign in bounds.items() if key in value]

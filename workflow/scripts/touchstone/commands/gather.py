@@ -1,9 +1,11 @@
-"""Join the planned records into tables. Exit 1, with one line, if a record is missing."""
+"""Make tables and findings of the planned records. Exit 1, with one line, if one is missing."""
 
 import argparse
 from pathlib import Path
 
-from touchstone.analysis import findings, scaling
+from touchstone.analysis import answer_tables, scaling
+from touchstone.analysis.findings import answers_of, compute
+from touchstone.analysis.findings_file import write_findings
 from touchstone.plan import frameworks
 from touchstone.results.certificates import read_certificates
 from touchstone.results.files import write_atomic
@@ -16,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", type=Path, required=True, help="plan.tsv")
     parser.add_argument("--records", type=Path, required=True, help="folder of the records")
     parser.add_argument("--output", type=Path, required=True, help="folder of the tables")
+    parser.add_argument("--findings", type=Path, required=True, help="findings.json to write")
     parser.add_argument(
         "--certificates", type=Path, nargs="*", default=[], help="of the study's networks"
     )
@@ -28,12 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    folder = arguments.output
     certificates = read_certificates(arguments.certificates)
-    max_batches = read_max_batches(arguments.max_batches)
+    searches = read_max_batches(arguments.max_batches)
     released = {name: frameworks.released(name) for name in frameworks.adapters()}
-    gather(arguments.plan, arguments.records, arguments.output, certificates, max_batches, released)
-    study = read_study(arguments.plan, arguments.output, arguments.records)
+    gather(arguments.plan, arguments.records, folder, certificates, searches, released)
+    study = read_study(arguments.plan, folder, arguments.records)
+    answers = answers_of(study)
+    answer_tables.write(answers.gains, answers.verdicts, answers.trials, folder)
     if arguments.scaling:
-        table = scaling.table(scaling.scaled(study.trained))
-        write_atomic(arguments.output / "scaling.csv", table)
-    findings.write(study, arguments.output)
+        write_atomic(folder / "scaling.csv", scaling.table(answers.scaled))
+    write_findings(compute(study, certificates, searches, answers), arguments.findings)

@@ -24,7 +24,9 @@ from pydantic import (
 
 from touchstone.datasets import decoders
 from touchstone.datasets.errors import CatalogueError as CatalogueError
+from touchstone.datasets.facts import Photos, Splits
 from touchstone.paths import ROOT
+from touchstone.yaml_file import parsed
 
 FOLDER = ROOT / "config/datasets"
 
@@ -79,30 +81,11 @@ class Source(BaseModel, extra="forbid", frozen=True, strict=True):
         return package
 
 
-class Splits(BaseModel, extra="forbid", frozen=True, strict=True):
-    """Number of examples of each split."""
-
-    train: PositiveInt
-    test: PositiveInt
-
-
 class Fingerprints(BaseModel, extra="forbid", frozen=True, strict=True):
     """What the fingerprints of the converted splits must be (docs/contracts.md)."""
 
     train: Sha256
     test: Sha256
-
-
-class Photos(BaseModel, extra="forbid", frozen=True, strict=True):
-    """How photos are kept, which are stored as JPEG files and not as pixels.
-
-    Without `short_side` the original files are; else every photo is scaled once, so that its
-    shorter side has that many pixels, and encoded with `quality`, which also holds for a photo
-    that must be repaired.
-    """
-
-    short_side: PositiveInt | None = None
-    quality: Annotated[int, Field(ge=1, le=100)] | None = None
 
 
 class Shards(BaseModel, extra="forbid", frozen=True, strict=True):
@@ -245,7 +228,7 @@ def load(name: str, folder: Path = FOLDER) -> Dataset:
 def _read(path: Path) -> dict[str, Any]:
     """The mapping in the YAML file `path`; raises CatalogueError."""
     try:
-        keys = yaml.safe_load(path.read_text(encoding="utf-8"))
+        keys, repeated = parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CatalogueError(
             f"{path}: {error.strerror}; make it a file that you may read"
@@ -259,6 +242,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise CatalogueError(f"{path}: not YAML ({cause}); correct the syntax") from error
     if not isinstance(keys, dict):
         raise CatalogueError(f"{path}: not a mapping of keys; write one `key: value` a line")
+    if repeated:
+        cause = f"more than once in one mapping: {'; '.join(repeated)}"
+        raise CatalogueError(f"{path}: {cause}; keep one each")
     return keys
 
 

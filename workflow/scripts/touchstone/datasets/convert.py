@@ -24,6 +24,7 @@ from touchstone.datasets import formats, manifest, verify
 from touchstone.datasets.catalogue import Dataset, stems
 from touchstone.datasets.errors import DatasetError, DatasetErrors
 from touchstone.datasets.formats import Example
+from touchstone.files import write_atomic
 
 _SAMPLE = 128
 """Examples from which the size of all is estimated."""
@@ -242,9 +243,7 @@ def _write(shard: _Shard) -> dict[str, Any] | DatasetError:
         )
     entry = manifest.entry(written, files, job.work)
     if shard.name != shard.split:
-        mark = job.work / f".{shard.name}.shard"
-        mark.write_text(json.dumps(entry))
-        mark.replace(job.work / f"{shard.name}.shard")
+        write_atomic(job.work / f"{shard.name}.shard", json.dumps(entry))
     return entry
 
 
@@ -290,7 +289,7 @@ def _check_fingerprints(dataset: Dataset, source: Path, splits: dict[str, Any]) 
 
 def _publish(work: Path, output: Path) -> None:
     """Move what is in `work` to `output`: the old manifest goes first, the new comes last."""
-    for mark in [work / "key", *work.glob("*.shard")]:
+    for mark in [work / "key", *work.glob("*.shard*")]:
         mark.unlink()
     output.mkdir(exist_ok=True)
     (output / "manifest.json").unlink(missing_ok=True)

@@ -12,6 +12,7 @@ import yaml
 from touchstone import operations
 from touchstone.plan import frameworks, inference
 from touchstone.plan.model import Cell
+from touchstone.yaml_file import parsed
 
 OPERATION = (
     "framework", "network", "dataset", "device", "precision", "seed", "threads",
@@ -66,26 +67,10 @@ def name_of(cell: Cell) -> str:
     return f"{slug}-{digest(rest)[:8]}" if rest else slug
 
 
-def _twice(node: yaml.Node | None) -> list[str]:
-    """The keys that a mapping of a YAML document has more than once, each with its lines."""
-    if isinstance(node, yaml.SequenceNode):
-        return [told for item in node.value for told in _twice(item)]
-    if not isinstance(node, yaml.MappingNode):
-        return []
-    lines: dict[str, list[int]] = {}
-    for key, _ in node.value:
-        lines.setdefault(str(key.value), []).append(key.start_mark.line + 1)
-    own = [f"{key} (lines {', '.join(map(str, at))})" for key, at in lines.items() if len(at) > 1]
-    return own + [told for _, value in node.value for told in _twice(value)]
-
-
 def read(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; raises ConfigError that names the file, cause and remedy."""
     try:
-        text = path.read_text(encoding="utf-8")
-        values = yaml.safe_load(text)
-        # Of a key that stands twice YAML's readers take the last, and say nothing.
-        twice = _twice(yaml.compose(text, yaml.SafeLoader))
+        values, repeated = parsed(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as fault:
         raise ConfigError(f"{path}: not UTF-8 at byte {fault.start}; save it as UTF-8") from None
     except OSError as fault:
@@ -95,8 +80,7 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid YAML: {cause}; mend that line") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: holds no mapping; write `key: value` lines at its top level")
-    if twice:
-        raise ConfigError(
-            f"{path}: more than once in one mapping: {'; '.join(twice)}; keep one each"
-        )
+    if repeated:
+        cause = f"more than once in one mapping: {'; '.join(repeated)}"
+        raise ConfigError(f"{path}: {cause}; keep one each")
     return values

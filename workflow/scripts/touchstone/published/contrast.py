@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from math import exp, sqrt
 from statistics import fmean, stdev
 
-from scipy.special import stdtrit
-
 from touchstone.published.points import Point
 from touchstone.published.table import number
-from touchstone.statistics.intervals import LEVEL, paired_ratio
+from touchstone.statistics.intervals import LEVEL, half_width, paired_ratio
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Contrast:
         """Student's interval, in the scale of `value`."""
         if self.error is None:
             return None
-        half = float(stdtrit(self.n - 1, (1 + confidence) / 2)) * self.error
+        half = half_width(self.error, self.n - 1, confidence)
         low, high = self.middle - half, self.middle + half
         return (exp(low), exp(high)) if self.is_ratio else (low, high)
 

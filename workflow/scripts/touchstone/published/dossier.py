@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from touchstone.plan.model import Cell
 from touchstone.published.table import FACTORS
 from touchstone.results.metrics import METRICS
+from touchstone.yaml_file import parsed
 
 Level = str | int | float
 Where = dict[str, Level | list[Level]]
@@ -334,7 +335,10 @@ def _factors(test: Any) -> list[str]:
 def read_dossier(path: Path) -> Dossier:
     """Read a file of claims; raises DossierError."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content, repeated = parsed(path.read_text(encoding="utf-8"))
+        if repeated:
+            cause = f"more than once in one mapping: {'; '.join(repeated)}"
+            raise DossierError(f"{path}: {cause}; keep one each")
         return Dossier.model_validate(content)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise DossierError(f"{path}: {' '.join(str(error).split())}; mend that file") from None

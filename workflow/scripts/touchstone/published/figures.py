@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from touchstone.published.dossier import Curves, FigureSpec
-from touchstone.published.exports import Entry, label
+from touchstone.published.entries import Entry, label
 from touchstone.published.points import Level
 from touchstone.published.table import NUMBERS, show, words
 from touchstone.report.figures.axes import legend_columns, spell

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from touchstone.plan import frameworks
 from touchstone.published.dossier import MachineTable
-from touchstone.published.exports import escaped, table_line
+from touchstone.published.exports import csv_of, escaped, latex_of, markdown_of
 from touchstone.results.study import Result, Study, machines
 
 LIBRARIES = {
@@ -180,41 +178,25 @@ def _never_began(framework: str, runs: Iterable[Result]) -> str:
 
 def as_csv(one: Sheet) -> str:
     """The table with a row for each place."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("what", "of", "published", "here", "reason"))
-    for (what, of), side in one.sides.items():
-        writer.writerow((what, of, side.published or "", side.here or "", side.reason or ""))
-    return text.getvalue()
+    columns = ("what", "of", "published", "here", "reason")
+    return csv_of(columns, ((*place, *side) for place, side in one.sides.items()))
 
 
 def as_markdown(one: Sheet) -> str:
     """The table in its layout, its reasons below it."""
-    lines = [f"**{one.table.title}**", "", table_line(["", *one.columns])]
-    lines.append(table_line(["---"] * (len(one.columns) + 1)))
-    lines += [table_line([what, *(one.text(what, of) for of in one.columns)]) for what in one.rows]
-    if one.table.published:
-        lines += ["", "Each cell: published / here."]
-    lines += ["", *(f"[{place}] {text}." for place, text in enumerate(one.notes, 1))]
-    return "\n".join(lines) + "\n"
+    rows = [[what, *(one.text(what, of) for of in one.columns)] for what in one.rows]
+    below = ["", "Each cell: published / here."] if one.table.published else []
+    below += ["", *(f"[{place}] {text}." for place, text in enumerate(one.notes, 1))]
+    return markdown_of(one.table.title, ["", *one.columns], rows, below)
 
 
 def as_latex(one: Sheet) -> str:
     """The table as LaTeX (booktabs)."""
     kind = ": published / here" if one.table.published else ""
-    lines = [
-        "% needs \\usepackage{booktabs}",
-        "\\begin{table}",
-        "\\centering\\small",
-        f"\\caption{{{escaped(one.table.title)}{kind}.}}",
-        "\\begin{tabular}{l" + "l" * len(one.columns) + "}",
-        "\\toprule",
-        " & ".join(["", *map(escaped, one.columns)]) + r" \\",
-        "\\midrule",
+    rows = [
+        [escaped(what), *(escaped(one.text(what, of).replace("–", "--")) for of in one.columns)]
+        for what in one.rows
     ]
-    for what in one.rows:
-        cells = [what, *(one.text(what, of).replace("–", "--") for of in one.columns)]
-        lines.append(" & ".join(map(escaped, cells)) + r" \\")
+    heads = ["", *map(escaped, one.columns)]
     notes = " ".join(f"[{place}] {text}." for place, text in enumerate(one.notes, 1))
-    lines += ["\\bottomrule", "\\end{tabular}", "", f"\\footnotesize {escaped(notes)}"]
-    return "\n".join([*lines, "\\end{table}"]) + "\n"
+    return latex_of(f"{one.table.title}{kind}.", heads, rows, "l" * len(heads), notes)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -25,24 +23,27 @@ from touchstone.published.claims import (
     Judgement,
 )
 from touchstone.published.dossier import Claim, Curves, Dossier, FigureSpec
+from touchstone.published.entries import (
+    Entry,
+    Pivot,
+    changes,
+    entries,
+    label,
+    pivot,
+    source_names,
+    told_apart,
+)
 from touchstone.published.exports import (
     BLANK,
-    Entry,
     Notes,
-    Pivot,
     as_csv,
     as_latex,
     as_markdown,
-    changes,
+    csv_of,
     dashed,
-    entries,
     joined,
-    label,
-    pivot,
     sort_key,
-    source_names,
     texts,
-    told_apart,
 )
 from touchstone.published.figures import caption, curves_caption, draw, draw_curves
 from touchstone.published.points import (
@@ -326,17 +327,15 @@ def _derived_only(
 
 def _claims_csv(claims: Sequence[tuple[Claim, Judgement, Judgement]]) -> str:
     """Every group of every claim, and the verdicts."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
     head = ("claim", "figures", "verdict", "why", "group", "outcome", "n", "value", "low", "high")
-    writer.writerow((*head, "statement", "source"))
+    rows: list[list[object]] = []
     for claim, ours, theirs in claims:
         for kind, judgement in (("measured", ours), ("published", theirs)):
             start = [claim.id, kind, judgement.verdict, judgement.why]
+            groups = [
+                [one.label, one.outcome, one.n, one.value, one.low, one.high]
+                for one in judgement.groups
+            ]
             end = [claim.statement, claim.source]
-            for one in judgement.groups:
-                numbers = ["" if v is None else repr(v) for v in (one.value, one.low, one.high)]
-                writer.writerow([*start, one.label, one.outcome, one.n, *numbers, *end])
-            if not judgement.groups:
-                writer.writerow([*start, *[""] * 6, *end])
-    return text.getvalue()
+            rows += [[*start, *group, *end] for group in groups or [[None] * 6]]
+    return csv_of((*head, "statement", "source"), rows)

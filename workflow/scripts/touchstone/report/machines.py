@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from touchstone.analysis.compare_results import Change, Run, Sitting, compare, fingerprints
+from touchstone.analysis.compare_results import Change, ResultsFolder, Run, compare, fingerprints
 from touchstone.report.figures.style import machine_styles
 from touchstone.report.rendering import templates
 from touchstone.results.bundle import FRESH, unpack
@@ -44,7 +44,7 @@ class Machine(NamedTuple):
         """Its cells by name, in the order of its plan."""
         return {cell.plan.name: cell for cell in self.study.cells}
 
-    def sitting(self, metric: str) -> Sitting:
+    def results(self, metric: str) -> ResultsFolder:
         """Its values of one metric, as `compare` takes them."""
         runs = {
             cell.plan.name: [
@@ -61,7 +61,7 @@ class Machine(NamedTuple):
             for cell in self.study.cells
         }
         settings = {cell.plan.name: cell.plan.factors for cell in self.study.cells}
-        return Sitting(Path(self.source), settings, runs, self.fingerprints)
+        return ResultsFolder(Path(self.source), settings, runs, self.fingerprints)
 
 
 def read_machines(bundles: Sequence[tuple[str, Path]], scratch: Path) -> list[Machine]:
@@ -187,13 +187,13 @@ def against_first(machines: Sequence[Machine], metric: str) -> dict[str, dict[st
     Runs of different machines are never pairs: they are judged as two sittings.
     """
     first, *others = machines
-    reference = first.sitting(metric)
+    reference = first.results(metric)
     return {
         machine.name: {
             change.cell: change
             for change in compare(
                 reference,
-                machine.sitting(metric),
+                machine.results(metric),
                 metric,
                 SESSION_SD,
                 (first.name, machine.name),
@@ -298,8 +298,8 @@ def answer(machines: Sequence[Machine]) -> str:
     for name, changes in against_first(machines, "throughput").items():
         verdicts = Counter(change.verdict for change in changes.values())
         judged = [change.ratio for change in changes.values() if change.ratio]
-        said = ", ".join(f"{verdict} in {n}" for verdict, n in sorted(verdicts.items()))
-        text = f"{name} against {first.name}, of {len(changes)} cells: {said}"
+        counts = ", ".join(f"{verdict} in {n}" for verdict, n in sorted(verdicts.items()))
+        text = f"{name} against {first.name}, of {len(changes)} cells: {counts}"
         if judged:
             low, high = min(r.value for r in judged), max(r.value for r in judged)
             span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"

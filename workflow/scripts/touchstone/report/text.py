@@ -1,17 +1,14 @@
 """The words and numbers of the report."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from markupsafe import Markup
 
+from touchstone.analysis.findings_model import CellSummary
+from touchstone.analysis.part import RatioEstimate
 from touchstone.report.figures.style import style_of
-from touchstone.statistics.intervals import Ratio
-
-FEW = 3
-"""Different values of a setting that are all told."""
-PROVEN = ("forward", "gradients")
-"""The kinds of deviation that the table of proof shows beside the closest one."""
+from touchstone.results.tables import counted
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -25,10 +22,20 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{round(value, decimals):,.{max(decimals, 0)}f}" if decimals < 9 else f"{value:.3g}"
 
 
+def optional_number(value: float | None, digits: int = 4) -> str | None:
+    """A number as text, or None."""
+    return None if value is None else number(value, digits)
+
+
 def listing(words: Iterable[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def counts_text(counts: Mapping[str, int], order: Iterable[str] = ()) -> str:
+    """Words with their counts, `ok 2, timeout 1`, in the given order, then alphabetical."""
+    return counted(Counter(counts).elements(), order)
 
 
 def ratio_text(value: float) -> str:
@@ -36,21 +43,27 @@ def ratio_text(value: float) -> str:
     return f"{value:.2f}" if value >= 1.01 else f"{value:.3f}"
 
 
-def interval_text(ratio: Ratio) -> str:
-    """The 95 % interval of a ratio, `[1.70, 2.21]`."""
-    interval = ratio.interval()
-    return "[{:.2f}, {:.2f}]".format(*interval) if interval else ""
+def interval_text(ratio: RatioEstimate) -> str:
+    """The 95 % interval of a ratio, `[1.70, 2.21]`; empty where there is none."""
+    return "" if ratio.low is None else f"[{ratio.low:.2f}, {ratio.high:.2f}]"
 
 
-def setting(value: Any) -> str:
-    """A setting as text; a float at the 7 digits that float32 can hold."""
-    if value is None:
-        return "–"
-    return f"{value:.7g}" if isinstance(value, float) else str(value)
+def blocks_text(ratio: RatioEstimate) -> str:
+    """`n = 3, indicative`: how far to trust a ratio."""
+    return f"n = {ratio.n}" + (", indicative" if ratio.indicative else "")
+
+
+def missing_words(cell: CellSummary, metric: str) -> list[str]:
+    """What to print for the runs without a number: `oom`, `1/3 timeout`, `no value`."""
+    if metric in cell.metrics:
+        missing = cell.metrics[metric].missing
+    else:
+        missing = {"no value" if s == "ok" else s: n for s, n in cell.outcomes.items()}
+    return [word if n == cell.runs else f"{n}/{cell.runs} {word}" for word, n in missing.items()]
 
 
 def dot(framework: str) -> Markup:
-    """A dot in the framework's colour; the name always stands beside it."""
+    """A dot in the framework's colour; the framework's name is always next to it."""
     colour, _ = style_of(framework)
     html = Markup('<span class="dot" style="background:{}" aria-hidden="true"></span>')
     return html.format(colour)

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator
 
-from touchstone.paths import RECORD_SCHEMA
 from touchstone.results.files import InputError, parse_json, read_object, read_text, write_atomic
+from touchstone.results.record_model import faults as faults_of_record
 from touchstone.results.study import distinct
 from touchstone.results.tables import PlannedCell, read_plan, read_records
 
@@ -189,8 +188,7 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
     """
     members = _members(path)
     manifest: dict[str, Any] = parse_json(next(members)[1].decode())
-    validator = Draft202012Validator(parse_json(RECORD_SCHEMA.read_text(encoding="utf-8")))
-    faults = []
+    faults: list[str] = []
     for member, data in members:
         if member.endswith(".json"):
             try:
@@ -198,10 +196,8 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
             except ValueError as error:  # UnicodeDecodeError is one
                 faults.append(f"{member} is not valid JSON ({error})")
                 continue
-            found = validator.iter_errors(value) if member.startswith("records/") else ()
-            for broken in found:
-                faults.append(f"{member} is no record: {broken.json_path} {_short(broken)}")
-                break
+            if member.startswith("records/"):
+                faults += [f"{member} is no record: {each}" for each in faults_of_record(value)[:1]]
         target = folder / member
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
@@ -212,10 +208,6 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
         text = str(error).replace(f"{folder}/", "")
         raise InputError(path, text.rstrip("."), FRESH) from None
     return manifest
-
-
-def _short(error: Any) -> str:
-    return error.message if len(error.message) < 80 else f"breaks its rule {error.validator!r}"
 
 
 def _check_plan(path: Path, plan: list[PlannedCell], manifest: dict[str, Any]) -> None:

@@ -1,11 +1,11 @@
 """Reading and writing of files, with errors that a user can act on."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any, NoReturn
 
 from touchstone.errors import TouchstoneError
+from touchstone.files import write_atomic as write_atomic
 
 FORMAT = 1
 """The only `format` number of spec, env and record files that this version reads."""
@@ -51,17 +51,6 @@ def read_object(path: Path, remedy: str = RERUN) -> dict[str, Any]:
         cause = f"format {value.get('format')!r}, this version reads format {FORMAT}"
         raise InputError(path, cause, remedy)
     return value
-
-
-def write_atomic(path: Path, data: str | bytes) -> None:
-    """Write all of a file or nothing: a reader never sees a half-written one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:

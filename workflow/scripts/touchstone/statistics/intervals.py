@@ -68,6 +68,11 @@ def _quantile(freedom: float, probability: float) -> float:
     return float(stdtrit(freedom, probability))
 
 
+def half_width(error: float, freedom: float, level: float = LEVEL) -> float:
+    """Half of a t interval (Student 1908, Biometrika 6, 1): quantile x standard error."""
+    return _quantile(freedom, (1 + level) / 2) * error
+
+
 @lru_cache
 def _noncentrality(freedom: float) -> float:
     """The one at which a two-sided t test at 5 % has the power `POWER`."""
@@ -119,10 +124,10 @@ class Ratio(NamedTuple):
         return f"n = {self.n}" + (", indicative" if self.indicative else "")
 
     def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
-        """The t interval (Student 1908, Biometrika 6, 1) of the ratio."""
+        """The t interval of the ratio."""
         if self.error is None or self.freedom is None:
             return None
-        half = _quantile(self.freedom, (1 + level) / 2) * self.error
+        half = half_width(self.error, self.freedom, level)
         return exp(self.log - half), exp(self.log + half)
 
     @property
@@ -253,7 +258,7 @@ def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) ->
     mean = fmean(apart)
     if len(apart) < 2:
         return Difference(1, mean)
-    half = _quantile(len(apart) - 1, (1 + LEVEL) / 2) * deviation(apart) / sqrt(len(apart))
+    half = half_width(deviation(apart), len(apart) - 1) / sqrt(len(apart))
     return Difference(len(apart), mean, mean - half, mean + half)
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, overload
 from pydantic import BaseModel
 
 from touchstone.datasets.errors import DatasetError
+from touchstone.datasets.facts import DatasetFacts
 
 if TYPE_CHECKING:
-    from touchstone.datasets.catalogue import Dataset
     from touchstone.datasets.formats import Example
 
 Item = TypeVar("Item")
@@ -40,7 +40,7 @@ class Decoder(BaseModel, extra="forbid", frozen=True, strict=True):
     def check(self) -> None:
         """Look at the files that the user places; raises DatasetError with all faults."""
 
-    def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
+    def examples(self, dataset: DatasetFacts, split: str, folder: Path) -> Sequence[Example]:
         """The examples of `split` in the order in which they are stored.
 
         `folder` has the sources. Taking an example may read and decode it. Both raise

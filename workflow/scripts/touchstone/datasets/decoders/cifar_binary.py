@@ -17,9 +17,9 @@ from pydantic import Field
 
 from touchstone.datasets.decoders import Decoder
 from touchstone.datasets.errors import DatasetError
+from touchstone.datasets.facts import DatasetFacts
 
 if TYPE_CHECKING:
-    from touchstone.datasets.catalogue import Dataset
     from touchstone.datasets.formats import Example
 
 Members = Annotated[list[str], Field(min_length=1)]
@@ -37,7 +37,7 @@ class CifarBinary(Decoder, frozen=True):
         """See `Decoder`."""
         return [self.archive]
 
-    def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
+    def examples(self, dataset: DatasetFacts, split: str, folder: Path) -> Sequence[Example]:
         """See `Decoder`. Raises DatasetError too for unsafe or missing members."""
         import numpy as np
 

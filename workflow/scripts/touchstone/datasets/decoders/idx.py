@@ -18,9 +18,9 @@ from pydantic import BaseModel, PositiveInt
 
 from touchstone.datasets.decoders import Decoder, Lazy
 from touchstone.datasets.errors import DatasetError
+from touchstone.datasets.facts import DatasetFacts
 
 if TYPE_CHECKING:
-    from touchstone.datasets.catalogue import Dataset
     from touchstone.datasets.formats import Example, Pixels
 
 
@@ -51,7 +51,7 @@ class Idx(Decoder, frozen=True):
         """See `Decoder`."""
         return [name for split in (self.train, self.test) for _, name in split]
 
-    def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
+    def examples(self, dataset: DatasetFacts, split: str, folder: Path) -> Sequence[Example]:
         """See `Decoder`. Raises DatasetError too where the two files differ in length."""
         if not self.pooled:
             return _Images(*self._read(dataset, split, folder), self.resize, self.channels)
@@ -61,7 +61,7 @@ class Idx(Decoder, frozen=True):
         cut = slice(0, first) if split == "train" else slice(first, last)
         return _Images(labels[cut], images[cut], self.resize, self.channels)
 
-    def _read(self, dataset: Dataset, split: str, folder: Path) -> tuple[list[int], Pixels]:
+    def _read(self, dataset: DatasetFacts, split: str, folder: Path) -> tuple[list[int], Pixels]:
         """Labels, and images as N x H x W x C, of one split's files."""
         files: Files = getattr(self, split)
         images = _array(folder / files.images)

@@ -23,9 +23,9 @@ from pydantic import BaseModel, NonNegativeInt, PositiveInt, StringConstraints
 
 from touchstone.datasets.decoders import Decoder, Lazy, place
 from touchstone.datasets.errors import DatasetError, DatasetErrors
+from touchstone.datasets.facts import DatasetFacts
 
 if TYPE_CHECKING:
-    from touchstone.datasets.catalogue import Dataset
     from touchstone.datasets.formats import Example
 
 _AGAIN = "get it again from image-net.org"
@@ -72,7 +72,7 @@ class Ilsvrc2012(Decoder, frozen=True):
         if faults:
             raise DatasetErrors(faults)
 
-    def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
+    def examples(self, dataset: DatasetFacts, split: str, folder: Path) -> Sequence[Example]:
         """See `Decoder`."""
         import numpy as np
 
@@ -96,7 +96,7 @@ class _Photos(Lazy["Example"]):
     `index` has a row (label, offset, size) for each. The descriptor stays open with it.
     """
 
-    def __init__(self, file: int, path: Path, index: Any, dataset: Dataset) -> None:
+    def __init__(self, file: int, path: Path, index: Any, dataset: DatasetFacts) -> None:
         self._file, self._path, self._index, self._dataset = file, path, index, dataset
 
     def __len__(self) -> int:
@@ -125,7 +125,7 @@ Row = tuple[int, int, int]
 """Label, offset and size of a photo."""
 
 
-def _train_index(file: int, path: Path, dataset: Dataset) -> list[Row]:
+def _train_index(file: int, path: Path, dataset: DatasetFacts) -> list[Row]:
     """Rows in the order of class and name, from the headers of the nested archives."""
     from touchstone.datasets import tar
 
@@ -144,7 +144,7 @@ def _train_index(file: int, path: Path, dataset: Dataset) -> list[Row]:
     ]
 
 
-def _validation_index(file: int, path: Path, devkit: Path, dataset: Dataset) -> list[Row]:
+def _validation_index(file: int, path: Path, devkit: Path, dataset: DatasetFacts) -> list[Row]:
     """Rows in the order of the photos' names, which is that of the devkit's lines."""
     from touchstone.datasets import tar
 
@@ -158,7 +158,7 @@ def _validation_index(file: int, path: Path, devkit: Path, dataset: Dataset) -> 
     return [(label, photo.offset, photo.size) for label, photo in pairs]
 
 
-def _validation_labels(path: Path, dataset: Dataset) -> list[int]:
+def _validation_labels(path: Path, dataset: DatasetFacts) -> list[int]:
     """Labels of the validation photos in the order of their names; raises DatasetError."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError

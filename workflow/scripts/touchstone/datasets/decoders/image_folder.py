@@ -15,9 +15,9 @@ from pydantic import ValidationInfo as Info
 
 from touchstone.datasets.decoders import Decoder, Lazy, place
 from touchstone.datasets.errors import DatasetError, DatasetErrors
+from touchstone.datasets.facts import DatasetFacts
 
 if TYPE_CHECKING:
-    from touchstone.datasets.catalogue import Dataset
     from touchstone.datasets.formats import Example
 
 
@@ -50,7 +50,7 @@ class ImageFolder(Decoder, frozen=True):
         if self.test_folder is not None:
             scan(place(self.test_folder))
 
-    def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
+    def examples(self, dataset: DatasetFacts, split: str, folder: Path) -> Sequence[Example]:
         """See `Decoder`."""
         import numpy as np
 
@@ -79,7 +79,7 @@ class ImageFolder(Decoder, frozen=True):
 
 
 class _Files(Lazy["Example"]):
-    def __init__(self, files: list[tuple[int, Path]], dataset: Dataset) -> None:
+    def __init__(self, files: list[tuple[int, Path]], dataset: DatasetFacts) -> None:
         self._files, self._dataset = files, dataset
 
     def __len__(self) -> int:

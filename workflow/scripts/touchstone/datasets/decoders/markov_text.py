@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, NonNegativeInt
 
 from touchstone.datasets.decoders import Decoder, Lazy
+from touchstone.datasets.facts import DatasetFacts
 
 if TYPE_CHECKING:
-    from touchstone.datasets.catalogue import Dataset
     from touchstone.datasets.formats import Example
 
 
@@ -32,7 +32,7 @@ class MarkovText(Decoder, frozen=True):
     favourites: Annotated[int, Field(ge=1)]
     share: Annotated[float, Field(gt=0, le=1)]
 
-    def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
+    def examples(self, dataset: DatasetFacts, split: str, folder: Path) -> Sequence[Example]:
         """See `Decoder`; every example has its own stream of `seed`."""
         count = dataset.splits.train if split == "train" else dataset.splits.test
         return _Texts(self, split, count, dataset.shape, len(dataset.classes))

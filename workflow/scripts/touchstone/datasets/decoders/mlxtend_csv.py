@@ -18,9 +18,9 @@ from pydantic import NonNegativeInt
 
 from touchstone.datasets.decoders import Decoder
 from touchstone.datasets.errors import DatasetError
+from touchstone.datasets.facts import DatasetFacts
 
 if TYPE_CHECKING:
-    from touchstone.datasets.catalogue import Dataset
     from touchstone.datasets.formats import Example
 
 
@@ -36,7 +36,7 @@ class MlxtendCsv(Decoder, frozen=True):
         """See `Decoder`."""
         return [self.archive]
 
-    def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
+    def examples(self, dataset: DatasetFacts, split: str, folder: Path) -> Sequence[Example]:
         """See `Decoder`; the order is that of the shuffle.
 
         The shuffle is NumPy's RandomState(seed).permutation, whose stream is frozen for good.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import NonNegativeInt
 
 from touchstone.datasets.decoders import Decoder, Lazy
+from touchstone.datasets.facts import DatasetFacts
 
 if TYPE_CHECKING:
-    from touchstone.datasets.catalogue import Dataset
     from touchstone.datasets.formats import Example
 
 
@@ -21,7 +21,7 @@ class Noise(Decoder, frozen=True):
     name: Literal["noise"]
     seed: NonNegativeInt
 
-    def examples(self, dataset: Dataset, split: str, folder: Path) -> Sequence[Example]:
+    def examples(self, dataset: DatasetFacts, split: str, folder: Path) -> Sequence[Example]:
         """See `Decoder`."""
         count = dataset.splits.train if split == "train" else dataset.splits.test
         return _Noise(self.seed, split, count, dataset.shape, len(dataset.classes))

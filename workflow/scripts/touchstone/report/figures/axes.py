@@ -1,4 +1,4 @@
-"""What the axes and legends of all figures have alike."""
+"""What the axes and legends of all figures have in common."""
 
 from collections.abc import Collection
 
@@ -6,13 +6,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 DENSE = 300.0
-"""Up to this ratio of its ends a logarithmic axis has ticks at 1, 2 and 5, else at 1 alone."""
+"""Up to this ratio of its ends a logarithmic axis has ticks at 1, 2 and 5, else only at 1."""
 LETTERS, MARK = 11, 7
 """Letters of a legend that go into an inch, and how many of them a mark takes."""
 
 
 def plain(value: float, _: float) -> str:
-    """A number beside an axis, without an exponent or an offset."""
+    """A tick's number, without an exponent or an offset."""
     return f"{value:,.10g}"
 
 

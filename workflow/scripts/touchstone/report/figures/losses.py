@@ -96,8 +96,8 @@ def _draw_loss_panel(ax: Axes, study: Study, cells: list[Cell]) -> None:
                 **{**marker, "markersize": 4.5},
             )
         if cell.failed:
-            words = cell.words("test_accuracy")
-            notes.append((f"{cell.series.label}: {', '.join(words)}", darker(colour)))
+            missing = ", ".join(cell.words("test_accuracy"))
+            notes.append((f"{cell.series.label}: {missing}", darker(colour)))
     for i, (note, colour) in enumerate(notes):
         ax.annotate(
             note,

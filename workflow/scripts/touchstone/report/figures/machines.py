@@ -28,33 +28,33 @@ SPEEDUP = "Speed-up against the slowest"
 def draw_machines(machines: Sequence[Machine]) -> tuple[Figure, dict[str, str]]:
     """The figure, and its `title`, `caption` and `alt`."""
     names = all_cells(machines)
-    drawn = names[:CELLS]
+    shown_cells = names[:CELLS]
     slot = max(len(machines) + 0.8, 2.5) * BAR
     figure = Figure(
-        figsize=(WIDTH, 2 * (slot * len(drawn) + 0.7) + 0.3 + 0.2 * len(machines)),
+        figsize=(WIDTH, 2 * (slot * len(shown_cells) + 0.7) + 0.3 + 0.2 * len(machines)),
         layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06),
     )
     axes = figure.subplots(2, 2, sharey=True)
-    speedups = {name: speedup(machines, name) for name in drawn}
+    speedups = {name: speedup(machines, name) for name in shown_cells}
 
     def of(quantity: Callable[[Cell], list[float]]) -> Callable[[Machine, str], list[float]]:
         return lambda machine, name: quantity(machine.cells[name]) if name in machine.cells else []
 
     for ax, quantity in zip(axes.flat, QUANTITIES, strict=False):
-        _bars(ax, machines, drawn, quantity.label, of(quantity.values))
+        _bars(ax, machines, shown_cells, quantity.label, of(quantity.values))
     axes[1, 0].set_xlim(0, 1.03)  # an accuracy is a share; the points of 1 are whole
     _bars(
         axes[1, 1],
         machines,
-        drawn,
+        shown_cells,
         SPEEDUP,
         lambda machine, name: found.runs.get(machine.name, []) if (found := speedups[name]) else [],
     )
     axes[1, 1].axvline(1, color=INK, linewidth=0.8)
-    labels = _labels(machines, drawn)
+    labels = _labels(machines, shown_cells)
     for ax in axes[:, 0]:
-        ax.set_yticks(range(len(drawn)), [labels[name] for name in drawn])
-    axes[0, 0].set_ylim(len(drawn) - 0.5, -0.5)
+        ax.set_yticks(range(len(shown_cells)), [labels[name] for name in shown_cells])
+    axes[0, 0].set_ylim(len(shown_cells) - 0.5, -0.5)
     figure.legend(
         handles=[
             Patch(facecolor=colour, edgecolor=INK, linewidth=0.6, hatch=hatch, label=machine.name)
@@ -65,24 +65,24 @@ def draw_machines(machines: Sequence[Machine]) -> tuple[Figure, dict[str, str]]:
         loc="outside upper left",
         borderpad=0,
     )
-    return figure, _texts(machines, len(drawn), len(names))
+    return figure, _texts(machines, len(shown_cells), len(names))
 
 
 def _labels(machines: Sequence[Machine], names: Sequence[str]) -> dict[str, str]:
     """Framework and batch size of each cell, and of network, data set and device what differs;
-    its whole name where that would not tell it from another."""
+    its full name where another cell would have the same label."""
     planned = {n: m.cells[n] for m in machines for n in names if n in m.cells}
     varying = [i for i in range(3) if len({cell.facet[i] for cell in planned.values()}) > 1]
-    short = {
+    labels = {
         name: " ".join(
             [cell.series.label, *(cell.facet[i] for i in varying), f"batch {cell.batch_size}"]
         )
         for name, cell in planned.items()
     }
-    found = list(short.values())
+    found = list(labels.values())
     return {
         name: "\n".join(textwrap.wrap(name if found.count(label) > 1 else label, LABEL))
-        for name, label in short.items()
+        for name, label in labels.items()
     }
 
 
@@ -128,7 +128,7 @@ def _bars(
     ax.tick_params(axis="y", length=0)
 
 
-def _texts(machines: Sequence[Machine], drawn: int, cells: int) -> dict[str, str]:
+def _texts(machines: Sequence[Machine], shown: int, cells: int) -> dict[str, str]:
     repeats = sorted({cell.plan.repeats for m in machines for cell in m.study.cells})
     n = f"{repeats[0]}" if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
     caption = (
@@ -138,10 +138,10 @@ def _texts(machines: Sequence[Machine], drawn: int, cells: int) -> dict[str, str
         " the slowest machine's median time per epoch over a run's own: the slowest is chosen by"
         f" these very numbers, the table above is not. n = {n} runs per cell and machine."
     )
-    if drawn < cells:
-        caption += f" Only the first {drawn} of {cells} cells are drawn; the tables hold all."
+    if shown < cells:
+        caption += f" Only the first {shown} of {cells} cells are drawn; the tables hold all."
     alt = (
-        f"Four bar charts of {drawn} cells on {', '.join(m.name for m in machines)}: time per"
+        f"Four bar charts of {shown} cells on {', '.join(m.name for m in machines)}: time per"
         " epoch, total time, test accuracy, speed-up. The table of times holds the same numbers."
     )
     return {"title": "Times, accuracy and speed-up by machine", "caption": caption, "alt": alt}

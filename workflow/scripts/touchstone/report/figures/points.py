@@ -102,7 +102,7 @@ def _draw_facet(
 ) -> None:
     series = _series_of(study, batches)
     slot = 1 / (len(series) + 1)
-    words: list[tuple[float, list[str], str]] = []
+    missing_points: list[tuple[float, list[str], str]] = []
     marker_size = min(MARKER, max(3.0, 0.3 * slot_width))
     numbers: list[float] = []
     for group, cells in enumerate(batches.values()):
@@ -128,19 +128,19 @@ def _draw_facet(
                         clip_on=False,
                     )  # fmt: skip
             if missing := cell.words(kind.metric):
-                words.append((x, missing, cell.series.framework))
+                missing_points.append((x, missing, cell.series.framework))
     ax.set_xlim(-0.5, len(batches) - 0.5)
     ax.set_xticks(range(len(batches)), [str(batch) for batch in batches])
     ax.tick_params(axis="x", length=0)
     ax.set_xlabel("batch size")
     ax.grid(axis="y")
     _scale(ax, kind, numbers)
-    if words:
-        _write_words(ax, words, slot_width)
+    if missing_points:
+        _write_missing(ax, missing_points, slot_width)
 
 
 def _flagged(run: Result) -> bool:
-    """Whether a run has a flag of its own, beside that on its framework and network."""
+    """Whether a run has a flag other than that on its framework and network."""
     return any(flag != PARITY_NOT_SHOWN for flag in run.flags)
 
 
@@ -161,12 +161,14 @@ def _scale(ax: Axes, kind: PointFigure, numbers: list[float]) -> None:
     spell(ax)
 
 
-def _write_words(ax: Axes, words: list[tuple[float, list[str], str]], slot_width: float) -> None:
-    """Open a strip below the axis for the words that stand where numbers would."""
+def _write_missing(
+    ax: Axes, missing_points: list[tuple[float, list[str], str]], slot_width: float
+) -> None:
+    """Open a strip below the axis for what is written instead of a missing number."""
     letter, line, height = 4.7, 10.0, 165.0  # points: of 7.5 point type, and of the axes
-    flat = {x: "\n".join(missing).replace(" ", "\n") for x, missing, _ in words}
+    flat = {x: "\n".join(missing).replace(" ", "\n") for x, missing, _ in missing_points}
     upright = max(len(w) for text in flat.values() for w in text.split("\n")) * letter > slot_width
-    texts = {x: "\n".join(missing) for x, missing, _ in words} if upright else flat
+    texts = {x: "\n".join(missing) for x, missing, _ in missing_points} if upright else flat
     if upright:
         needed = max(len(w) for text in texts.values() for w in text.split("\n")) * letter
     else:
@@ -181,7 +183,7 @@ def _write_words(ax: Axes, words: list[tuple[float, list[str], str]], slot_width
         ax.set_ylim(bottom - (top - bottom) * share / (1 - share), top)
     ax.set_yticks(ticks)
     ax.axhline(bottom, color="#8A8A8A", linewidth=0.8)
-    for x, _, framework in words:
+    for x, _, framework in missing_points:
         ax.text(
             x,
             share / 2,

@@ -58,18 +58,18 @@ def make_figures(study: Study) -> Iterator[tuple[str, Figure, dict[str, str]]]:
     if has_replicas(study):
         colours = {"ink": INK, "grid": GRID}
         yield "scaling", scaling.draw(study, colours), scaling.texts(study)
-    some, left_out = drawn(study, lambda cell: cell.facet)
+    some, left_out = part_to_draw(study, lambda cell: cell.facet)
     for kind in POINT_FIGURES:
         texts = point_texts(some, kind)
         texts["caption"] += left_out
         yield kind.metric, draw_points(some, kind), texts
-    some, left_out = drawn(study, lambda cell: (cell.facet, cell.batch_size))
+    some, left_out = part_to_draw(study, lambda cell: (cell.facet, cell.batch_size))
     texts = loss_texts(some)
     texts["caption"] += left_out
     yield "training_loss", draw_losses(some), texts
 
 
-def drawn(study: Study, panel: Callable[[Cell], Any]) -> tuple[Study, str]:
+def part_to_draw(study: Study, panel: Callable[[Cell], Any]) -> tuple[Study, str]:
     """The part of a study that a figure draws, and a sentence on what it leaves out.
 
     The first series, batch sizes and panels are drawn, in order of the plan.

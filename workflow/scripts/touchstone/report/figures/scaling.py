@@ -19,22 +19,22 @@ PANELS, ACROSS = 12, 3
 
 
 def _label(row: Scaled, sized: bool) -> str:
-    """What sets the line of a row apart from others of its panel; `sized`, by batch size too."""
+    """What distinguishes the line of a row from others of its panel; `sized`: by batch size too."""
     series = row.cell.series
     own = [
         f"{name.replace('_', ' ')} {value}"
         for name, value in zip(series.factors, series.values, strict=True)
         if name not in FREE
     ]
-    words = [f"batch size {row.cell.batch_size}"] * sized + own
-    words += [f"{row.nodes} nodes"] * (row.nodes > 1)
+    parts = [f"batch size {row.cell.batch_size}"] * sized + own
+    parts += [f"{row.nodes} nodes"] * (row.nodes > 1)
     if row.cell.facet[2] == "cpu":
-        words.append("own cores" if row.resources == row.world_size else "the same cores")
-    return f"{series.framework} ({', '.join(words)})" if words else series.framework
+        parts.append("own cores" if row.resources == row.world_size else "the same cores")
+    return f"{series.framework} ({', '.join(parts)})" if parts else series.framework
 
 
 def _sized(rows: Iterable[Scaled]) -> bool:
-    """Whether lines are to be told apart by batch size."""
+    """Whether the batch size distinguishes lines."""
     return len({row.cell.batch_size for row in rows}) > 1
 
 
@@ -82,17 +82,17 @@ def _draw_panel(
     handles: dict[str, Any],
     colours: dict[str, str],
 ) -> None:
-    """One line for each framework and setting, from a cell alone on; fills `handles`."""
+    """One line for each framework and setting, which begins at one replica; fills `handles`."""
     by_line: dict[str, list[Scaled]] = {}
     for row in rows:
         by_line.setdefault(_label(row, sized), []).append(row)
-    drawn: list[str] = []
+    line_frameworks: list[str] = []
     for label, members in by_line.items():
         members.sort(key=lambda row: row.world_size)
         framework = members[0].cell.series.framework
         colour, marker = style_of(framework)
-        fill = FILLS[drawn.count(framework) % len(FILLS)]
-        drawn.append(framework)
+        fill = FILLS[line_frameworks.count(framework) % len(FILLS)]
+        line_frameworks.append(framework)
         ax.plot(
             [1, *(row.world_size for row in members)], [1, *(row.resources for row in members)],
             linestyle="--", linewidth=0.8, color=colours["ink"], zorder=1,
@@ -110,7 +110,7 @@ def _draw_panel(
             [1, *(row.world_size for row in members)], values, spread, color=colour, marker=marker,
             markersize=5, capsize=3, linewidth=1.2, fillstyle=fill,
         )  # fmt: skip
-    # Wide intervals of few runs would leave nothing to be seen of the values.
+    # The limits follow the values, which wide intervals would make invisible.
     most = max(max(row.speedup.value, row.resources) for row in rows if row.speedup)
     ax.set_ylim(0, 1.4 * most)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -123,9 +123,9 @@ def texts(study: Study) -> dict[str, str]:
     """Title, caption and alternative text of the figure."""
     rows = [row for row in scaled(study) if row.speedup]
     best = max(rows, key=lambda row: row.efficiency or 0, default=None)
-    told = ""
+    best_text = ""
     if best and best.speedup:
-        told = (
+        best_text = (
             f"The highest efficiency is {best.efficiency:.2f}: {_label(best, _sized(rows))} with"
             f" {best.world_size} replicas ({best.kind} scaling). "
         )
@@ -136,6 +136,6 @@ def texts(study: Study) -> dict[str, str]:
         " over blocks with its 95 % interval. Strong scaling keeps the batch of all replicas, weak"
         " scaling that of each. The dashed line is what their devices or cores would give if"
         f" nothing were lost; a wide interval is cut off. Machine: {where}.",
-        "alt": f"Line plot of speed-up by replicas. {told}The table of scaling holds the same"
+        "alt": f"Line plot of speed-up by replicas. {best_text}The table of scaling holds the same"
         " numbers.",
     }

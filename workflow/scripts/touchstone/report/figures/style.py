@@ -17,7 +17,7 @@ CHOSEN = {
 OTHER_COLOURS = ("#000000", "#332288", "#882255", "#999933", "#AA4499", "#661100", "#6E6E6E")
 OTHER_MARKERS = ("X", "*", "p", "<", ">", "h", "d", "8")
 UNPROVEN = " †"
-"""Stands behind the name of a series whose equal computation is not shown."""
+"""The mark after the name of a series whose equal computation is not shown."""
 FILLS = ("full", "none", "left", "right", "top", "bottom")
 TITLE_LETTER = 5.6
 """Width of most letters of a panel's title (DejaVu Sans, bold, 9.5 points), points."""

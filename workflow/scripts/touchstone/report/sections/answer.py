@@ -1,122 +1,140 @@
 """The answer, in sentences."""
 
-from itertools import groupby
-from statistics import median
+from typing import Any
 
-from touchstone.analysis.comparison import Comparison
-from touchstone.report.text import interval_text, listing, ratio_text
+from touchstone.analysis.disturbed import REPEAT
+from touchstone.analysis.findings_model import CellSummary, Findings
+from touchstone.analysis.ranking_model import (
+    AccuracyGap,
+    ComparisonSummary,
+    Confidence,
+    SameOutcome,
+)
+from touchstone.report.text import counts_text, interval_text, listing, ratio_text
 from touchstone.results.metrics import STATUSES
-from touchstone.results.study import Cell, Series, Study
-from touchstone.results.tables import DIFFERENT_ERA, counted
-from touchstone.statistics.intervals import INDICATIVE_BELOW, NO_DIFFERENCE
+from touchstone.results.tables import DIFFERENT_ERA
 
 SENTENCES = 6
 """Sentences of the answer at most."""
 
 
-def answer(study: Study, comparisons: list[Comparison]) -> tuple[str, str]:
-    """The result, and how far to trust it, in words derived from the numbers."""
+def view(findings: Findings) -> dict[str, Any]:
+    """The answer, its caveat, the warning about other programs, and hints."""
+    return {
+        "answer": answer(findings),
+        "caveat": caveat(findings.answer.confidence),
+        "disturbed": findings.disturbed,
+        "repeat": REPEAT,
+        "hints": findings.setup.hints,
+    }
+
+
+def answer(findings: Findings) -> str:
+    """The result in words."""
+    found = findings.answer
     sentences = []
-    for facet, group in groupby(comparisons, key=lambda c: c.facet):
-        outcomes: dict[tuple[Series | None, bool], list[Comparison]] = {}
-        for c in sorted(group, key=lambda c: (c.winner is None, not c.testable)):
-            outcomes.setdefault((c.winner, c.testable), []).append(c)
-        only = len(outcomes) == 1
-        parts = [_verdict(*outcome, members, only) for outcome, members in outcomes.items()]
-        sentences.append(f"On {facet[0]} with {facet[1]} ({facet[2]}), {'; '.join(parts)}.")
+    for place in found.places:
+        parts = [_outcome(findings, one, len(place.outcomes) == 1) for one in place.outcomes]
+        where = f"On {place.network} with {place.dataset} ({place.device})"
+        sentences.append(f"{where}, {'; '.join(parts)}.")
     if len(sentences) > SENTENCES:
         more = len(sentences) - SENTENCES
         sentences[SENTENCES:] = [f"{more} more are in the table of speeds."]
-    if not comparisons:
-        with_numbers = [cell for cell in study.cells if cell.values("throughput")]
+    if not found.places:
         sentences.append(
             "No two cells with numbers differ in framework or mode alone, so there is nothing to"
             " compare."
-            if with_numbers
+            if found.cells_with_throughput
             else "No run reached the end of its measured phase: there is no throughput to compare."
         )
-    if accuracy := _accuracy_sentence(study):
-        sentences.append(accuracy)
-    if bad := [run.status for run in study.runs if run.status != "ok"]:
+    if found.accuracy_gap:
+        sentences.append(_accuracy_sentence(found.accuracy_gap))
+    if failed := found.failed_training_runs:
         sentences.append(
-            f"{len(bad)} of {len(study.runs)} runs gave no full result"
-            f" ({counted(bad, STATUSES)}); they are listed below and are part of the result."
+            f"{sum(failed.values())} of {found.training_runs} runs gave no full result"
+            f" ({counts_text(failed, STATUSES)}); they are listed below and are part of the result."
         )
-    return " ".join(sentences), _caveat(comparisons)
+    return " ".join(sentences)
 
 
-def _verdict(winner: Series | None, testable: bool, members: list[Comparison], only: bool) -> str:
+def setting_of(comparison: ComparisonSummary) -> str:
+    """What distinguishes a comparison from others on the same network, data set and device."""
+    workload = "inference" if comparison.workload == "inference" else ""
+    return ", ".join(filter(None, (workload, comparison.setting)))
+
+
+def _outcome(findings: Findings, outcome: SameOutcome, is_only: bool) -> str:
     """What comparisons with the same outcome show, as part of a sentence.
 
-    `only`: there is no other outcome on the same network, data set and device.
+    `is_only`: there is no other outcome on the same network, data set and device.
     """
-    sizes = [f"{c.batch_size} ({c.setting})" if c.setting else str(c.batch_size) for c in members]
+    members = [findings.comparisons[number] for number in outcome.comparisons]
+    sizes = [
+        f"{one.batch_size} ({setting})" if (setting := setting_of(one)) else str(one.batch_size)
+        for one in members
+    ]
     at = f"at batch size{'s' if len(sizes) > 1 else ''} {listing(sizes)}"
-    if only and len(members) > 2:
+    if is_only and len(members) > 2:
         at = f"in all {len(members)} comparisons"
-    if winner:
-        nexts = [c.against[0] for c in members]
-        ratios = [ratio for _, ratio in nexts if ratio]
-        who = listing(dict.fromkeys(_named(cell) for cell, _ in nexts))
-        low, high = (ratio_text(pick(r.value for r in ratios)) for pick in (min, max))
+
+    def named(cells: list[str]) -> str:
+        return listing(dict.fromkeys(_label(findings.cell[cell]) for cell in cells))
+
+    if outcome.lowest_lead is not None and outcome.highest_lead is not None:
+        low, high = ratio_text(outcome.lowest_lead), ratio_text(outcome.highest_lead)
         times = low if low == high else f"{low} to {high}"
-        if len(ratios) == 1:
-            times += f" {interval_text(ratios[0])}"
-        best = _named(members[0].fastest)
-        return f"{best} was fastest {at}, at {times} times the throughput of {who}"
+        if len(members) == 1 and members[0].lead:
+            times += f" {interval_text(members[0].lead)}"
+        best, others = named([members[0].leader]), named([one.next for one in members])
+        return f"{best} was fastest {at}, at {times} times the throughput of {others}"
     groups = dict.fromkeys(
-        listing(_named(c) for c in ([m.fastest, *m.rivals] if testable else m.cells[:2]))
-        for m in members
+        listing(_label(findings.cell[name]) for name in _undecided(one)) for one in members
     )
     who = f"the fastest, {next(iter(groups))}" if len(groups) == 1 else "the fastest of each"
-    if not testable:
+    if not outcome.rankable:
         return f"{at} there are too few runs to rank {who}"
-    return f"{at} {NO_DIFFERENCE} between {who}"
+    return f"{at} no difference shown between {who}"
 
 
-def _named(cell: Cell) -> str:
-    """A cell's series, with the mark of one that is older than the others by an era."""
-    mark = " (of another era)" if DIFFERENT_ERA in cell.flags else ""
-    return cell.series.label + mark
+def _undecided(comparison: ComparisonSummary) -> list[str]:
+    """The cells of which none was shown to be the fastest."""
+    if comparison.rankable:
+        return [comparison.leader, *comparison.rivals]
+    return [compared.cell for compared in comparison.cells[:2]]
 
 
-def _caveat(comparisons: list[Comparison]) -> str:
-    """What the ranking rests on, and which flags the compared runs carry."""
-    tested = [c for c in comparisons if c.testable]
-    if not tested:
+def _label(cell: CellSummary) -> str:
+    """A cell's label, with the mark of a framework that is older than the others by an era."""
+    return cell.label + (" (of another era)" if DIFFERENT_ERA in cell.flags else "")
+
+
+def caveat(confidence: Confidence | None) -> str:
+    """How far to trust the ranking, and which flags the compared runs have."""
+    if confidence is None:
         return ""
-    n = min(c.n for c in tested)
     text = (
-        f"n = {n}{', indicative' if n < INDICATIVE_BELOW else ''}: a framework is called fastest"
-        " when its throughput is shown to be above that of every other one, by t intervals on the"
-        " logarithms of the ratios within blocks that hold together with 95 % confidence"
+        f"n = {confidence.n}{', indicative' if confidence.indicative else ''}: a framework is"
+        " called fastest when its throughput is shown to be above that of every other one, by t"
+        " intervals on the logarithms of the ratios within blocks that hold together with 95 %"
+        " confidence"
     )
-    if len(tested) > 1:
+    if confidence.rankings > 1:
         text += (
-            f"; of the {len(tested)} rankings made here up to {0.05 * len(tested):.2g} may be false"
+            f"; of the {confidence.rankings} rankings made here up to"
+            f" {confidence.expected_false:.2g} may be false"
         )
-    flags = [f for c in tested for cell in c.cells for f in dict.fromkeys(cell.flags)]
-    remarked = [f for c in tested for row in c.rows() for f in row["remarks"].split(", ") if f]
-    if doubtful := sorted(set(flags + remarked)):
-        flagged = f"flag{'s' if len(doubtful) > 1 else ''} {listing(doubtful)}"
+    if flags := confidence.flags:
+        flagged = f"flag{'s' if len(flags) > 1 else ''} {listing(flags)}"
         text += f". Cells compared carry the {flagged}, explained below"
     return text + "."
 
 
-def _accuracy_sentence(study: Study) -> str | None:
+def _accuracy_sentence(gap: AccuracyGap) -> str:
     """How far apart the median accuracies of cells compared with one another are, at most."""
-    gaps = []
-    for cells in study.comparable():
-        medians = [median(v) for cell in cells if (v := cell.values("test_accuracy"))]
-        if len(medians) > 1:
-            gaps.append((max(medians) - min(medians), cells[0].batch_size))
-    if not gaps:
-        return None
-    gap, batch = max(gaps)
-    if gap == 0:
+    if gap.largest == 0:
         return "At each batch size the median test accuracies of the cells compared are the same."
     return (
         "At each batch size the median test accuracies of the cells compared lie within"
-        f" {gap * 100:.1f} percentage points of one another"
-        + (f" (furthest apart at {batch})." if len(gaps) > 1 else ".")
+        f" {gap.largest * 100:.1f} percentage points of one another"
+        + (f" (furthest apart at {gap.batch_size})." if gap.comparisons > 1 else ".")
     )

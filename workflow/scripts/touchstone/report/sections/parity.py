@@ -1,29 +1,32 @@
 """The proof that the frameworks compute the same."""
 
-from touchstone.report.text import PROVEN
-from touchstone.results.certificates import Certificates, Proof, proof
-from touchstone.results.study import Study
+from collections.abc import Sequence
+from typing import Any
+
+from touchstone.analysis.findings_model import EqualComputation, Findings
+from touchstone.report.rows import first_rows
+from touchstone.results.tables import PARITY_NOT_SHOWN
+
+COLUMN_KINDS = ("forward", "gradients")
+"""The kinds of deviation that the table of proof shows in columns, next to the closest one."""
 
 
-def proof_rows(study: Study, certificates: Certificates) -> list[Proof]:
-    """What is known of equal computation, for every network and framework of the study."""
-    pairs = dict.fromkeys((cell.facet[0], cell.series.framework) for cell in study.cells)
-    return [proof(certificates, *pair) for pair in pairs]
+def view(findings: Findings) -> dict[str, Any]:
+    """The table of proof, and the deviations that are known."""
+    return {
+        "proofs": first_rows(findings.equal_computation),
+        "proof_columns": proof_columns(findings.equal_computation),
+        "deviations": first_rows(findings.known_deviations),
+        "parity_flag": PARITY_NOT_SHOWN,
+    }
 
 
-def proof_columns(proofs: list[Proof]) -> list[tuple[str, str]]:
-    """Kind and trace of the deviations that the table of proof has a column for."""
-    found = {(d.kind, d.trace) for one in proofs for d in one.deviations if d.kind in PROVEN}
+def proof_columns(proofs: Sequence[EqualComputation]) -> list[tuple[str, str]]:
+    """Kind and case of the deviations that the table of proof has a column for."""
+    found = {
+        (one.kind, one.case)
+        for proof in proofs
+        for one in proof.deviations
+        if one.kind in COLUMN_KINDS
+    }
     return sorted(found)
-
-
-def deviation_rows(study: Study) -> list[tuple[str, str, str]]:
-    """Framework, network and sentence of each deviation that a record names."""
-    return list(
-        dict.fromkeys(
-            (cell.series.framework, cell.facet[0], sentence)
-            for cell in study.cells
-            for run in cell.runs
-            for sentence in run.provenance.get("deviations", [])
-        )
-    )

@@ -1,0 +1,159 @@
+"""The command `plot`: figures of good, failed and empty studies."""
+
+import json
+import re
+from xml.etree import ElementTree
+
+import pytest
+from matplotlib.text import Text
+
+from fixtures.runs import make_record, write_plan
+from fixtures.studies import gathered, large, plot, speeds, study_of
+from touchstone.report.figures.losses import draw_losses
+from touchstone.report.figures.panels import MUTED
+from touchstone.report.figures.points import POINT_FIGURES, draw_points
+from touchstone.report.figures.render import drawing, part_to_draw
+from touchstone.report.figures.style import CHOSEN, panel_title, style_of
+from touchstone.report.page import FIGURES
+from touchstone.results.metrics import METRICS
+
+
+@pytest.mark.parametrize("root", ["good", "bad", "failed"])
+def test_every_figure_is_a_valid_file_with_texts(request, root):
+    folder = request.getfixturevalue(root) / "figures"
+    expected = {f"{name}.{kind}" for name in FIGURES for kind in ("svg", "png")}
+    assert {path.name for path in folder.iterdir()} == expected | {"captions.json"}
+    captions = json.loads((folder / "captions.json").read_text())
+    for name in FIGURES:
+        svg = ElementTree.parse(folder / f"{name}.svg").getroot()
+        assert svg.tag == "{http://www.w3.org/2000/svg}svg"
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n")
+        texts = captions[name]
+        assert set(texts) == {"title", "caption", "alt"}
+        assert re.search(r"\bn = (1 run|3 runs) per.*EPYC", texts["caption"])
+
+
+def test_figures_are_the_same_bytes_again(bad):
+    assert plot(bad, "again").returncode == 0
+    for path in (bad / "figures").iterdir():
+        assert path.read_bytes() == (bad / "again" / path.name).read_bytes(), path.name
+
+
+def figure_words(figure):
+    return [text.get_text() for ax in figure.axes for text in ax.texts] + [
+        text.get_text() for text in figure.texts
+    ]
+
+
+def test_every_run_is_a_point_and_every_missing_one_a_word(good, bad):
+    kind = POINT_FIGURES[0]
+    with drawing():
+        for root, points, words in (
+            (good, 18, []),
+            (bad, 13, ["1/3\ntimeout", "1/3\ndiverged", "oom"]),
+        ):
+            figure = draw_points(study_of(root), kind)
+            lines = [line for ax in figure.axes for line in ax.lines]
+            assert sum(len(x.get_xdata()) for x in lines if x.get_linestyle() == "None") == points
+            assert figure_words(figure) == words
+
+
+def test_an_empty_figure_says_why(failed):
+    study = study_of(failed)
+    with drawing():
+        for figure in (draw_points(study, POINT_FIGURES[0]), draw_losses(study)):
+            (text,) = figure_words(figure)
+            assert "No run" in text and "unsupported: no <such> layer" in " ".join(text.split())
+
+
+def test_loss_panels_hold_all_repeats(bad):
+    with drawing():
+        figure = draw_losses(study_of(bad))
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["batch size 64", "batch size 128"]
+    thin = [x for ax in figure.axes for x in ax.lines if x.get_linewidth() < 1]
+    assert sum(1 for line in thin if len(line.get_xdata())) == 15  # all but the three without one
+    assert "mxnet: oom" in figure_words(figure)
+
+
+def test_flagged_runs_are_ringed(tmp_path):
+    study = speeds(tmp_path, {"pytorch": [256.0, 256.0], "mxnet": [256.0, 512.0]})
+    flagged = sum(run.flags != ["parity_not_shown"] for run in study.runs)
+    assert flagged == 1  # the fast run is over before a third sample
+    with drawing():
+        (ax,) = draw_points(study, POINT_FIGURES[0]).axes
+    rings = [x for x in ax.lines if x.get_fillstyle() == "none" and x.get_color() == MUTED]
+    assert len(rings) == flagged
+
+
+def test_a_title_is_broken_between_its_parts_and_within_one_that_is_too_long():
+    facet = ("resnet50-cifar", "cifar10-small", "cpu")
+    assert panel_title(facet, 8.0) == "resnet50-cifar · cifar10-small · cpu"
+    assert panel_title(facet, 8.0 / 3) == "resnet50-cifar\ncifar10-small · cpu"
+    assert panel_title(("a-very-long-name-of-a-network", "cpu"), 2.0) == (
+        "a-very-long-\nname-of-a-\nnetwork · cpu"
+    )
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    """Three panels with long names, of one epoch."""
+    root = tmp_path_factory.mktemp("narrow")
+    names = ("resnet50-cifar", "googlenet-cifar", "alexnet-grouped-cifar")
+    cells = [{"network": name, "dataset": "synthetic-224-small", "epochs": 1} for name in names]
+    for cell in cells:
+        make_record(root / "runs", root / "records", **cell)
+    write_plan(root / "plan.tsv", cells, repeats=1)
+    return gathered(root)
+
+
+@pytest.mark.parametrize("draw", [lambda s: draw_points(s, POINT_FIGURES[0]), draw_losses])
+def test_titles_stay_within_their_panels(narrow, draw):
+    with drawing():
+        figure = draw(narrow)
+        figure.draw_without_rendering()
+        titles = [
+            next(
+                child.get_window_extent()
+                for child in ax.get_children()
+                if isinstance(child, Text) and child.get_text() == ax.get_title(loc="left")
+            )
+            for ax in figure.axes
+        ]
+    assert len(titles) == 3
+    ends = [titles[1].x0, titles[2].x0, figure.bbox.x1]
+    assert all(title.x1 < end for title, end in zip(titles, ends, strict=True))
+
+
+def test_one_epoch_is_one_tick_without_an_offset(narrow):
+    with drawing():
+        figure = draw_losses(narrow)
+        figure.draw_without_rendering()
+    for ax in figure.axes:
+        low, high = ax.get_xlim()
+        assert [tick for tick in ax.get_xticks() if low <= tick <= high] == [1]
+        assert ax.yaxis.get_offset_text().get_text() == ""
+
+
+def test_styles_are_fixed_and_distinct():
+    assert len({colour for colour, _ in CHOSEN.values()}) == len(CHOSEN) == 6
+    assert len({marker for _, marker in CHOSEN.values()}) == 6
+    assert style_of("paddle") == style_of("paddle")
+    assert style_of("paddle")[0] not in {colour for colour, _ in CHOSEN.values()}
+
+
+def test_of_many_networks_some_are_drawn(tmp_path):
+    study = large(tmp_path, 20, 2)
+    some, left_out = part_to_draw(study, lambda cell: cell.facet)
+    assert len(some.by_facet()) == 12 and "Only 48 of 80 cells" in left_out
+    assert part_to_draw(some, lambda cell: cell.facet) == (some, "")
+
+
+@pytest.mark.parametrize(
+    ("left_out", "added", "cause"),
+    [(len(METRICS), "", "it lacks mxnet"), (1, "mxnet,lenet5\n", "is damaged")],
+)
+def test_tables_of_another_study_are_refused(good, left_out, added, cause, tmp_path):
+    lines = (good / "tables" / "summary.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "summary.csv").write_text("".join(lines[:-left_out]) + added)
+    done = plot(good, tables=tmp_path)
+    assert done.returncode == 1 and cause in done.stderr

@@ -1,0 +1,411 @@
+"""The command `report`: the words and numbers of the page, and what it refuses."""
+
+import ast
+import csv
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from fixtures.runs import default_telemetry, edit_json, make_record, make_study, write_plan
+from fixtures.studies import built, large, page_of, plot, report, study_of, text_of
+from touchstone.analysis import answer_tables
+from touchstone.analysis.disturbed import REPEAT, Disturbed, of_table
+from touchstone.analysis.findings import answers_of
+from touchstone.report.page import FIGURES
+from touchstone.report.rows import ROWS
+from touchstone.results.files import InputError
+from touchstone.results.max_batch import read_max_batches
+
+MODELS = ("findings_model", "ranking_model", "setup_model", "part", "disturbed")
+"""The files of `analysis/` that say what findings hold."""
+
+
+class Checker(HTMLParser):
+    """Collects ids, headings, images, links and unclosed tags."""
+
+    VOID = frozenset({"meta", "img", "br", "link", "input"})
+
+    def __init__(self, page):
+        super().__init__()
+        self.ids, self.headings, self.images, self.stack, self.urls = [], [], [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        if tag not in self.VOID:
+            self.stack.append(tag)
+        if "id" in values:
+            self.ids.append(values["id"])
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if tag == "img":
+            self.images.append(values)
+        self.urls += [values[name] for name in ("src", "href", "srcset") if name in values]
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+
+@pytest.mark.parametrize("root", ["good", "bad", "failed"])
+def test_page_is_well_formed_accessible_and_loads_nothing(request, root):
+    page = page_of(request.getfixturevalue(root))
+    checked = Checker(page)
+    assert checked.stack == [] and len(set(checked.ids)) == len(checked.ids)
+    assert all(url.startswith(("data:image/svg+xml;base64,", "#")) for url in checked.urls)
+    assert {url[1:] for url in checked.urls if url.startswith("#")} <= set(checked.ids)
+    assert "http" not in page and "url(" not in page and "@import" not in page
+    assert '<html lang="en">' in page
+    assert page.count("<script") == page.count("<script>") == 1  # inline
+    assert checked.headings[0] == 1 and checked.headings.count(1) == 1
+    steps = zip(checked.headings, checked.headings[1:], strict=False)
+    assert all(after - before <= 1 for before, after in steps)
+    assert len(checked.images) == len(FIGURES) and all(image["alt"] for image in checked.images)
+
+
+def test_page_has_the_words_for_failures(bad):
+    page = text_of(bad)
+    for words in (
+        "5 of 18 runs gave no full result (diverged 1, oom 3, timeout 1)",
+        "stopped after 600 s, at step 260",
+        "the loss is nan at step 410",
+        "std::bad_alloc in Forward",
+        "1/3 timeout",
+        "mxnet 128 oom 0 – no number – not shown parity_not_shown 3",
+    ):
+        assert words in page, words
+    assert "Every planned run finished" not in page
+
+
+def test_page_has_the_numbers_and_the_proof(good):
+    page = text_of(good)
+    assert "Every planned run finished." in page
+    assert "pytorch was fastest at batch size 64" in page
+    assert "at batch size 128 no difference shown between the fastest, pytorch and mxnet" in page
+    assert "No GPU columns, because no run has a value: no NVIDIA driver" in page
+    assert "none differs from what was requested" in page
+    assert "parameters 61706 61706 as requested pytorch, tensorflow, mxnet 18" in page
+    assert "pytorch 2.13.0" in page and "torch==2.13.0" in page
+    assert "results_format: 2" in page
+
+
+def test_page_sets_all_phases_against_the_measured_ones(tmp_path):
+    """2 s before the first step, 3 to the measured phase, 3.75 measured, 0.5 of evaluation."""
+    make_record(tmp_path / "runs", tmp_path / "records")
+    write_plan(tmp_path / "plan.tsv", [{}], repeats=1)
+    (tmp_path / "config.resolved.yaml").write_text("title: One\n")
+    page = text_of(built(tmp_path))
+    assert "All runs together took 9.25 s, 3.75 s of them in measured phases: 2.47 times" in page
+
+
+def test_page_escapes_what_it_quotes(failed):
+    page = page_of(failed)
+    assert "no &lt;such&gt; layer" in page and "<such>" not in page
+    assert "Nothing &lt;b&gt;works&lt;/b&gt;" in page
+    assert "there is no throughput to compare" in page
+
+
+def test_page_names_the_factors_that_vary(tmp_path):
+    cells = [
+        {"framework": "pytorch", "mode": "eager", "batch_size": 32, "learning_rate": 0.1},
+        {"framework": "pytorch", "mode": "eager", "batch_size": 64, "learning_rate": 0.2},
+        {"framework": "mxnet", "mode": "hybrid", "batch_size": 64, "learning_rate": 0.1},
+    ]
+    for cell in cells:
+        make_record(tmp_path / "runs", tmp_path / "records", **cell)
+    write_plan(tmp_path / "plan.tsv", cells, repeats=1)
+    (tmp_path / "config.resolved.yaml").write_text("title: Rates\n")
+    page = text_of(built(tmp_path))
+    assert "By framework, mode: pytorch eager , mxnet hybrid" in page
+    assert "Framework Batch size Learning rate Runs" in page
+
+
+def others_used(root, shares):
+    """A study of one cell; other programs used these shares of the machine during its runs."""
+    for repeat, share in enumerate(shares, 1):
+
+        def telemetry(end, used=1.5 + 2 * share):
+            rows = enumerate(default_telemetry(end))
+            return [{**row, "machine_cpu_seconds": 9.0 + used * i} for i, row in rows]
+
+        # The last one was ended, and has no throughput.
+        ended = {"status": "timeout", "reason": "slow", "steps": 8} if repeat == len(shares) else {}
+        place = root / "runs", root / "records"
+        make_record(*place, repeat=repeat, telemetry=telemetry, **ended)
+    write_plan(root / "plan.tsv", [{}], repeats=len(shares))
+    (root / "config.resolved.yaml").write_text("title: Others\n")
+    return root
+
+
+def test_the_warning_about_other_programs_is_above_the_answer(tmp_path):
+    root = built(others_used(tmp_path, [0.5, 0.0625, 0.25]))
+    fault = (
+        "Do not trust these numbers: other programs used the CPU during 2 of 3 runs "
+        "(38 % of the machine at the median)"
+    )
+    remedy = "End those programs and repeat the runs; finished ones are not repeated otherwise"
+    assert f"{fault}. {remedy}: {REPEAT} The answer" in text_of(root)
+    found = of_table(root / "tables/measurements.csv")
+    assert found == Disturbed(runs=2, total=3, share=37.5)
+    assert found.line == f"{fault}. End those programs and repeat the runs: {REPEAT}"
+
+
+def test_a_third_of_the_runs_may_be_disturbed(tmp_path):
+    root = built(others_used(tmp_path, [0.5, 0.0625, 0.0]))
+    assert "noisy_machine" in page_of(root) and "Do not trust" not in page_of(root)
+    assert of_table(root / "tables/measurements.csv") is None
+    assert of_table(root / "tables/none.csv") is None
+
+
+SEARCH = {
+    "format": 1,
+    "settings": {"framework": "pytorch", "mode": "channels_last"},
+    "max_batch_size": {"value": 432, "unit": "images", "reason": None},
+    "status": "ok",
+    "limit": {"host_memory_mib": 320.0, "from": "memory_limit"},
+    "probes": [{"batch_size": 432, "status": "ok"}, {"batch_size": 433, "status": "oom"}],
+}
+
+
+def test_the_largest_batch_is_in_the_summary_and_on_the_page(tmp_path):
+    for batch_size in (64, 128):
+        make_record(tmp_path / "runs", tmp_path / "records", batch_size=batch_size)
+    write_plan(tmp_path / "plan.tsv", [{}, {"batch_size": 128}], repeats=1)
+    other = {**SEARCH, "settings": {"framework": "mxnet"}}
+    for name, search in (("a", other), ("b", SEARCH)):
+        path = tmp_path / "max_batch" / f"{name}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(search))
+    found = read_max_batches(tmp_path / "max_batch")
+    (tmp_path / "config.resolved.yaml").write_text("title: One\n")
+    built(tmp_path, searches=tuple(found))
+    lines = (tmp_path / "tables" / "summary.csv").read_text().splitlines()
+    rows = [line for line in lines if "max_batch_size" in line]
+    assert len(rows) == 2  # the search holds for both cells, the other one for none
+    assert all(",max_batch_size,images,ok,1,432.0,432.0,432.0,432.0,,," in row for row in rows)
+    assert study_of(tmp_path).cells[0].flags[-1] == "parity_not_shown"
+    page = page_of(tmp_path)
+    assert page.count("The largest batch that fits") == 2  # heading and label
+    assert "<td>432</td><td>2</td>" in page and "320 MiB of host memory (memory_limit)" in page
+
+
+def test_a_damaged_search_is_refused(tmp_path):
+    (tmp_path / "one.json").write_text(json.dumps({**SEARCH, "limit": None}))
+    with pytest.raises(InputError, match="one.json: not a search of this version"):
+        read_max_batches(tmp_path)
+    assert read_max_batches(None) == []
+
+
+def test_what_best_tried_is_shown_with_its_speeds_and_files(tmp_path):
+    names = (
+        *("mode", "threads", "wait_policy", "status", "reason", "throughput", "first_step_time"),
+        "folder",
+    )
+    tried = [
+        dict(zip(names, one, strict=True))
+        for one in (
+            ("static", None, "default", "ok", None, 100.0, 1.0, "trials/static"),
+            ("hybrid", None, "default", "ok", None, 200.0, 1.0, "trials/hybrid"),
+            ("compile", None, "default", "unsupported", "no gcc", None, None, "trials/compile"),
+            ("hybrid", 1, "default", "ok", None, 50.0, 1.0, "trials/hybrid-threads1"),
+            ("hybrid", None, "active", "ok", None, 400.0, 1.0, "trials/hybrid-active"),
+        )
+    ]
+    for repeat in (1, 2, 3):
+        make_record(tmp_path / "runs", tmp_path / "records", mode="best", repeat=repeat)
+        (record,) = (tmp_path / "records").glob(f"*/rep{repeat}.json")
+        one_thread_wins = [*tried[:3], {**tried[3], "throughput": 800.0}]
+        edit_json(
+            record, provenance__trials=tried if repeat < 3 else one_thread_wins,
+            provenance__settings__effective__mode="hybrid",
+            provenance__settings__requested__mode="hybrid",
+            provenance__run=f"results/runs/c/rep{repeat}",
+        )  # fmt: skip
+    write_plan(tmp_path / "plan.tsv", [{"mode": "best"}], repeats=3)
+    (tmp_path / "config.resolved.yaml").write_text("title: Best\n")
+    page = page_of(built(tmp_path))
+    chosen = "hybrid, 1 thread (1); hybrid, active waiting (2)"
+    assert f"chosen: {chosen}<" in page
+    assert '<td class="text">static</td><td>0 of 3</td><td>100.0</td><td>4.00</td>' in page
+    assert '"text">hybrid, active waiting</td><td>2 of 2</td><td>400.0</td><td>1.000</td>' in page
+    assert '"text">hybrid, 1 thread</td><td>1 of 3</td><td>50.00</td><td>8.00</td>' in page
+    assert "unsupported 3" in page and "no gcc" in page
+    assert '<a href="../runs/c/rep2/trials/hybrid-active/events.jsonl">run 2</a>' in page
+    answers = answers_of(study_of(tmp_path))
+    answer_tables.write(answers.gains, answers.verdicts, answers.trials, tmp_path / "tables")
+    with open(tmp_path / "tables/trials.csv") as file:
+        rows = list(csv.DictReader(file))
+    shown = ("repeat", "mode", "threads", "wait_policy", "chosen", "chosen_is_faster_by")
+    assert [tuple(row[name] for name in shown) for row in rows[:5]] == [
+        ("1", "static", "", "default", "no", "4.0"), ("1", "hybrid", "", "default", "no", "2.0"),
+        ("1", "compile", "", "default", "no", ""), ("1", "hybrid", "1", "default", "no", "8.0"),
+        ("1", "hybrid", "", "active", "yes", "1.0"),
+    ]  # fmt: skip
+    assert rows[8]["files"] == "results/runs/c/rep2/trials/hybrid-threads1"
+    with open(tmp_path / "tables/summary.csv") as file:
+        summary = {(row["trained_modes"], row["best_chose"]) for row in csv.DictReader(file)}
+    assert summary == {("hybrid 3", chosen)}
+    with open(tmp_path / "tables/measurements.csv") as file:
+        each = {(row["repeat"], row["best_chose"]) for row in csv.DictReader(file)}
+    active = "hybrid, active waiting"
+    assert each == {("1", active), ("2", active), ("3", "hybrid, 1 thread")}
+
+
+def test_page_shows_a_hint_once(tmp_path):
+    root = make_study(tmp_path)
+    assert 'class="caveat hint"' not in (built(root) / "report/index.html").read_text()
+    for path in (root / "records").glob("tensorflow*/rep*.json"):
+        record = json.loads(path.read_text())
+        record["provenance"]["settings"]["hints"] = ["another mode may be faster"]
+        path.write_text(json.dumps(record))
+    assert text_of(built(root)).count("another mode may be faster.") == 1
+
+
+def test_page_marks_a_setting_that_was_ignored(tmp_path):
+    root = make_study(tmp_path)
+    path = next((root / "records").glob("mxnet*/rep1.json"))
+    record = json.loads(path.read_text())
+    record["provenance"]["settings"]["effective"]["learning_rate"] = 0.01
+    path.write_text(json.dumps(record))
+    page = text_of(built(root))
+    assert "Some settings that were read back" in page
+    assert "learning rate 0.05 0.01 differs mxnet 1" in page
+
+
+CERTIFICATE = {
+    "format": 1,
+    "network": "lenet5",
+    "reference": "pytorch",
+    "tolerances": {"fp64": {"forward": 1e-10, "gradients": 1e-8}},
+    "frameworks": {
+        "tensorflow": {
+            "equal": True,
+            "beyond": [],
+            "deviations": {"fp64": {"forward": 2e-15, "gradients": 3e-12}},
+        },
+        "mxnet": {
+            "equal": False,
+            "beyond": ["fp64 gradients"],
+            "deviations": {"fp64": {"forward": 2e-15, "gradients": 0.5}},
+        },
+    },
+    "equal": False,
+}
+
+
+def test_page_shows_the_proof_next_to_the_speeds(tmp_path):
+    root = make_study(tmp_path)
+    for path in (root / "records").glob("mxnet*/*.json"):
+        record = json.loads(path.read_text())
+        record["provenance"]["deviations"] = ["keeps epsilon in <single> precision"]
+        path.write_text(json.dumps(record))
+    page = text_of(built(root, {"lenet5": CERTIFICATE}))
+    assert "lenet5 pytorch reference" in page
+    assert "lenet5 tensorflow equal to pytorch 2.0e-15 of 1e-10 3.0e-12 of 1e-08" in page
+    assert "lenet5 mxnet differs" in page and "beyond the tolerance: fp64 gradients" in page
+    assert "mxnet, lenet5 keeps epsilon in &lt;single&gt; precision" in page
+    assert "differs parity_not_shown 3" in page and "6 runs." in page
+    captions = json.loads((root / "figures" / "captions.json").read_text())
+    for texts in captions.values():
+        assert "†: equal computation is not shown (mxnet on lenet5)" in texts["caption"]
+    assert "parity_not_shown" not in captions["throughput"]["caption"]
+
+
+def test_a_page_without_certificates_says_so(good):
+    page = text_of(good)
+    assert "No certificate was asked for in this study" in page
+    assert "pytorch not shown" in page and "parity_not_shown 3" in page
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A study of more cells than a table shows."""
+    root = tmp_path_factory.mktemp("many")
+    large(root, 1, ROWS // 2 + 5)
+    return built(root)
+
+
+def test_the_page_of_a_large_study_is_bounded(many):
+    page = text_of(many)
+    assert f"The first {ROWS} of {ROWS + 10} cells are shown" in page
+    assert f"The first {ROWS} of {ROWS + 10} rows are shown: all are in results/tables/comp" in page
+    captions = json.loads((many / "figures" / "captions.json").read_text())
+    assert f"Only 16 of {ROWS + 10} cells are drawn" in captions["throughput"]["caption"]
+    assert "at most 12 panels" in captions["training_loss"]["caption"]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on PATH")
+def test_sorting_and_filtering_take_the_rows_that_are_not_shown_into_account(many, tmp_path):
+    """By batch size, descending: 205 first, and the smallest that is shown is 6.
+
+    The filter finds every row of MXNet, those that were not shown too.
+    """
+    page = page_of(many)
+    clicks = """<script>
+    const table = document.querySelector("#numbers ~ .scroll table");
+    const sizes = () => [...table.tBodies[0].rows].map((row) => row.cells[1].textContent);
+    const seen = [sizes()];
+    for (const click of [1, 2]) {
+      table.tHead.rows[0].cells[1].querySelector("button").click();
+      seen.push(sizes());
+    }
+    const field = document.querySelector("#numbers ~ label.filter input");
+    field.value = " MXNet ";
+    field.dispatchEvent(new Event("input"));
+    seen.push([table.tBodies[0].rows.length]);
+    document.body.replaceChildren("seen:" + seen.map((one) => one.join()).join(";") + ".");
+    </script></body>"""
+    (tmp_path / "clicked.html").write_text(page.replace("</body>", clicks))
+    done = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+        + [f"--user-data-dir={tmp_path}/browser", f"file://{tmp_path}/clicked.html"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    seen = re.search(r"seen:([\d,;]+)\.", done.stdout)[1].split(";")
+    first, up, down, kept = ([int(size) for size in one.split(",")] for one in seen)
+    assert first == up == [size for size in range(1, 201) for _ in range(2)]
+    assert down == [size for size in range(205, 5, -1) for _ in range(2)]
+    assert kept == [ROWS // 2 + 5]
+
+
+def test_the_page_computes_nothing(root):
+    """Its code knows the findings' model, and none of what computes findings."""
+    package = root / "workflow/scripts/touchstone"
+    files = [package / f"report/{name}.py" for name in ("page", "rows", "text")]
+    for path in [*files, *(package / "report/sections").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            module = getattr(node, "module", None) or ""
+            if module.startswith("touchstone.analysis"):
+                assert module.split(".")[-1] in MODELS, path
+            if module == "touchstone.results.study":
+                assert {alias.name for alias in node.names} <= {"FACET", "describe_machine"}, path
+            assert not module.startswith(("touchstone.statistics", "statistics")), path
+
+
+@pytest.mark.parametrize(
+    ("missing", "maker"),
+    [
+        ("tables/summary.csv", plot),
+        ("plan.tsv", plot),
+        ("findings.json", report),
+        ("figures/captions.json", report),
+        ("figures/throughput.svg", report),
+        ("config.resolved.yaml", report),
+    ],
+)
+def test_missing_inputs_are_refused_in_one_line(good, missing, maker):
+    path = good / missing
+    kept = path.read_bytes()
+    path.unlink()
+    page = good / "report" / "index.html"
+    before = page.stat().st_mtime_ns
+    try:
+        done = maker(good)
+    finally:
+        path.write_bytes(kept)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: ") and missing.split("/")[-1] in done.stderr
+    assert page.stat().st_mtime_ns == before

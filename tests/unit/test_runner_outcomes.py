@@ -1,0 +1,122 @@
+"""How a run ends where it does not train to its end."""
+
+import json
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from fixtures.arithmetic import SPEC, Arithmetic, run
+from touchstone.runner import (
+    main,
+    parity,
+    train,
+)
+
+
+def test_a_loss_that_is_no_number_ends_the_run_as_diverged(tmp_path, monkeypatch):
+    events = run(tmp_path, monkeypatch, Arithmetic(fails_at=30))
+    assert events[-1] == {
+        "event": "result", "status": "diverged", "reason": "the loss is nan at step 30",
+    }  # fmt: skip
+    losses = [loss for e in events if e["event"] == "chunk" for loss in e["losses"]]
+    assert losses[30] == "nan"
+
+
+@pytest.mark.parametrize(
+    "error, status",
+    [
+        (RuntimeError("out of memory: 5 GiB"), "oom"),
+        (MemoryError("no more"), "oom"),
+        (NotImplementedError("no such layer"), "unsupported"),
+    ],
+)
+def test_what_ends_a_run_is_typed(tmp_path, monkeypatch, error, status):
+    events = run(tmp_path, monkeypatch, Arithmetic(fails_at=9, error=error))
+    assert (events[-1]["status"], events[-1]["reason"]) == (status, str(error))
+
+
+def test_what_the_framework_cannot_do_is_unsupported(tmp_path, monkeypatch):
+    adapter = Arithmetic(fails_at=9, error=RuntimeError("a trace\nno such kernel\nmore"))
+    adapter.why_unsupported = lambda error: str(error).splitlines()[1]
+    events = run(tmp_path, monkeypatch, adapter)
+    assert (events[-1]["status"], events[-1]["reason"]) == ("unsupported", "no such kernel")
+
+
+class Traced(Arithmetic):
+    """What of it traces ask for beside."""
+
+    def set_masks(self, masks):
+        pass
+
+    def weights(self):
+        return self.weights_built
+
+    def build(self, weights):
+        self.weights_built = weights
+
+    def velocities(self):
+        return {}
+
+
+TRACES = {
+    **SPEC,
+    "network": {"parameters": [], "parameter_count": 0, "layers": []},
+    "traces": {"one": {"precision": "fp32", "optimizer": SPEC["optimizer"], "steps": 2}},
+}
+
+
+def test_a_trace_that_the_framework_cannot_make_holds_the_adapters_reason(tmp_path, monkeypatch):
+    adapter = Traced(fails_at=1, error=RuntimeError("a trace\nno such kernel\nmore"))
+    monkeypatch.setattr(parity, "make_adapter", lambda spec, threads: adapter)
+    path = tmp_path / "traces.npz"
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        parity.parity(TRACES, path, 1)
+    assert not path.exists()
+    adapter.steps, adapter.why_unsupported = 0, lambda error: str(error).splitlines()[1]
+    parity.parity(TRACES, path, 1)
+    found = np.load(path)
+    assert found.files == ["unsupported"] and str(found["unsupported"]) == "no such kernel"
+    adapter.steps, adapter.fails_at = 0, None
+    parity.parity(TRACES, path, 1)
+    assert np.load(path)["one/losses"].tolist() == [1, 1 / 2]
+
+
+def test_a_framework_that_cannot_be_made_deterministic_is_unsupported(tmp_path, monkeypatch):
+    package = ModuleType("touchstone.runner.adapters.arithmetic")
+    capabilities = ModuleType(package.__name__ + ".capabilities")
+    capabilities.CAPABILITIES = Arithmetic.capabilities
+    module = ModuleType(package.__name__ + ".adapter")
+    plain = type("Adapter", (Arithmetic,), {"__module__": module.__name__})
+    module.Adapter = lambda spec, threads: plain()
+    for each in (package, capabilities, module):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    spec = {**SPEC, "execution": {**SPEC["execution"], "deterministic": True}}
+    main.run(spec, tmp_path / "events.jsonl", 1, train.train)
+    last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
+    assert last["status"] == "unsupported"
+    assert last["reason"] == "arithmetic cannot be made deterministic here"
+
+
+def test_what_is_asked_beyond_the_spec_is_compared_too(tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    settings = adapter.settings()
+    adapter.asked = lambda: {"layout": "NHWC"}
+    adapter.settings = lambda: {**settings, "layout": "NCHW"}
+    with pytest.raises(ValueError, match="layout: asked 'NHWC', found 'NCHW'"):
+        run(tmp_path, monkeypatch, adapter)
+
+
+def test_any_other_error_is_a_fault_and_no_result(tmp_path, monkeypatch):
+    with pytest.raises(ZeroDivisionError):
+        run(tmp_path, monkeypatch, Arithmetic(fails_at=9, error=ZeroDivisionError()))
+    assert '"result"' not in (tmp_path / "events.jsonl").read_text()
+
+
+def test_settings_that_differ_from_the_specs_fail_the_run(tmp_path, monkeypatch):
+    adapter = Arithmetic()
+    settings = adapter.settings()
+    adapter.settings = lambda: {**settings, "learning_rate": 0.11, "threads": 2}
+    with pytest.raises(ValueError, match=r"learning_rate: asked 0.1, found 0.11; threads: asked 1"):
+        run(tmp_path, monkeypatch, adapter)

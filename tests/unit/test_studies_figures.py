@@ -1,0 +1,62 @@
+"""A study's figures, from generated results."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from fixtures.published import made
+from touchstone.published.dossier import FigureSpec
+from touchstone.published.entries import Entry
+from touchstone.published.figures import draw
+
+
+@pytest.fixture(scope="module")
+def yin(root):
+    return made(root, "yin2020")
+
+
+def test_figures_are_svg_and_png_and_draw_every_run(yin):
+    names = {name for name in yin.files if name.startswith("figures/")}
+    assert len(names) == 2 * 12 and "figures/figure-9-speed.svg" in names
+    for name in names:
+        content = yin.files[name]
+        assert (
+            content[:4] == b"\x89PNG" if name.endswith("png") else ElementTree.fromstring(content)
+        )
+    caption = re.search(r"Speed by batch size, in images/s</strong>(.*?)<a", yin.page, re.S)[1]
+    assert "n = 3 a cell" in caption and "AMD EPYC 9B14, 2 logical cores" in caption
+    assert "measured phase / its time" in caption and "read as images/s" in caption
+
+
+def test_the_losses_of_every_learning_rate_are_drawn(yin):
+    assert ElementTree.fromstring(yin.files["figures/figure-13-loss.svg"]) is not None
+    text = re.search(r"training loss by learning rate</strong>(.*?)<a", yin.page, re.S)[1]
+    assert "n = 3 a cell" in text and "curves without figures" in text
+
+
+def test_a_bar_that_is_missing_is_crossed_and_explained(root, yin):
+    text = re.search(r"Speed at batch size 128, as printed.*?</strong>(.*?)<a", yin.page, re.S)[1]
+    assert "3 of 6 figures were not measured, a cross each: no cell with device gpu" in text
+    spec = FigureSpec(id="f", title="F", metric="step_rate", x="device", series="framework")
+    factors = {"framework": "mxnet", "device": "gpu"}
+    there = Entry(
+        "speed", "step_rate", "steps/s", {**factors, "device": "cpu"}, 3.0, {1: 2.0}, None, None,
+        (), "c", 2,
+    )  # fmt: skip
+    gone = Entry("speed", "step_rate", "steps/s", factors, 4.0, {}, "no GPU", None, (), None, 3)
+    left, right = draw(spec, [there, gone]).axes
+    crosses = [[line for line in ax.lines if line.get_marker() == "x"] for ax in (left, right)]
+    assert [len(found) for found in crosses] == [0, 1]
+
+
+def test_a_figure_repeated_for_factors_has_our_own_cells_of_these_alone(root):
+    """JAX is not in the source; its bars stand in the figures of their network and data set."""
+    names = ("mnist-execution-time", "fashion-mnist-execution-time")
+    found = made(root, "vo2021").files
+    assert {name for name in found if name.endswith(".svg")} == {f"figures/{n}.svg" for n in names}
+    page = made(root, "piccione2018").page
+    text = re.search(r"Training speed: cifar10, vgg16</strong>(.*?)<a", page, re.S)[1]
+    assert "n = 3 a cell" in text
+    counts = re.search(r"(\d+) of (\d+) figures were not measured", text)
+    assert int(counts[2]) - int(counts[1]) == 6  # all of our frameworks, on the CPU

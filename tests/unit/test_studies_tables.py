@@ -1,0 +1,317 @@
+"""A study's tables: measured beside published."""
+
+import csv
+import html
+import io
+import re
+
+import pytest
+
+from fixtures.published import MACHINE, made, rows_of, run, verdicts
+from fixtures.runs import GPU_REASON
+from touchstone.plan.read import read
+from touchstone.plan.study import make_plan
+from touchstone.published.dossier import Layout, MachineTable, Total, read_dossier
+from touchstone.published.entries import Entry, pivot, told_apart
+from touchstone.published.exports import BLANK, as_markdown
+from touchstone.published.machine import sheet
+from touchstone.published.points import totals
+from touchstone.published.table import read_table
+from touchstone.results.study import Cell, Series, Study
+from touchstone.results.tables import PlannedCell
+
+
+@pytest.fixture(scope="module")
+def yin(root):
+    return made(root, "yin2020")
+
+
+@pytest.fixture(scope="module")
+def check(root):
+    return made(root, "machine-check")
+
+
+def test_every_published_figure_stands_in_a_table(root, yin):
+    table = read_table(root / "config/published/yin2020.csv")
+    names = [f"table-{number}" for number in range(5, 11)]
+    lines = {row["line"] for name in names for row in rows_of(yin, name)} - {""}
+    assert lines == {str(row.line) for row in table.rows if row.factors["table"] != "text"}
+
+
+def test_published_and_measured_stand_side_by_side(yin):
+    rows = {
+        (r["framework"], r["device"], r["metric"], r["unit"]): r for r in rows_of(yin, "table-5")
+    }
+    row = rows["mxnet", "cpu", "training_speed", "steps/s"]
+    measured = 1000 * 128**0.25 * 1.008 / 128
+    assert (row["published"], row["n"], row["reason"]) == ("3.65", "3", "")
+    assert float(row["measured_median"]) == pytest.approx(measured)
+    assert float(row["ratio"]) == pytest.approx(measured / 3.65)
+    assert float(row["difference"]) == pytest.approx(measured - 3.65)
+    images = rows["mxnet", "cpu", "training_speed", "images/s"]
+    assert "contradicts itself" in images["remark"]
+
+
+def test_what_was_not_measured_is_empty_with_its_reason(yin):
+    for row in rows_of(yin, "table-8"):
+        if row["device"] == "gpu":
+            assert (row["measured_median"], row["n"], row["ratio"]) == ("", "0", "")
+            assert row["reason"] == "no cell with device gpu in this study"
+        else:  # our own sweep on the CPU, which the source has not
+            assert (row["published"], row["remark"]) == ("", "not in the source")
+            assert row["n"] == "3"
+    text = yin.files["tables/table-8.md"]
+    assert "not measured: no cell with device gpu in this study." in text
+    assert not re.search(r"/ 0(\.0*)? ", text)
+
+
+def test_a_metric_is_taken_from_the_cells_that_have_it_in_its_sense(yin):
+    ours = [row for row in rows_of(yin, "table-9") if row["device"] == "cpu"]
+    metrics = [row["metric"] for row in ours if row["n"] == "3"]
+    assert sorted(set(metrics)) == ["accuracy_after_10_epochs", "time_to_60_percent"]
+    assert len(metrics) == 2 * 6
+    assert {row["read as"] for row in ours} >= {"test_accuracy", "time_to_accuracy"}
+
+
+def test_accuracies_are_in_percent_and_have_a_difference_alone(root):
+    result = made(root, "lawrence2017")
+    (row,) = [r for r in rows_of(result, "systems") if r["line"] == "6"]
+    assert (row["metric"], row["unit"], row["published"]) == (
+        "accuracy_after_25_epochs",
+        "%",
+        "87.0",
+    )
+    others = [
+        r for r in rows_of(result, "systems") if "K80" in r["system"] or " CPU" in r["system"]
+    ]
+    assert {(r["published"], r["n"]) for r in others} == {("", "0")}  # not this machine's rows
+    ours = [r for r in rows_of(result, "systems") if r["framework"] == "mxnet" and r["n"] == "3"]
+    assert {r["metric"] for r in ours} == {"accuracy_after_25_epochs", "training_time"}
+
+
+def test_what_the_scale_makes_unlike_is_not_compared(root):
+    whole, smoke = (made(root, "lawrence2017", scale) for scale in ("paper", "smoke"))
+    (row,) = [r for r in rows_of(smoke, "systems") if r["line"] == "6"]
+    assert row["measured_median"] and (row["difference"], row["ratio"]) == ("", "")
+    why = "not comparable: dataset synthetic-64-small for mnist-64, epochs 4 for 25"
+    assert why in row["remark"] and why in smoke.files["tables/systems.md"]
+    assert why in html.unescape(smoke.page)
+    (row,) = [r for r in rows_of(whole, "systems") if r["line"] == "6"]
+    assert row["difference"] and "not comparable" not in row["remark"]
+
+
+def test_latex_has_as_many_columns_as_it_says(yin):
+    for name in ("table-5", "table-10"):
+        text = yin.files[f"tables/{name}.tex"]
+        columns = len(re.search(r"begin\{tabular\}\{(\w+)\}", text)[1])
+        body = text.partition("\\toprule")[2].partition("\\bottomrule")[0]
+        rows = [line for line in body.splitlines() if line.endswith("\\\\")]
+        assert rows and {line.count(" & ") + 1 for line in rows} == {columns}
+        assert not re.search(r"(?<!\\)[%_&](?!\d)(?=[a-z])", body)
+
+
+def test_piccione2018_has_its_27_figures_and_all_of_its_rows(root):
+    result = made(root, "piccione2018")
+    figures = {name for name in result.files if name.endswith(".svg")}
+    assert len(figures) == 27 and "figures/imagenet-vgg16-power.svg" in figures
+    rows = rows_of(result, "appendix-a-speed")
+    assert len([row for row in rows if row["line"]]) == 225
+    found = {(r["dataset"], r["network"], r["framework"], r["hardware"]): r for r in rows}
+    assert found["imagenet", "vgg16", "pytorch", "cpu-20-cores"]["n"] == "3"
+    hole = found["cifar10", "googlenet", "tensorflow", "cpu-12-cores"]
+    assert (hole["published"], hole["n"]) == ("", "3")  # a hole of the study that is none here
+    assert hole["remark"] == "not available in the study"
+    # A framework that the source has not stands beside the others, under the same hardware.
+    assert found["mnist", "lenet", "jax", "cpu-12-cores"]["n"] == "3"
+    assert found["imagenet", "vgg16", "jax", "cpu-20-cores"]["n"] == "3"
+    assert not any("here (cpu)" in row["hardware"] for row in rows)
+    two = found["mnist", "lenet", "mxnet", "2xP100"]
+    assert two["reason"] == "no cell with device gpu in this study"
+    assert verdicts(result)["deeper-slower"] == "not measured"  # memory; the speeds are there
+    assert "throughput: holds in 12, undecided in 36 of 48" in result.files["claims.csv"]
+
+
+def test_our_cells_have_the_words_of_the_source(root):
+    rows = rows_of(made(root, "vo2021"), "results")
+    ours = {(r["task"], r["dataset"], r["machine"]) for r in rows if not r["line"]}
+    models = {(m, d) for m in ("model_a", "model_b") for d in ("mnist", "fashion-mnist")}
+    stack = ("conv_stack", "fashion-mnist")
+    calls = {("dense_gemm", ""), ("sparse_gemm", ""), ("sparse_gemm, the shares kept", "")}
+    assert ours == {(*one, "here (cpu)") for one in {*models, stack, *calls}}
+    times = [r for r in rows if r["read as"] == "training_time" and not r["line"]]
+    assert len(times) == 5 and all(r["n"] == "3" for r in times)  # none of a cell that predicts
+
+
+STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
+
+
+@pytest.mark.parametrize("name", (*STUDIES, "machine-check"))
+def test_every_row_of_every_published_table_is_measured_or_has_its_reason(root, name):
+    """What a source prints in its running text alone (`table` is `text`) stands in no table."""
+    result = made(root, name)
+    found = {}
+    for file, content in result.files.items():
+        if file.startswith("tables/") and file.endswith(".csv"):
+            for row in csv.DictReader(io.StringIO(content)):
+                if row.get("line"):
+                    found.setdefault(row["line"], []).append(row)
+    dossier = read_dossier(root / f"config/claims/{name}.yaml")
+    table = read_table(root / "config/published" / dossier.published)
+    assert table.rows
+    for published in table.rows:
+        if published.factors.get("table") == "text":
+            continue
+        rows = found.get(str(published.line), [])
+        assert rows, f"{published.label} (line {published.line}) stands in no table"
+        for row in rows:
+            assert (int(row["n"]) > 0) != bool(row["reason"]), published.label
+            assert bool(row["measured_median"]) == (int(row["n"]) > 0)
+            assert row["published"] or row["remark"], published.label
+        assert published.value is None or any(row["published"] for row in rows)
+
+
+def test_operations_are_totalled_over_their_shapes(root):
+    rows = rows_of(made(root, "vo2021"), "results")
+    (ours,) = [r for r in rows if r["task"] == "dense_gemm" and not r["line"]]
+    shapes = 5
+    rates = [1000.0 * (1 + 0.004 * repeat) for repeat in (1, 2, 3)]  # calls/s, of each shape
+    assert (ours["machine"], ours["dataset"], ours["unit"], ours["n"]) == (
+        "here (cpu)",
+        "",
+        "s",
+        "3",
+    )
+    assert float(ours["measured_median"]) == pytest.approx(shapes / rates[1])
+    assert ours["cell"].count("; ") == shapes - 1
+    kept = [r for r in rows if r["task"] == "sparse_gemm, the shares kept"]
+    assert [r["n"] for r in kept] == ["3"]
+    theirs = [r for r in rows if r["task"] == "dense_gemm" and r["line"]]
+    assert len(theirs) == 4
+    (why,) = {r["reason"] for r in theirs}
+    assert why.startswith("how many calls its time is of is not at hand")
+    shapes = rows_of(made(root, "vo2021"), "operations")
+    assert len({r["dataset"] for r in shapes}) == 13
+    assert {r["metric"] for r in shapes} == {"flop_rate", "step_rate"}
+
+
+def test_an_operation_that_was_not_measured_leaves_no_total(root):
+    def called(slug, rate, block):
+        values = {} if rate is None else {"step_rate": rate}
+        one = run(block, None, **values)
+        plan = PlannedCell(slug, {"framework": "mxnet"}, 2)
+        return Cell(plan, ("gemm", slug, "cpu"), 1, Series("mxnet"), [one])
+
+    whole = make_plan(read(root / "config/studies/vo2021.yaml"), root).cells
+    shapes = [cell for cell in whole.values() if cell.network == "gemm"][:2]
+    wanted = [Total(metric="calls_time", where={"network": "gemm"}, **{"is": {"network": "gemm"}})]
+    good = [(called("a", 2.0, 1), shapes[0]), (called("b", 4.0, 1), shapes[1])]
+    assert totals(good, wanted)[0].values == {1: 0.75}
+    bad = [good[0], (called("b", None, 1), shapes[1])]
+    assert (totals(bad, wanted)[0].values, totals(bad, wanted)[0].reason) == (
+        {},
+        f"b: {GPU_REASON}",
+    )
+
+
+def test_tables_of_machine_and_software_are_filled_from_the_runs(yin):
+    machine = {r["what"]: r for r in rows_of(yin, "tables-3-4-machine")}
+    assert machine["processor"]["published"] == "i7-8650U"
+    assert machine["processor"]["here"] == "AMD EPYC 9B14"
+    assert (machine["memory"]["here"], machine["memory"]["published"]) == ("23.5 GiB", "16 GB")
+    assert (machine["GPU"]["here"], machine["GPU"]["reason"]) == ("", "NVML: no driver")
+    software = {(r["what"], r["of"]): r for r in rows_of(yin, "tables-3-4-software")}
+    version = software["version", "mxnet"]
+    assert (version["published"], version["here"]) == ("1.5.0", "1.9.1")
+    cuda = software["CUDA", "mxnet"]
+    assert (cuda["published"], cuda["here"], cuda["reason"]) == ("10.0", "", "its build has none")
+    traits = {(r["what"], r["of"]): r["here"] for r in rows_of(yin, "table-1")}
+    assert traits["record format", "tensorflow"] == "tfrecord"
+    assert traits["threads", "pytorch"] == "2"
+    for name in ("table-1", "tables-3-4-machine", "tables-3-4-software"):
+        text = yin.files[f"tables/{name}.tex"]
+        columns = len(re.search(r"begin\{tabular\}\{(\w+)\}", text)[1])
+        body = text.partition("\\toprule")[2].partition("\\bottomrule")[0]
+        assert {r.count(" & ") + 1 for r in body.splitlines() if r.endswith("\\\\")} == {columns}
+
+
+def test_a_framework_that_never_began_has_its_reason_in_every_row():
+    missing = run(1, None)._replace(
+        status="unsupported", reason="no python3.6", provenance={"machine": MACHINE, "software": {}}
+    )
+    cell = Cell(
+        PlannedCell("c", {"framework": "cntk"}, 1), ("n", "d", "cpu"), 1, Series("cntk"), [missing]
+    )
+    for show in ("software", "frameworks"):
+        asked = MachineTable(id="t", title="T", show=show)
+        one = sheet(asked, Study([cell]))
+        for what in one.rows:
+            side = one.sides[what, "cntk"]
+            told = side.reason == "no run of cntk began: no python3.6"
+            assert told or (side.here and what in ("execution modes it has here", "record format"))
+
+
+def ours(mode, **factors):
+    """An entry of a cell of ours that the source has not."""
+    factors = {"device": "cpu", "precision": "fp32", "mode": mode, "seed": 1.0, **factors}
+    return Entry(
+        "training_speed", "throughput", "images/s", factors, None, {1: 2.0}, None,
+        "not in the source", (), "c", None,
+    )  # fmt: skip
+
+
+def test_what_the_source_lacks_is_called_once_and_cells_are_told_apart():
+    layout = Layout(id="t", title="T", rows=["metric", "precision"], columns=["gpu", "devices"])
+    one = pivot(layout, told_apart([ours("eager")], [*layout.rows, *layout.columns]))
+    assert one.columns == [("here (cpu)", "")] and not one.blank
+    assert "| metric | precision | here (cpu) |" in as_markdown(one, [])
+    both = [ours("eager"), ours("compile", seed=2.0)]
+    two = pivot(layout, told_apart(both, [*layout.rows, *layout.columns]))
+    assert two.columns == [("here (cpu, mode eager)", ""), ("here (cpu, mode compile)", "")]
+    # Where every head is a factor of ours, the remark says it.
+    found = told_apart(both, ["metric", "precision"])
+    assert [each.remark for each in found] == [
+        "not in the source; here with mode eager", "not in the source; here with mode compile",
+    ]  # fmt: skip
+
+
+def test_heads_that_begin_alike_stand_together_and_a_blank_cell_is_explained(root):
+    text = made(root, "lawrence2017").files["tables/systems.md"]
+    heads = text.splitlines()[2]
+    assert heads.count("accuracy after 25 epochs (%)") == 3
+    assert re.search(r"(\| accuracy after 25 epochs \(%\), \w+ ){3}\|", heads)
+    assert "\n| – | 87 /" in text and BLANK in text
+
+
+def test_the_check_stands_beside_the_published_machines(check):
+    rows = rows_of(check, "machines")
+    ours = {r["task"]: r for r in rows if not r["line"]}
+    assert set(ours) == {"dense_gemm", "sparse_gemm"}  # of model A they stand in the same rows
+    rate = 1000.0 * 1.004  # calls/s, of each of TensorFlow's shapes
+    assert float(ours["dense_gemm"]["measured_median"]) == pytest.approx(5 / rate)
+    assert float(ours["sparse_gemm"]["measured_median"]) == pytest.approx(4 / rate)
+    theirs = [r for r in rows if r["line"] and r["task"] == "model_a" and r["n"]]
+    assert len(theirs) == 4 * 3  # two trainings and an inference of each machine
+    for row in theirs:
+        if row["metric"] == "total_execution_time":
+            steps_per_second = 1000.0 * 32**0.25 * 1.004 / 32
+            assert float(row["measured_median"]) == pytest.approx(187_500 / steps_per_second)
+            assert float(row["ratio"]) == pytest.approx(
+                float(row["measured_median"]) / float(row["published"])
+            )
+        else:
+            assert row["reason"].startswith("this check predicts nothing")
+    head = check.files["tables/machines.md"].splitlines()[2]
+    assert "| Setup 1, i7-10750H, RTX 2060 |" in head and "| here (cpu) |" in head
+
+
+def test_what_holds_training_back_is_a_figure_or_has_its_reason(check, root):
+    rows = [r for r in rows_of(check, "networks") if r["read as"] == "bottleneck"]
+    found = {(r["network"], r["input"], r["framework"]): r for r in rows}
+    for framework in ("pytorch", "tensorflow", "mxnet"):
+        row = found["lenet5", "records", framework]
+        assert float(row["measured_median"]) == pytest.approx(20)
+        assert row["unit"] == "%"
+        assert found["lenet5", "memory", framework]["reason"].startswith("it takes a GPU's")
+    ours = [r for r in rows_of(made(root, "vo2021"), "results") if r["metric"] == "bottleneck"]
+    assert len([r for r in ours if not r["line"]]) == 5
+    assert all(r["reason"] for r in ours)

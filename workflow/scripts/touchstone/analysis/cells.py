@@ -1,0 +1,105 @@
+"""The numbers of each cell: medians, ranges, phases, shares of the measured peak."""
+
+from collections import Counter
+from collections.abc import Mapping
+from statistics import median
+
+from touchstone.analysis.findings_model import CellSummary, MetricSummary
+from touchstone.analysis.part import Workload
+from touchstone.analysis.peaks import Peak, Place, place_of, share_of_peak, why_no_share
+from touchstone.results.metrics import CENSORED, METRICS, PHASES
+from touchstone.results.study import Cell, Result, Study
+from touchstone.statistics.intervals import summarise
+
+STEP_TIME = "step_time"
+UNITS = {name: metric.unit for name, metric in METRICS.items()} | {STEP_TIME: "ms"}
+"""Units of the metrics, and of the time of a step, which is computed here."""
+
+
+def summaries(study: Study, peaks: Mapping[Place, Peak]) -> list[CellSummary]:
+    """The numbers of all cells, in order of the plan.
+
+    Args:
+        peaks: the measured peaks of the study's basic operations.
+    """
+    return [_summary(cell, peaks.get(place_of(cell), Peak(None, None))) for cell in study.cells]
+
+
+def _workload(cell: Cell) -> Workload:
+    if cell.is_operation:
+        return "operation"
+    return "inference" if cell.is_inference else "training"
+
+
+def _summary(cell: Cell, peak: Peak) -> CellSummary:
+    network, dataset, device = cell.facet
+    workload = _workload(cell)
+    share = None if workload == "inference" else share_of_peak(cell, peak)
+    return CellSummary(
+        name=cell.plan.name,
+        framework=cell.series.framework,
+        label=cell.series.label,
+        network=network,
+        dataset=dataset,
+        device=device,
+        batch_size=cell.batch_size,
+        workload=workload,
+        factors=cell.plan.factors,
+        outcomes=Counter(run.status for run in cell.runs),
+        flags=Counter(cell.flags),
+        best_chose=cell.chosen,
+        metrics=_metrics(cell),
+        missing_metrics=_missing(cell),
+        phases=_phases(cell.runs),
+        peak_place=place_of(cell).label,
+        share_of_peak=share,
+        share_of_peak_missing=(
+            why_no_share(cell, peak) if workload == "training" and share is None else None
+        ),
+    )
+
+
+def _metrics(cell: Cell) -> dict[str, MetricSummary]:
+    found = {}
+    for name in METRICS:
+        if values := cell.values(name):
+            found[name] = _metric(cell, name, values)
+    if rates := cell.values("step_rate"):
+        found[STEP_TIME] = _metric(cell, "step_rate", [1000 / rate for rate in rates])
+    return found
+
+
+def _metric(cell: Cell, name: str, values: list[float]) -> MetricSummary:
+    """The summary of a metric; `values` are its own, or what is computed from each of them."""
+    missing = [run.status for run in cell.runs if run.values[name] is None]
+    summary = summarise(values, len(missing) if name in CENSORED else 0)
+    return MetricSummary(
+        n=summary.n,
+        median=summary.median,
+        min=min(values),
+        max=summary.max,
+        cv=summary.cv,
+        missing=Counter("no value" if status == "ok" else status for status in missing),
+    )
+
+
+def _missing(cell: Cell) -> dict[str, list[str]]:
+    """By reason, the metrics that a run has no value of."""
+    names: dict[str, dict[str, None]] = {}
+    for run in cell.runs:
+        for metric, reason in run.reasons.items():
+            names.setdefault(reason, {})[metric] = None
+    return {reason: list(metrics) for reason, metrics in names.items()}
+
+
+def _phases(runs: list[Result]) -> dict[str, float]:
+    """Median seconds of each phase over the ok runs that have it."""
+    ok = [run.phases for run in runs if run.status == "ok"]
+    seconds = {name: [phases[name] for phases in ok if name in phases] for name in PHASES}
+    return {name: median(values) for name, values in seconds.items() if values}
+
+
+def metrics_without_values(study: Study) -> dict[str, str]:
+    """Metrics that no run of the study has a value of, and why."""
+    reasons = {name: study.why_empty(name) for name in METRICS}
+    return {name: reason for name, reason in reasons.items() if reason is not None}

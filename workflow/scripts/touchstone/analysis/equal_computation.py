@@ -1,0 +1,48 @@
+"""Whether the frameworks of a study compute the same, by their certificates."""
+
+from touchstone.analysis.findings_model import (
+    DeviationFromReference,
+    EqualComputation,
+    KnownDeviation,
+)
+from touchstone.results.certificates import Certificates, Deviation, proof
+from touchstone.results.study import Study
+
+
+def equal_computation(study: Study, certificates: Certificates) -> list[EqualComputation]:
+    """What is known of equal computation, for every network and framework of the study."""
+    pairs = dict.fromkeys((cell.facet[0], cell.series.framework) for cell in study.cells)
+    return [_summary(certificates, network, framework) for network, framework in pairs]
+
+
+def _summary(certificates: Certificates, network: str, framework: str) -> EqualComputation:
+    found = proof(certificates, network, framework)
+    return EqualComputation(
+        network=network,
+        framework=framework,
+        verdict=found.verdict,
+        why=found.why or None,
+        reference=found.reference or None,
+        deviations=[_deviation(one) for one in found.deviations],
+        closest=_deviation(found.closest) if found.closest else None,
+    )
+
+
+def _deviation(found: Deviation) -> DeviationFromReference:
+    return DeviationFromReference(
+        case=found.trace, kind=found.kind, value=found.value, tolerance=found.tolerance
+    )
+
+
+def known_deviations(study: Study) -> list[KnownDeviation]:
+    """The deviations of frameworks that the records name, each once."""
+    found = dict.fromkeys(
+        (cell.series.framework, cell.facet[0], sentence)
+        for cell in study.cells
+        for run in cell.runs
+        for sentence in run.provenance.get("deviations", [])
+    )
+    return [
+        KnownDeviation(framework=framework, network=network, sentence=sentence)
+        for framework, network, sentence in found
+    ]

@@ -1,0 +1,30 @@
+"""Reading and writing `results/findings.json`."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from touchstone.analysis.findings_model import Findings
+from touchstone.results.files import InputError, read_text, write_atomic
+
+
+def write_findings(findings: Findings, path: Path) -> None:
+    """Write the findings as JSON, all of the file or nothing."""
+    write_atomic(path, findings.model_dump_json(indent=1) + "\n")
+
+
+def read_findings(path: Path) -> Findings:
+    """Read findings back.
+
+    Raises:
+        InputError: the file is missing, damaged or of another version.
+    """
+    remedy = "Make it again with gather"
+    text = read_text(path, remedy)
+    try:
+        return Findings.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        cause = f"not the findings of this version ({place}: {first['msg']})"
+        raise InputError(path, cause, remedy) from None

@@ -1,0 +1,41 @@
+"""What the parts of the findings have in common: the base class, ratios, kinds of cells."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Workload = Literal["training", "inference", "operation"]
+"""What a run of a cell does."""
+
+
+class Part(BaseModel):
+    """A part of the findings: immutable, and without NaN and infinity.
+
+    The docstring of a field is its description in docs/contracts.md. An unknown key, a missing
+    key and a number that is not finite raise `pydantic.ValidationError`.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class RatioEstimate(Part):
+    """A ratio of two cells: the geometric mean of the ratios within blocks (docs/statistics.md)."""
+
+    n: int
+    """Blocks in which both cells have a value."""
+    value: float
+    """The ratio."""
+    low: float | None
+    """Lower end of its 95 % t interval; null with fewer than two blocks."""
+    high: float | None
+    """Upper end of the interval."""
+    verdict: str
+    """`faster` or `slower` where the interval excludes 1, else `no difference shown`; `too few
+    runs` without an interval."""
+    indicative: bool
+    """Whether there are so few blocks that the interval rests on assumptions about the noise."""
+    detectable: float | None
+    """The smallest change, as a share, that this noise would show in 4 of 5 studies; null without
+    an interval."""

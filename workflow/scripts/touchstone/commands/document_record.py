@@ -1,0 +1,73 @@
+"""Write the JSON schema of a record and its table in docs/contracts.md from its model."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from touchstone.commands.document_config import type_in_words
+from touchstone.paths import RECORD_SCHEMA, ROOT
+from touchstone.results.record_model import Metric, Record
+
+CONTRACTS = ROOT / "docs/contracts.md"
+BEGIN, END = "<!-- record begin -->\n", "<!-- record end -->"
+
+
+class _Generator(GenerateJsonSchema):
+    """Without the titles that repeat a field's name, and without defaults: a record has none."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a record."""
+    return {"$schema": GenerateJsonSchema.schema_dialect, **_schema(Record)}
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(schema_generator=_Generator)
+
+
+def table() -> str:
+    """A row for each field: where it is, its type and limits, its unit, its meaning."""
+    rows = ["| field | value | unit | meaning |", "| --- | --- | --- | --- |"]
+    whole = schema()
+    return "\n".join([*rows, *_rows(whole, whole["$defs"], "")]) + "\n"
+
+
+def _rows(part: dict[str, Any], parts: dict[str, Any], place: str) -> Iterator[str]:
+    for name, value in part["properties"].items():
+        words = type_in_words(value) + ("" if name in part.get("required", ()) else ", or absent")
+        meaning = value["description"].replace("|", "\\|")
+        yield f"| `{place}{name}` | {words} | {value.get('unit', '')} | {meaning} |"
+        inner = value.get("items", value).get("$ref")
+        if name == "metrics":  # all are alike
+            yield from _rows(_schema(Metric), parts, "metrics.*.")
+        elif inner is not None:
+            below = f"{place}{name}{'[]' if 'items' in value else ''}."
+            yield from _rows(parts[inner.removeprefix("#/$defs/")], parts, below)
+
+
+def contracts(text: str) -> str:
+    """The text of docs/contracts.md with its table of a record's fields written anew."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def run(arguments: argparse.Namespace) -> None:
+    text = json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+    RECORD_SCHEMA.write_text(text, encoding="utf-8")
+    CONTRACTS.write_text(contracts(CONTRACTS.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,300 @@
+"""Published figures beside measured ones, and their places in a study's own layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from touchstone.plan.model import Cell
+from touchstone.published.dossier import Dossier, Layout, Where
+from touchstone.published.points import Level, Point, counterpart, level, matches
+from touchstone.published.table import show, words
+
+NOT_IN_SOURCE = "not in the source"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A published figure beside what was measured, both in `unit`; either may be missing.
+
+    `factors` are the source's words where it has the figure. `values` are by block. `reason`
+    says why nothing was measured, `remark` why nothing is published, or how that was read. `apart`
+    is what tells a cell of ours from another one at the same place. `unlike` is why the two sides
+    are not compared.
+    """
+
+    name: str
+    metric: str
+    unit: str
+    factors: Mapping[str, Level]
+    published: float | None
+    values: Mapping[int, float]
+    reason: str | None
+    remark: str | None
+    flags: tuple[str, ...]
+    cell: str | None
+    line: int | None
+    apart: str = ""
+    unlike: str | None = None
+
+    @property
+    def measured(self) -> float | None:
+        """The median of the runs."""
+        return median(self.values.values()) if self.values else None
+
+    @property
+    def difference(self) -> float | None:
+        """Measured - published."""
+        if self.unlike or self.measured is None or self.published is None:
+            return None
+        return self.measured - self.published
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured / published; accuracies have none, for a share has no natural zero."""
+        if self.unlike or self.metric == "test_accuracy":
+            return None
+        if self.measured is None or not self.published:
+            return None
+        return self.measured / self.published
+
+
+def entries(
+    published: Iterable[Point],
+    measured: Sequence[Point],
+    where: Where,
+    also: Where | None,
+    dossier: Dossier,
+) -> list[Entry]:
+    """What a table or figure shows: published figures `where`, and our cells in `also`.
+
+    The latter have the source's words for their metric and factors, as far as it has any.
+    """
+    names = source_names(dossier)
+    found: list[Entry] = []
+    used: set[tuple[str, str | None]] = set()
+    for point in published:
+        row = point.row
+        if row is None or point.reading is None:
+            continue
+        if not matches({**row.factors, "metric": row.metric}, where):
+            continue
+        partners, reason = counterpart(point, measured)
+        used |= {(one.metric, one.cell) for one in partners}
+        partner = partners[0] if len(partners) == 1 else None
+        if len(partners) > 1:
+            fitting = "; ".join(_differing([one.factors for one in partners]))
+            reason = f"{len(partners)} cells of this study fit: {fitting}"
+        value = next(iter(point.values.values()), None)
+        found.append(_entry(point, partner, value, row.metric, row.factors, reason))
+    if also is not None:
+        shown = {one.metric for one in found} or set(names)
+        senses = {r.metric: r.cells for each in dossier.metrics.values() for r in each}
+        for point in measured:
+            sense = senses.get(point.metric, {})
+            if point.metric not in shown or not (
+                matches({**point.factors, "metric": point.metric}, also)
+                and matches(point.factors, sense)
+            ):
+                continue
+            unused = point.metric.startswith("gpu_") and point.factors.get("device") == "cpu"
+            if (point.metric, point.cell) not in used and not unused:
+                factors = _in_source_words(point, dossier, found)
+                found.append(_entry(point, point, None, names[point.metric], factors, None))
+    return found
+
+
+def _entry(
+    point: Point, partner: Point | None, published: float | None, name: str,
+    factors: Mapping[str, Level], reason: str | None,
+) -> Entry:  # fmt: skip
+    """Shares are shown in %, everything else in the unit that our metric has."""
+    percent = point.unit == "1" and point.metric != "final_loss"
+    factor = 100.0 if percent else 1.0
+    values = partner.values if partner else {}
+    return Entry(
+        name=name,
+        metric=point.metric,
+        unit="%" if percent else point.unit,
+        factors=factors,
+        published=None if published is None else published * factor,
+        values={block: value * factor for block, value in values.items()},
+        reason=reason or (partner.reason if partner else None),
+        remark=_remark(point, published),
+        flags=partner.flags if partner else (),
+        cell=partner.cell if partner else None,
+        line=point.row.line if point.row else None,
+        unlike=partner.unlike if partner else None,
+    )
+
+
+def _in_source_words(point: Point, dossier: Dossier, beside: Iterable[Entry]) -> dict[str, Level]:
+    """The factors of a cell of ours that the source has not, in its words where rules tell them.
+
+    Where a rule has several levels, it is the one that the source's figures `beside` it have which
+    share the dossier's `each` with it, if they have one of them alone.
+    """
+    factors = dict(point.factors)
+    for rule in dossier.cells:
+        if not rule.is_ or not matches(point.factors, dict(rule.is_)):
+            continue
+        for name, value in rule.when.items():
+            if name in ("table", "metric"):
+                continue
+            levels = {level(name, one) for one in (value if isinstance(value, list) else [value])}
+            if isinstance(value, list):
+                alike = (
+                    one.factors.get(name)
+                    for one in beside
+                    if one.line is not None
+                    and all(one.factors.get(each) == factors.get(each) for each in dossier.each)
+                )
+                levels = set() if rule.missing else levels & set(alike)
+            if len(levels) == 1:
+                factors[name] = levels.pop()
+    return factors
+
+
+def _differing(ones: Sequence[Mapping[str, Level]]) -> list[str]:
+    """Of each of these factors what the others have not, in words; a seed counts for nothing."""
+    names = [
+        name
+        for name in dict.fromkeys(name for one in ones for name in one if name != "seed")
+        if len({one.get(name) for one in ones}) > 1
+    ]
+    return [
+        ", ".join(f"{words(name)} {show(one[name])}" for name in names if name in one)
+        for one in ones
+    ]
+
+
+def told_apart(found: Sequence[Entry], factors: Sequence[str]) -> list[Entry]:
+    """The entries, each of our own cells that shares its place with another told apart from it.
+
+    `factors` are those that make the place.
+    """
+    places: dict[tuple[str, ...], list[int]] = {}
+    for i, one in enumerate(found):
+        if one.line is None:
+            place = (one.metric, *(label(one, factor) for factor in factors))
+            places.setdefault(place, []).append(i)
+    result = list(found)
+    for group in places.values():
+        told = _differing([found[i].factors for i in group])
+        for i, what in zip(group, told, strict=True):
+            if what and all(factor in found[i].factors or factor == "metric" for factor in factors):
+                result[i] = replace(found[i], remark=f"{found[i].remark}; here with {what}")
+            elif what:
+                result[i] = replace(found[i], apart=what)
+    return result
+
+
+def _remark(point: Point, published: float | None) -> str | None:
+    """Why there is no published figure, or in which reading it was taken."""
+    if point.row is None:
+        return NOT_IN_SOURCE
+    if point.row.value is None:
+        return point.row.note or "no figure"
+    if published is None:
+        return f"printed in {point.row.unit or 'no unit'}"
+    return point.reading.why if point.reading else None
+
+
+def source_names(dossier: Dossier) -> dict[str, str]:
+    """The source's name of each of our metrics, and our own of those that it has not."""
+    names: dict[str, str] = {}
+    for name, readings in dossier.metrics.items():
+        for one in readings:
+            names.setdefault(one.metric, name)
+    for metric in dossier.further:
+        names.setdefault(metric, metric)
+    return names
+
+
+def not_comparable(entry: Entry) -> str:
+    """Why two sides that are there are not compared, if they are not."""
+    both = entry.measured is not None and entry.published is not None
+    return f"not comparable: {entry.unlike}" if entry.unlike and both else ""
+
+
+def label(entry: Entry, factor: str) -> str:
+    """A factor of an entry in words, for the head of a row or column."""
+    if factor == "metric":
+        return f"{words(entry.name)} ({entry.unit or 'no unit'})"
+    if factor in entry.factors:
+        return show(entry.factors[factor])
+    if entry.line is not None:
+        return ""
+    return f"here ({', '.join(filter(None, (str(entry.factors['device']), entry.apart)))})"
+
+
+def head(entry: Entry, factors: Sequence[str]) -> tuple[str, ...]:
+    """The labels of an entry for some factors; what all that the source lacks are called, once."""
+    parts: list[str] = []
+    for factor in factors:
+        part = label(entry, factor)
+        parts.append("" if part in parts and factor not in entry.factors else part)
+    return tuple(parts)
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """A table in its layout: heads, and by (row, column) the entries there; mostly one."""
+
+    layout: Layout
+    rows: list[tuple[str, ...]]
+    columns: list[tuple[str, ...]]
+    cells: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Entry]]
+    entries: list[Entry]
+
+    @property
+    def blank(self) -> bool:
+        """Whether a cell of the table has neither a figure nor a reason."""
+        return len(self.cells) < len(self.rows) * len(self.columns)
+
+    @property
+    def lines(self) -> Iterator[tuple[tuple[str, ...], list[list[Entry]]]]:
+        """Each row's head, and the entries in each of its columns."""
+        for row in self.rows:
+            yield row, [self.cells.get((row, column), []) for column in self.columns]
+
+
+def pivot(layout: Layout, found: list[Entry]) -> Pivot:
+    """Lay entries out; rows and columns come in order of first use, those that begin alike
+    together, numbers in their own."""
+    cells: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Entry]] = {}
+    for entry in found:
+        place = head(entry, layout.rows), head(entry, layout.columns)
+        cells.setdefault(place, []).append(entry)
+    rows = list(dict.fromkeys(row for row, _ in cells))
+    columns = list(dict.fromkeys(column for _, column in cells))
+    return Pivot(layout, _sorted(rows), _sorted(columns), cells, found)
+
+
+def _sorted(heads: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Heads that are numbers alone in their order, others by the first use of each beginning."""
+    try:
+        return sorted(heads, key=lambda parts: [float(part) for part in parts])
+    except ValueError:
+        first: dict[tuple[str, ...], int] = {}
+        for place, parts in enumerate(heads):
+            for end in range(1, len(parts) + 1):
+                first.setdefault(parts[:end], place)
+        ends = range(1, len(heads[0]) + 1)
+        return sorted(heads, key=lambda parts: [first[parts[:end]] for end in ends])
+
+
+def changes(pairs: Iterable[tuple[Cell, Cell]]) -> dict[str, str]:
+    """By setting, how the cells of a scale differ from those of the whole study, in words.
+
+    `pairs` are (whole, scaled). A seed counts for nothing: it tells stand-ins apart.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for whole, short in pairs:
+        theirs = short.model_dump()
+        for name, value in whole.model_dump().items():
+            if theirs[name] != value and name != "seed":
+                sides = ("none" if one is None else one for one in (theirs[name], value))
+                found.setdefault(name, {})[" for ".join(map(str, sides))] = None
+    return {name: f"{name.replace('_', ' ')} {' and '.join(told)}" for name, told in found.items()}

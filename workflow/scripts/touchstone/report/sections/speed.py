@@ -1,0 +1,69 @@
+"""Speeds compared, what `best` chose, and what several replicas gain."""
+
+from typing import Any
+
+from touchstone.analysis.findings_model import Choice, Findings, Scaling
+from touchstone.analysis.ranking_model import ComparedCell, ComparisonSummary
+from touchstone.report.rows import first_rows, sortable_rows
+from touchstone.report.sections.answer import setting_of
+from touchstone.report.text import counts_text, missing_words, number
+from touchstone.results.metrics import STATUSES
+
+
+def view(findings: Findings) -> dict[str, Any]:
+    """The tables of comparisons, of trials and of scaling."""
+    compared = [
+        _compared_row(findings, comparison, cell)
+        for comparison in findings.comparisons
+        for cell in comparison.cells
+    ]
+    return {
+        "compared": sortable_rows(compared),
+        "settings_shown": any(map(setting_of, findings.comparisons)),
+        "choices": sortable_rows([_choice_row(findings, one) for one in findings.choices]),
+        "scaling": first_rows([_scaling_row(findings, one) for one in findings.scaling]),
+    }
+
+
+def _compared_row(
+    findings: Findings, comparison: ComparisonSummary, compared: ComparedCell
+) -> dict[str, Any]:
+    cell = findings.cell[compared.cell]
+    throughput = cell.metrics.get("throughput")
+    return {
+        "cell": cell,
+        "setting": setting_of(comparison),
+        "is_reference": compared.cell == comparison.reference,
+        "median": number(throughput.median) if throughput else "",
+        "n": throughput.n if throughput else 0,
+        "words": ", ".join(missing_words(cell, "throughput")),
+        "ratio": compared.ratio,
+        "fastest": compared.fastest,
+        "equal_computation": compared.equal_computation,
+        "not_shown": compared.equal_computation in ("differs", "not shown"),
+        "notes": ", ".join(filter(None, [counts_text(cell.flags), *compared.remarks])),
+    }
+
+
+def _choice_row(findings: Findings, choice: Choice) -> dict[str, Any]:
+    return {
+        "cell": findings.cell[choice.cell],
+        "choice": choice,
+        "failed": counts_text(choice.failed, STATUSES),
+        "links": [
+            (trial.repeat, f"../{trial.files.removeprefix('results/')}/events.jsonl")
+            for trial in choice.trials
+        ],
+    }
+
+
+def _scaling_row(findings: Findings, scaling: Scaling) -> dict[str, Any]:
+    cells = [findings.cell[name] for name in (scaling.cell, scaling.baseline)]
+    throughputs = [cell.metrics.get("throughput") for cell in cells]
+    return {
+        "cell": cells[0],
+        "scaling": scaling,
+        "medians": [number(one.median if one else None) for one in throughputs],
+        "efficiency": number(None if scaling.efficiency is None else scaling.efficiency * 100, 3),
+        "flags": counts_text(scaling.flags),
+    }
