@@ -1,6 +1,7 @@
 # The commands of Touchstone. Each sets up what it needs; nothing is installed outside
 # this folder.
-.PHONY: run machine-check test test-conda test-slurm parity bench lint docs pin clean
+.PHONY: run machine-check test test-fast test-all test-conda test-slurm parity bench lint snakefmt \
+    ruff format mypy dev docs pin clean
 .DELETE_ON_ERROR:
 SNAKEMAKE = .venv/bin/snakemake
 PYTHON = python3.11
@@ -20,9 +21,20 @@ machine-check:
 	$(MAKE) run CONFIG=config/studies/machine-check.yaml
 	@echo "Beside published machines: $(CURDIR)/results/report/machine-check.html"
 
-# Two files of tests at a time.
+# Two files of tests at a time. Other frameworks: make test FRAMEWORKS="pytorch jax"; without it, all.
+TEST = $(if $(FRAMEWORKS),FRAMEWORKS="$(FRAMEWORKS)") .venv/bin/python -m pytest -n 2 --dist loadfile
+
+# What proves the product.
 test: .venv/dev
-	.venv/bin/python -m pytest -n 2 --dist loadfile
+	$(TEST) -m "not long"
+
+# What needs no framework, in a minute: while you write.
+test-fast: .venv/dev
+	$(TEST) -m fast tests/smoke tests/unit
+
+# And conda, Slurm, browsers, the calibration of the sensors, and the long studies, as in CI.
+test-all: .venv/dev
+	$(TEST)
 
 # Prove `snakemake --use-conda`, with a conda of its own if the machine has none.
 test-conda: .venv/dev
@@ -46,13 +58,26 @@ bench: .venv/base
 	.venv/bin/python benchmarks/datasets.py
 	.venv/bin/python benchmarks/readers.py
 
-lint: .venv/dev
-	.venv/bin/snakefmt --check Snakefile workflow
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
-	.venv/bin/mypy workflow/scripts
+lint: snakefmt ruff format mypy
 	$(SNAKEMAKE) --lint
 	$(SITE)
+
+# Each is a hook too: see .pre-commit-config.yaml.
+snakefmt: .venv/dev
+	.venv/bin/snakefmt --check Snakefile workflow
+
+ruff: .venv/dev
+	.venv/bin/ruff check .
+
+format: .venv/dev
+	.venv/bin/ruff format --check .
+
+mypy: .venv/dev
+	.venv/bin/mypy workflow/scripts
+
+# What a developer needs: the tools, and hooks that check a commit before it is made.
+dev: .venv/dev
+	.venv/bin/pre-commit install
 
 # Write again what is generated from the models of configuration, record and findings, and build the
 # site.

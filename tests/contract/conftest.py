@@ -1,5 +1,7 @@
 """A small study in every framework's own format, for all tests of the adapters."""
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -7,10 +9,13 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from fixtures.warm import MODULES, Warm
 from touchstone.measure.supervisor import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -19,63 +24,189 @@ from touchstone.plan.spec import make_spec
 FRAMEWORKS = frameworks.names()
 
 
+def pytest_collection_modifyitems(items):
+    """Mark tests with their framework; skip those of others than `FRAMEWORKS` asks for."""
+    asked = os.environ.get("FRAMEWORKS", "").split()
+    if unknown := set(asked) - set(frameworks.adapters()):
+        raise pytest.UsageError(f"FRAMEWORKS: {', '.join(sorted(unknown))}: no such framework")
+    for item in items:
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if "framework" in parameters:
+            item.add_marker(pytest.mark.framework(parameters["framework"]))
+        marker = item.get_closest_marker("framework")
+        if asked and marker and marker.args[0] not in asked:
+            item.add_marker(pytest.mark.skip(reason="not asked for"))
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Hold the lock of a path, for which other workers wait."""
+    with open(f"{path}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """A folder that all workers of this session have in common."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture
 def planted(root, tmp_path):
-    """Makes a copy of our scripts in which a text of an adapter is replaced; it is there once."""
+    """Makes a copy of our scripts with a fault, lines at the end of a module in the package.
 
-    def plant(framework, old, new):
+    What they define takes the place of what has that name there: `class Adapter(Adapter)` is the
+    adapter with another method, `def pad(x, right=pad)` a function that changes what it is given.
+    """
+
+    def plant(module, lines):
         scripts = tmp_path / "scripts"
-        shutil.copytree(root / "workflow/scripts", scripts)
-        folder = scripts / "touchstone/runner/adapters" / framework
-        texts = {path: path.read_text() for path in folder.glob("*.py")}
-        assert sum(text.count(old) for text in texts.values()) == 1
-        for path, text in texts.items():
-            path.write_text(text.replace(old, new))
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(root / "workflow/scripts", scripts, ignore=ignored)
+        with open(scripts / f"touchstone/{module}.py", "a") as file:
+            file.write(f"\n\n{lines}\n")
         return scripts
 
     return plant
 
 
+def early(framework, arguments):
+    """What must be set before the framework is imported, for the specs among the arguments."""
+    told = frameworks.capabilities(framework).variables
+    found = {name: value for name, value in told.get("", {}).items() if name not in os.environ}
+    for path in arguments:
+        if path.endswith(".json"):
+            execution = json.loads(Path(path).read_text())["execution"]
+            for asked in (execution["mode"], execution.get("wait_policy")):
+                found.update(told.get(asked, {}))
+    return found
+
+
 @pytest.fixture(scope="session")
-def study(tmp_path_factory, root, python_of):
+def variables(shared):
+    """What gives the environment variables of a framework's process.
+
+    Tests share the cores with other tests, beside which spinning threads would take minutes. What
+    JAX and PyTorch's compiler made once is not made again.
+    """
+    compiler = shared / "compiled/g++"
+    with locked(compiler.parent):
+        compiler.parent.mkdir(exist_ok=True)
+        if not compiler.exists():
+            source = Path(__file__).with_name("compiler.py").read_text()
+            compiler.write_text(f"#!{sys.executable}\n{source}")
+            compiler.chmod(0o755)
+    compiled = {
+        "CXX": str(compiler),
+        "JAX_COMPILATION_CACHE_DIR": str(shared / "compiled/jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
+
+    def found():
+        # Those of pytest tell one worker, and one test, from another.
+        own = {name: told for name, told in os.environ.items() if not name.startswith("PYTEST_")}
+        return {**compiled, **own, **threads}
+
+    return found
+
+
+@pytest.fixture(scope="session")
+def execute(python_of, variables):
+    """Runs a framework's Python with arguments, as `subprocess.run` does, in a fork of a process
+    that has imported the framework; `fresh` asks for a process of its own."""
+    warm = Warm()
+
+    def run(framework, *arguments, cwd=None, fresh=False):
+        python, arguments = python_of(framework), [str(each) for each in arguments]
+        told = {"cwd": str(cwd or Path.cwd()), "env": variables()}
+        if fresh or framework not in MODULES:
+            return subprocess.run([python, *arguments], capture_output=True, text=True, **told)
+        return warm.run(framework, python, arguments, **told, early=early(framework, arguments))
+
+    yield run
+    warm.close()
+
+
+@pytest.fixture(scope="session")
+def once(execute, variables, shared, root):
+    """Runs a spec: how that ended, and the path of its output.
+
+    What any test of this session ran already is not run again; another `output`, whose end is the
+    kind of file, makes it another run. `code` is the folder of the scripts.
+    """
+
+    def run(framework, spec, output, cwd=shared, code=root / "workflow/scripts", fresh=False):
+        execution = spec["execution"]
+        # Replicas are started by the command of the first.
+        fresh = fresh or "replicas" in execution or "nodes" in execution
+        key = [framework, spec, output, str(cwd), str(code), fresh, variables()]
+        text = json.dumps(key, sort_keys=True)
+        stem = shared / hashlib.sha256(text.encode()).hexdigest()[:16]
+        path, kept = Path(f"{stem}{output}"), Path(f"{stem}.ended")
+        with locked(stem):
+            if not kept.exists():
+                told = Path(f"{stem}.json")
+                told.write_text(json.dumps(spec))
+                program = code / "run_in_framework.py"
+                ended = execute(framework, program, told, path, cwd=cwd, fresh=fresh)
+                kept.write_text(json.dumps(vars(ended)))
+            return SimpleNamespace(**json.loads(kept.read_text())), path
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trace_of(once):
+    """The file of what a spec of single steps leaves, which must go well; see `once`."""
+
+    def run(framework, spec, **told):
+        ended, path = once(framework, spec, ".npz", **told)
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        return path
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def study(shared, root, once):
     """A folder with the data in every format, and a runner of specs in it."""
-    folder = tmp_path_factory.mktemp("study")
+    folder = shared / "study"
     source = folder / "results/downloads/mnist-5k"
     scripts = root / "workflow/scripts"
-    download = [scripts / "cli.py", "download", "mnist-5k", "--output", source]
-    subprocess.run([sys.executable, *map(str, download)], check=True)
-    for framework in FRAMEWORKS:
-        kind = frameworks.record_format(framework)
-        convert = [scripts / "cli.py", "convert", "mnist-5k", "--source", source]
-        convert += ["--format", kind, "--output", folder / "results/data/mnist-5k" / kind]
-        subprocess.run([sys.executable, *map(str, convert)], check=True)
+    with locked(folder):
+        if not source.exists():
+            download = [scripts / "cli.py", "download", "mnist-5k", "--output", source]
+            subprocess.run([sys.executable, *map(str, download)], check=True)
+            for kind in {frameworks.record_format(framework) for framework in FRAMEWORKS}:
+                convert = [scripts / "cli.py", "convert", "mnist-5k", "--source", source]
+                convert += ["--format", kind, "--output", folder / "results/data/mnist-5k" / kind]
+                subprocess.run([sys.executable, *map(str, convert)], check=True)
 
     def launch(
         framework, output, traced=None, cwd=folder, repeat=1, data=None,
-        code=scripts, **settings,
+        code=scripts, fresh=False, **settings,
     ):  # fmt: skip
         """Run or, for so many steps, trace a cell with those settings: how it ended, its output.
 
-        `data` replaces what the spec says of the data; `code` is the folder of the scripts.
+        `data` replaces what the spec says of the data; see `once` for `code` and `fresh`.
         """
         settings = {"batch_size": 64, "learning_rate": 0.01, "weight_decay": 0.001, **settings}
         settings.setdefault("mode", frameworks.modes(framework)[0])
         cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k", **settings)
-        stem = hashlib.sha256(repr((cell, repeat, traced, data, code)).encode()).hexdigest()[:12]
         told = make_spec(cell, repeat, root)
         told["data"].update(data or {})
         if traced:
             one = {"precision": "fp32", "optimizer": told["optimizer"], "steps": traced}
             told["traces"] = {"one": one}
-        spec = folder / f"{stem}.json"
-        spec.write_text(json.dumps(told))
-        path = folder / f"{stem}{output}"
-        command = [python_of(framework), str(code / "run_in_framework.py"), str(spec), str(path)]
-        # Tests share the cores with other tests, beside which spinning threads would take minutes.
-        threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
-        variables = {**os.environ, **threads}
-        ended = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True)
-        return ended, path
+        return once(framework, told, output, cwd, code, fresh)
 
     def run(framework, output, *told, **settings):
         """The path of what a run wrote that went well; see `launch`."""

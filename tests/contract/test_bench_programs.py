@@ -42,6 +42,7 @@ print(json.dumps([[float(abs(a).sum()), float(a.sum()), float(a.ravel()[-1])] fo
 """
 
 
+@pytest.mark.framework("jax")
 @pytest.mark.parametrize("network", ["lenet5", "resnet20-cifar"])
 def test_what_jaxs_expert_writes_out_trains_as_the_plain_network_does(python_of, network, root):
     python = python_of("jax")
@@ -66,6 +67,7 @@ def test_flax_computes_with_the_jax_of_the_framework(root):
     assert len(same) == 3 and same <= pins[1]
 
 
+@pytest.mark.framework("caffe")
 def test_a_row_has_all_sides_and_is_in_the_tables(root, tmp_path, python_of):
     python_of("caffe")
     output = tmp_path / "bench.csv"

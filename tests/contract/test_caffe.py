@@ -1,7 +1,8 @@
 """Reasons for what Caffe's adapter does otherwise: whether they are still true."""
 
 import json
-import subprocess
+
+import pytest
 
 STATISTICS = """
 import json, os, tempfile
@@ -22,9 +23,10 @@ print(json.dumps([float(normal.mean()), float(net.params["normal"][2].data[0])])
 """
 
 
-def test_its_own_batch_normalisation_still_has_no_statistics_of_the_batch(python_of):
+@pytest.mark.framework("caffe")
+def test_its_own_batch_normalisation_still_has_no_statistics_of_the_batch(execute):
     """With them the mean would be 0, and one batch would have been counted."""
-    command = [python_of("caffe"), "-c", STATISTICS]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer = execute("caffe", "-c", STATISTICS)
+    assert answer.returncode == 0, answer.stderr
     mean, counted = json.loads(answer.stdout)
     assert mean > 100 and counted == 0

@@ -9,35 +9,27 @@ import pytest
 from touchstone.environments import UNAVAILABLE, activated
 from touchstone.plan.parity import REFERENCE
 
+pytestmark = pytest.mark.framework("cntk")
 TEN_STEPS = 1e-5
 """Of a weight after ten steps, absolute: single precision."""
 
 
-@pytest.fixture(scope="module")
-def python(python_of):
-    return python_of("cntk")
-
-
-def run(python, code):
-    return subprocess.run([python, "-c", code], capture_output=True, text=True)
-
-
-def test_a_call_of_the_stand_in_for_mpi_ends_the_process_with_its_name(python):
+def test_a_call_of_the_stand_in_for_mpi_ends_the_process_with_its_name(execute):
     code = "import cntk, ctypes; ctypes.CDLL('libmpi.so.12').MPI_Init_thread()"
-    ended = run(python, code)
+    ended = execute("cntk", "-c", code, fresh=True)
     assert ended.returncode == -6
     assert "MPI_Init_thread was called" in ended.stderr
 
 
-def test_without_a_compiler_its_script_says_what_is_missing(python, root):
+def test_without_a_compiler_its_script_says_what_is_missing(python_of, root):
     script = str(root / "envs/cntk.post-deploy.sh")
-    variables = activated(Path(python).parent.parent) | {"CC": "no-such-compiler"}
+    variables = activated(Path(python_of("cntk")).parent.parent) | {"CC": "no-such-compiler"}
     ended = subprocess.run(["sh", script], env=variables, capture_output=True, text=True)
     assert ended.returncode == UNAVAILABLE
     assert "no C compiler no-such-compiler on PATH" in ended.stderr
 
 
-def test_it_has_no_dilated_convolution_of_its_own(python):
+def test_it_has_no_dilated_convolution_of_its_own(execute):
     code = """
 import cntk as C, numpy as np
 image = C.input_variable((1, 8, 8))
@@ -45,7 +37,7 @@ kernel = C.constant(np.ones((1, 1, 3, 3), np.float32))
 convolved = C.convolution(kernel, image, dilation=(2, 2), auto_padding=[False])
 convolved.eval({image: np.ones((1, 1, 8, 8), np.float32)})
 """
-    assert "Dilated convolution on CPU is not yet implemented" in run(python, code).stderr
+    assert "Dilated convolution on CPU is not yet implemented" in execute("cntk", "-c", code).stderr
 
 
 def own_choice():
@@ -57,7 +49,7 @@ def own_choice():
 
 
 @pytest.mark.parametrize("asked, told", [(None, own_choice()), ("5", 5)])
-def test_mkl_tells_the_mode_that_it_computes_in(asked, told, python):
+def test_mkl_tells_the_mode_that_it_computes_in(asked, told, execute):
     """Set before the first product, though after the import, as the adapter does."""
     code = f"""
 import ctypes, os, cntk as C, numpy as np
@@ -67,7 +59,7 @@ one = C.constant(np.eye(64, dtype=np.float32))
 C.times(one, one).eval()
 print(ctypes.CDLL("libmklml_intel.so").mkl_serv_get_cpu_type())
 """
-    ended = run(python, code)
+    ended = execute("cntk", "-c", code)
     assert ended.stdout.split()[-1] == str(told), ended.stderr
 
 

@@ -1,9 +1,7 @@
 """Inference in every framework and mode: the outputs of the network that was trained, no others."""
 
 import json
-import os
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ from contract.test_parity import every_layer
 from contract.test_text import every_text_layer
 from fixtures.adapter import PROGRAM
 from touchstone import networks
-from touchstone.measure.supervisor import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.parity import REFERENCE, reduced
@@ -30,21 +27,13 @@ SHORT = {"warmup_steps": 2, "warmup_seconds": 0.0, "inference_seconds": 0.2}
 
 
 @pytest.fixture(scope="module")
-def launch(study, root, python_of):
+def launch(study, root, once):
     """Run a cell's spec, changed, with the runner of its workload: how it ended, its events."""
-    scripts = root / "workflow/scripts"
 
-    def run(stem, cell, change=lambda spec: None):
+    def run(cell, change=lambda spec: None, code=root / "workflow/scripts"):
         told = make_spec(cell, 1, root)
         change(told)
-        spec, events = study.folder / f"{stem}.json", study.folder / f"{stem}.jsonl"
-        spec.write_text(json.dumps(told))
-        runner = scripts / "run_in_framework.py"
-        command = [python_of(cell.framework), str(runner), str(spec), str(events)]
-        variables = {**os.environ, **thread_variables(len(os.sched_getaffinity(0)), "passive")}
-        ended = subprocess.run(
-            command, cwd=study.folder, env=variables, capture_output=True, text=True
-        )
+        ended, events = once(cell.framework, told, ".jsonl", study.folder, code)
         return ended, [json.loads(line) for line in events.read_text().splitlines()]
 
     return run
@@ -64,7 +53,6 @@ def trained(launch, study):
         if framework not in known:
             path = study.folder / f"{framework}-weights.npz"
             ended, events = launch(
-                f"{framework}-trained",
                 a_cell(framework, epochs=2, warmup_seconds=0.0),
                 lambda spec: spec.update(keep_weights=str(path)),
             )
@@ -76,10 +64,11 @@ def trained(launch, study):
     return train
 
 
-def predicted(launch, stem, path, framework, **settings):
+def predicted(launch, path, framework, code=None, **settings):
     """How a run ended that predicts with these weights, and its events."""
     cell = a_cell(framework, workload="inference", **SHORT, **settings)
-    return launch(stem, cell, lambda spec: spec["inference"].update(file=str(path)))
+    told = {"code": code} if code else {}
+    return launch(cell, lambda spec: spec["inference"].update(file=str(path)), **told)
 
 
 def of(events, kind):
@@ -90,7 +79,7 @@ def of(events, kind):
 def test_predictions_are_those_of_the_evaluation_in_training(framework, launch, trained):
     path, evaluation = trained(framework)
     # 300 does not divide the 1000 images of the test set: its last batch is filled up.
-    ended, events = predicted(launch, f"{framework}-own", path, framework, batch_size=300)
+    ended, events = predicted(launch, path, framework, batch_size=300)
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert events[-1] == {"event": "result", "status": "ok", "reason": None}
     found = of(events, "evaluation")
@@ -104,8 +93,7 @@ def test_predictions_are_those_of_the_evaluation_in_training(framework, launch, 
 @pytest.mark.parametrize("framework, mode", MODES)
 def test_every_framework_and_mode_predicts_the_same(framework, mode, launch, trained):
     path, _ = trained(REFERENCE)
-    stem = f"{framework}-{mode}-reference"
-    ended, events = predicted(launch, stem, path, framework, mode=mode)
+    ended, events = predicted(launch, path, framework, mode=mode)
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert events[-1]["status"] == "ok", events[-1]
     assert of(events, "deviation")["value"] <= OUTPUTS
@@ -125,10 +113,9 @@ def test_every_framework_and_mode_predicts_the_same(framework, mode, launch, tra
     assert sum(event["steps"] for event in steps if event["phase"] == "evaluation") == 15
 
 
+@pytest.mark.framework(REFERENCE)
 def test_weights_that_were_never_trained_are_no_secret(launch, study):
-    ended, events = launch(
-        "initial", a_cell(REFERENCE, workload="inference", weights="initial", **SHORT)
-    )
+    ended, events = launch(a_cell(REFERENCE, workload="inference", weights="initial", **SHORT))
     assert events[-1]["status"] == "ok"
     assert not [event for event in events if event["event"] == "deviation"]
     assert of(events, "evaluation")["correct"] < 300
@@ -164,6 +151,7 @@ SPOILT = {
 }  # fmt: skip
 
 
+@pytest.mark.framework(REFERENCE)
 @pytest.mark.parametrize("case", SPOILT)
 def test_a_wrong_file_of_weights_is_refused_by_its_name(case, launch, trained, tmp_path):
     change, message = SPOILT[case]
@@ -171,45 +159,49 @@ def test_a_wrong_file_of_weights_is_refused_by_its_name(case, launch, trained, t
         arrays = dict(file)
     path = tmp_path / "weights.npz"
     change(path, arrays)
-    ended, _ = predicted(launch, "spoilt", path, REFERENCE)
+    ended, _ = predicted(launch, path, REFERENCE)
     last = ended.stderr.splitlines()[-1]
     assert ended.returncode and str(path) in last and re.search(message, last), last
 
 
 PLANTED = {
-    "onnxruntime": ("intra_op_num_threads = self.threads", "intra_op_num_threads = 7",
-                    r"\bthreads: asked \d+, found 7"),
-    "pytorch": ("self.predictor = torch.compile", "self.loss = torch.compile",
-                "mode: asked 'compile', found 'eager_channels_last'"),
+    "onnxruntime": (r"\bthreads: asked \d+, found 7", """
+class Adapter(Adapter):
+    def _session(self, model):
+        self.threads = 7
+        return super()._session(model)
+"""),
+    "pytorch": ("mode: asked 'compile', found 'eager_channels_last'", """
+class Adapter(Adapter):
+    def build(self, weights):
+        super().build(weights)
+        self.predictor = self.model.forward
+"""),
 }  # fmt: skip
+"""By framework, what the run must say, and what is at the end of its adapter."""
 
 
 @pytest.mark.parametrize("framework", PLANTED)
-def test_a_setting_that_is_not_the_asked_one_fails_the_run(
-    framework, planted, trained, root, tmp_path, study, python_of
-):
-    old, new, message = PLANTED[framework]
-    scripts = planted(framework, old, new)
+def test_a_setting_that_is_not_the_asked_one_fails_the_run(framework, planted, trained, launch):
+    message, lines = PLANTED[framework]
+    scripts = planted(f"runner/adapters/{framework}/adapter", lines)
     mode = "compile" if framework == "pytorch" else frameworks.modes(framework)[0]
-    told = make_spec(a_cell(framework, mode=mode, workload="inference", **SHORT), 1, root)
-    told["inference"]["file"] = str(trained(REFERENCE)[0])
-    (tmp_path / "spec.json").write_text(json.dumps(told))
-    command = [python_of(framework), str(scripts / "run_in_framework.py")]
-    command += [str(tmp_path / "spec.json"), str(tmp_path / "events.jsonl")]
-    ended = subprocess.run(command, cwd=study.folder, capture_output=True, text=True)
+    ended, _ = predicted(launch, trained(REFERENCE)[0], framework, scripts, mode=mode)
     assert ended.returncode and re.search(message, ended.stderr.splitlines()[-1])
 
 
+@pytest.mark.framework("onnxruntime")
 def test_tensorrt_computes_on_gpus_alone(launch):
     framework, mode = TENSORRT
     cell = a_cell(framework, mode=mode, workload="inference", weights="initial", **SHORT)
-    ended, events = launch("tensorrt", cell)
+    ended, events = launch(cell)
     assert events[-1]["status"] == "unsupported"
     assert events[-1]["reason"] == "TensorRT computes on NVIDIA's GPUs alone"
 
 
+@pytest.mark.framework("onnxruntime")
 def test_onnxruntime_does_not_train(launch):
-    ended, events = launch("onnxruntime-trains", a_cell("onnxruntime", epochs=1))
+    ended, events = launch(a_cell("onnxruntime", epochs=1))
     assert events[-1]["status"] == "unsupported"
     assert events[-1]["reason"] == "ONNX Runtime does not train here: it predicts alone"
 
@@ -237,7 +229,8 @@ for index, graph in enumerate(spec["graphs"]):
 """
 
 
-def test_onnxruntime_computes_every_network_as_the_reference_does(root, python_of, tmp_path):
+@pytest.mark.framework("onnxruntime")
+def test_onnxruntime_computes_every_network_as_the_reference_does(root, execute, tmp_path):
     graphs = [every_layer().as_dict(), every_text_layer().as_dict()]
     graphs += [reduced(name) for name in networks.names()]
     for framework in (REFERENCE, "onnxruntime"):
@@ -245,8 +238,7 @@ def test_onnxruntime_computes_every_network_as_the_reference_does(root, python_o
         path = tmp_path / f"{framework}.json"
         path.write_text(json.dumps({**told, "graphs": graphs, "folder": str(tmp_path)}))
         scripts = root / "workflow/scripts"
-        command = [python_of(framework), "-c", PROGRAM + ALL, str(scripts), str(path)]
-        ended = subprocess.run(command, capture_output=True, text=True)
+        ended = execute(framework, "-c", PROGRAM + ALL, scripts, path)
         assert ended.returncode == 0, ended.stderr[-3000:]
         assert ended.stdout == ""
     for index, graph in enumerate(graphs):

@@ -1,7 +1,6 @@
 """What JAX's adapter must do beyond what every adapter must, in its own environment."""
 
 import json
-import subprocess
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from fixtures.adapter import PROGRAM
 from touchstone.networks.graph import Graph
 from touchstone.plan.parity import trace_spec
 
+pytestmark = pytest.mark.framework("jax")
 COMPILED = (
     PROGRAM
     + """
@@ -36,7 +36,7 @@ print(json.dumps([output[0, :, :, 0].tolist(), gradient[0, :, :, 0].tolist()]))
 
 
 @pytest.fixture
-def program(python_of, root, tmp_path):
+def program(execute, root, tmp_path):
     """Runs a program of the adapter's with the spec of a small network and more keys in it."""
     graph = Graph("small", (8, 8, 1))
     x = graph.max_pool("pool", graph.conv("conv", "input", 4, 3, padding=1), 2)
@@ -47,8 +47,7 @@ def program(python_of, root, tmp_path):
         spec["optimizer"] = spec["traces"]["fp32"]["optimizer"]
         (tmp_path / "spec.json").write_text(json.dumps(spec | more))
         scripts = root / "workflow/scripts"
-        command = [python_of("jax"), "-c", code, str(scripts), str(tmp_path / "spec.json")]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended = execute("jax", "-c", code, scripts, tmp_path / "spec.json")
         assert ended.returncode == 0, ended.stderr[-3000:]
         return ended.stdout
 

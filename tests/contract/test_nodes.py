@@ -70,6 +70,13 @@ def ranks(folder):
 
 
 @pytest.fixture
+def reference(framework, study):
+    """The losses of one process, which runs before `on_two_nodes` changes PATH."""
+    same = {key: value for key, value in CELL.items() if key not in ("network", "dataset")}
+    return losses_of(events_of(study(framework, ".jsonl", **same)))
+
+
+@pytest.fixture
 def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
     """Make a run on two nodes, of which rank `end[0]` gets signal `end[1]` once it trains; its
     folder."""
@@ -111,9 +118,7 @@ def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
 )
 @pytest.mark.parametrize("framework", ABLE)
 @pytest.mark.alone
-def test_two_nodes_have_the_losses_of_one_process(framework, settings, on_two_nodes, study):
-    same = {key: value for key, value in CELL.items() if key not in ("network", "dataset")}
-    reference = losses_of(events_of(study(framework, ".jsonl", **same)))
+def test_two_nodes_have_the_losses_of_one_process(framework, settings, reference, on_two_nodes):
     folder = on_two_nodes(framework=framework, **settings)
     events = events_of(folder / "events.jsonl")
     worst = np.abs(losses_of(events) - reference).max()
@@ -145,6 +150,7 @@ def watched(record):
     return all((metric["value"] or 0) > 0 for metric in found) or pytest.fail(str(found))
 
 
+@pytest.mark.framework("pytorch")
 def test_a_node_is_watched_until_late_sensors_of_the_first_have_seen_the_end(
     on_two_nodes, monkeypatch
 ):
@@ -165,6 +171,7 @@ def record_of_the_first(folder):
     return build_record(folder)
 
 
+@pytest.mark.framework("pytorch")
 @pytest.mark.parametrize(
     "end, status, said",
     [
@@ -187,6 +194,7 @@ def test_the_end_of_a_replica_on_any_node_is_that_of_the_run(end, status, said, 
     assert [one["machine"]["hostname"] for one in record["provenance"]["nodes"]][1:] == ["far"]
 
 
+@pytest.mark.framework("pytorch")
 def test_a_node_that_is_not_reached_ends_the_run(on_two_nodes, tmp_path):
     (tmp_path / "bin/srun").write_text("#!/bin/sh\nexit 3\n")
     record = build_record(on_two_nodes())

@@ -1,7 +1,6 @@
 """Every framework's basic operations give what the same in double precision gives."""
 
 import json
-import subprocess
 
 import pytest
 
@@ -56,13 +55,12 @@ ABLE = [name for name in frameworks.adapters() if frameworks.only(name) != "infe
 
 
 @pytest.mark.parametrize("framework", ABLE)
-def test_the_results_are_those_in_double_precision(framework, root, python_of):
+def test_the_results_are_those_in_double_precision(framework, root, execute):
     mode = frameworks.modes(framework)[0]
     cell = Cell(framework=framework, network="gemm", dataset="2x3x4", mode=mode)
     spec = make_spec(cell, 1, root)
-    scripts = str(root / "workflow/scripts")
-    command = [python_of(framework), "-c", PROGRAM, scripts, json.dumps(SHAPES), json.dumps(spec)]
-    answer = subprocess.run(command, capture_output=True, text=True)
+    arguments = [root / "workflow/scripts", json.dumps(SHAPES), json.dumps(spec)]
+    answer = execute(framework, "-c", PROGRAM, *arguments)
     assert answer.returncode == 0, answer.stderr[-3000:]
     found = json.loads(answer.stdout.splitlines()[-1])
     print(framework, found)

@@ -2,8 +2,6 @@
 
 import io
 import json
-import os
-import subprocess
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from touchstone import networks
 from touchstone.datasets import formats
 from touchstone.datasets.catalogue import Dataset, stems
 from touchstone.datasets.convert import convert
-from touchstone.measure.supervisor import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.parity import REFERENCE, trace_spec
 
@@ -80,37 +77,24 @@ def spec_of(folder, framework, source):
     return spec
 
 
-def run(python_of, framework, code, spec, output, root):
-    scripts = str(root / "workflow/scripts")
-    path = output.with_suffix(".json")
-    path.write_text(json.dumps(spec))
-    start = ["-c", code, scripts] if code else [f"{scripts}/run_in_framework.py"]
-    arguments = [*start, str(path)]
-    command = [python_of(framework), *arguments, str(output)]
-    variables = {**os.environ, **thread_variables(1, "passive")}
-    ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    return np.load(output)
-
-
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_middle_of_every_photo_is_read_alike(framework, photos, python_of, root, tmp_path):
+def test_the_middle_of_every_photo_is_read_alike(framework, photos, execute, root, tmp_path):
     folder, cuts, labels = photos
-    spec = spec_of(folder, framework, "memory")
-    found = run(python_of, framework, READ, spec, tmp_path / "read.npz", root)
+    told, output = tmp_path / "spec.json", tmp_path / "read.npz"
+    told.write_text(json.dumps(spec_of(folder, framework, "memory")))
+    ended = execute(framework, "-c", READ, root / "workflow/scripts", told, output)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    found = np.load(output)
     assert np.array_equal(found["images"], cuts)
     assert found["labels"].tolist() == labels
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_training_from_photos_is_the_same_everywhere(framework, photos, python_of, root, tmp_path):
+def test_training_from_photos_is_the_same_everywhere(framework, photos, trace_of):
     folder = photos[0]
 
     def losses(name, source):
-        output = tmp_path / f"{name}-{source}.npz"
-        return run(python_of, name, None, spec_of(folder, name, source), output, root)[
-            "fp32/losses"
-        ]
+        return np.load(trace_of(name, spec_of(folder, name, source)))["fp32/losses"]
 
     expected = losses(REFERENCE, "memory")
     assert len(set(expected)) == 4

@@ -1,9 +1,7 @@
 """Every precision in every framework: it trains, shows its arithmetic, or says why it cannot."""
 
 import json
-import os
 import re
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import pytest
 
 from contract.test_parity import every_layer
 from contract.test_text import every_text_layer
-from touchstone.measure.supervisor import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.parity import trace_spec
 
@@ -96,7 +93,7 @@ def test_a_precision_trains_or_says_why_it_cannot(framework, precision, trained)
 
 
 @pytest.fixture
-def traced(tmp_path, root, python_of):
+def traced(trace_of):
     """What two steps of a network did in fp32, and in another precision."""
 
     def traces(graph, framework, mode, precision):
@@ -104,19 +101,8 @@ def traced(tmp_path, root, python_of):
         for name in ("fp32", precision):
             spec = trace_spec(graph.as_dict(), framework, mode)
             spec["traces"] = {"one": {**spec["traces"]["fp32"], "precision": name, "steps": 2}}
-            (tmp_path / "spec.json").write_text(json.dumps(spec))
-            scripts = root / "workflow/scripts"
-            output = tmp_path / f"{name}.npz"
-            command = [
-                python_of(framework),
-                str(scripts / "run_in_framework.py"),
-                str(tmp_path / "spec.json"),
-                str(output),
-            ]
-            variables = {**os.environ, **thread_variables(1, "passive")}
-            ended = subprocess.run(command, env=variables, capture_output=True, text=True)
-            assert ended.returncode == 0, ended.stderr[-3000:]
-            found.append({key.split("/")[1]: a for key, a in np.load(output).items()})
+            path = trace_of(framework, spec)
+            found.append({key.split("/")[1]: a for key, a in np.load(path).items()})
         return found
 
     return traces
@@ -150,32 +136,36 @@ def compare(single, mixed, precision):
 
 
 PLANTED = {
-    "PyTorch without autocast": (
-        "pytorch", "return torch.autocast(self.device.type, self.computed)",
-        "return contextlib.nullcontext()", "precision: asked 'bf16', found 'fp32'",
-    ),
-    "PyTorch's products alone": (
-        "pytorch",
-        "with self._autocast():\n            logits = self.trained(images)\n            return",
-        "if True:\n            logits = self.trained(images)\n            return",
-        "precision: asked 'bf16', found 'fp32'",
-    ),
+    "PyTorch without autocast": ("pytorch", "precision: asked 'bf16', found 'fp32'", """
+    def _autocast(self):
+        return contextlib.nullcontext()
+"""),
+    "PyTorch's products alone": ("pytorch", "precision: asked 'bf16', found 'fp32'", """
+    def _loss(self, images, labels):
+        logits = self.trained(images)
+        return nn.functional.cross_entropy(logits, labels), logits.detach()
+"""),
     "TensorFlow in single precision": (
-        "tensorflow", "COMPUTED.get(precision, tf.float32)", "tf.float32",
-        "arithmetic: asked 'bf16', found 'fp32'",
-    ),
-    "JAX in single precision": (
-        "jax", 'jnp.bfloat16 if precision == "bf16" else self.dtype', "self.dtype",
-        "arithmetic: asked 'bf16', found 'fp32'",
-    ),
+        "tensorflow", "arithmetic: asked 'bf16', found 'fp32'", """
+    def __init__(self, spec, threads):
+        super().__init__(spec, threads)
+        self.computed = tf.float32
+"""),
+    "JAX in single precision": ("jax", "arithmetic: asked 'bf16', found 'fp32'", """
+    def __init__(self, spec, threads):
+        super().__init__(spec, threads)
+        self.computed = self.dtype
+"""),
 }  # fmt: skip
-"""By name: framework, a text of its adapter, what replaces it, what the run must say."""
+"""By name: framework, what the run must say, and methods that the adapter has in the place of its
+own."""
 
 
-@pytest.mark.parametrize("case", PLANTED)
-def test_a_framework_that_computes_in_fp32_unasked_fails_the_run(case, study, planted):
-    framework, old, new, message = PLANTED[case]
-    scripts = planted(framework, old, new)
+@pytest.mark.parametrize("framework, case", [(told[0], case) for case, told in PLANTED.items()])
+def test_a_framework_that_computes_in_fp32_unasked_fails_the_run(framework, case, study, planted):
+    _, message, methods = PLANTED[case]
+    lines = f"class Adapter(Adapter):{methods}"
+    scripts = planted(f"runner/adapters/{framework}/adapter", lines)
     ended, _ = study.launch(
         framework, ".jsonl", code=scripts, epochs=1, warmup_seconds=0.0, precision="bf16"
     )

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -73,7 +72,7 @@ print(json.dumps([labels, sums, reader.live()]))
 @pytest.mark.parametrize("threads, shards", [(0, 1), (1, 1), (3, 1), (1, 3)])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_example_is_read_once_an_epoch_in_the_seeds_order(
-    framework, threads, shards, study, root, python_of, tmp_path
+    framework, threads, shards, root, execute, tmp_path
 ):
     kind = frameworks.record_format(framework)
     if shards > 1 and not formats.load(kind).SHARDED:
@@ -96,9 +95,8 @@ def test_every_example_is_read_once_an_epoch_in_the_seeds_order(
         mean=[0.5, 0.4, 0.3], std=[0.25, 0.2, 0.3],
     )  # fmt: skip
     (tmp_path / "spec.json").write_text(json.dumps(spec))
-    scripts = root / "workflow/scripts"
-    command = [python_of(framework), "-c", READ, str(scripts), str(tmp_path / "spec.json")]
-    answer = subprocess.run(command, capture_output=True, text=True)
+    arguments = ["-c", READ, root / "workflow/scripts", tmp_path / "spec.json"]
+    answer = execute(framework, *arguments)
     assert answer.returncode == 0, answer.stderr[-3000:]
     read, sums, live = json.loads(answer.stdout.splitlines()[-1])
     # Three epochs of 8 steps of 16: two of 130 examples are left out of each.

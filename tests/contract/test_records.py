@@ -1,7 +1,6 @@
 """Our records, read by the frameworks' own readers in their own environments."""
 
 import io
-import subprocess
 
 import numpy as np
 import pytest
@@ -50,19 +49,18 @@ def records(tmp_path_factory):
     return folder
 
 
-def run(python, code, folder):
+def run(execute, framework, code, folder):
     """Run `code` in `folder`; it has `labels` and `pixels`, and must not fail."""
     head = (
         "import glob, numpy as np\nlabels, pixels = np.load('labels.npy'), np.load('pixels.npy')\n"
     )
-    ended = subprocess.run(
-        [python, "-c", head + code], cwd=folder, capture_output=True, text=True, check=False
-    )
+    ended = execute(framework, "-c", head + code, cwd=folder)
     assert ended.returncode == 0, ended.stderr[-3000:]
 
 
+@pytest.mark.framework("tensorflow")
 @pytest.mark.parametrize("name", ["noise", "photos"])
-def test_tensorflow_reads_our_tfrecords(records, python_of, name):
+def test_tensorflow_reads_our_tfrecords(records, execute, name):
     code = """
 import tensorflow as tf
 paths = sorted(glob.glob('tfrecord/train-*.tfrecord'))
@@ -78,11 +76,12 @@ assert [int(r['label']) for r in read] == labels.tolist()
             "decode = lambda b: tf.io.decode_jpeg(b, channels=3, dct_method='INTEGER_ACCURATE')\n"
         )
     code += "np.testing.assert_array_equal([decode(r['image']) for r in read], pixels)\n"
-    run(python_of("tensorflow"), code, records / name)
+    run(execute, "tensorflow", code, records / name)
 
 
+@pytest.mark.framework("mxnet")
 @pytest.mark.parametrize("name", ["noise", "photos"])
-def test_mxnet_reads_our_recordio(records, python_of, name):
+def test_mxnet_reads_our_recordio(records, execute, name):
     code = """
 import mxnet as mx
 found = []
@@ -95,10 +94,11 @@ assert [label for label, *_ in found] == labels.tolist()
 assert all(identity == key for _, identity, key, _ in found)
 np.testing.assert_array_equal([image for *_, image in found], pixels)
 """
-    run(python_of("mxnet"), code, records / name)
+    run(execute, "mxnet", code, records / name)
 
 
-def test_mxnet_reads_shards_as_one_with_a_joint_index(records, python_of):
+@pytest.mark.framework("mxnet")
+def test_mxnet_reads_shards_as_one_with_a_joint_index(records, execute):
     """ImageRecordIter takes several files, but one index, whose offsets run on over them."""
     code = """
 import mxnet as mx, os
@@ -120,4 +120,4 @@ for epoch in range(2):
             found[image.astype(np.uint8).transpose(1, 2, 0).tobytes()] = int(label)
     assert found == {image.tobytes(): label for image, label in zip(pixels, labels.tolist())}
 """
-    run(python_of("mxnet"), code, records / "noise")
+    run(execute, "mxnet", code, records / "noise")

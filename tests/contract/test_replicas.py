@@ -100,19 +100,38 @@ def test_so_they_have_in_mixed_precision(framework, study):
 
 
 BREAKS = {
-    "pytorch": ("self._replicated() if self.group else", "self._replicated() and"),
-    "tensorflow": ('all_reduce("MEAN", gradients)', 'all_reduce("SUM", gradients)'),
-    "mxnet": ("self.trainer.step(self.replicas)", "self.trainer.step(1)"),
-    "jax": (
-        "loss, gradients = lax.pmean((loss, gradients), AXIS)", "loss = lax.pmean(loss, AXIS)",
-    ),
-}  # fmt: skip
-"""By framework, what exchanges gradients, and what does so wrongly or not at all."""
+    "pytorch": """
+class Adapter(Adapter):
+    def _replicated(self):
+        super()._replicated()
+        return self.model
+""",
+    "tensorflow": """
+class Adapter(Adapter):
+    def _update_all(self, gradients, scalars):
+        sums = [self.replicas * tf.convert_to_tensor(each) for each in gradients]
+        super()._update_all(sums, scalars)
+""",
+    "mxnet": """
+class Adapter(Adapter):
+    def _optimize(self):
+        super()._optimize()
+        step = self.trainer.step
+        self.trainer.step = lambda replicas: step(1)
+""",
+    "jax": """
+def of_the_loss(found, axis, mean=lax.pmean):
+    loss, gradients = found
+    return mean(loss, axis), gradients
+lax.pmean = of_the_loss
+""",
+}
+"""By framework, what exchanges gradients wrongly or not at all, at the end of its adapter."""
 
 
 @pytest.mark.parametrize("framework", ABLE)
 def test_gradients_that_are_exchanged_wrongly_would_be_noticed(framework, study, planted):
-    scripts = planted(framework, *BREAKS[framework])
+    scripts = planted(f"runner/adapters/{framework}/adapter", BREAKS[framework])
     path = study(framework, ".jsonl", code=scripts, replicas=2, **SHORT)
     assert np.abs(losses_of(events_of(path)) - alone(study, framework)).max() > 10 * LOSS
 
@@ -138,8 +157,14 @@ def test_what_replicas_cannot_do_is_unsupported(framework, settings, reason, stu
     assert reason in events[-1]["reason"]
 
 
-TRAINING = "        losses = []\n        if draws is not None:\n"
-"""Where PyTorch's adapter begins a chunk."""
+SECOND = """
+class Adapter(Adapter):
+    def train(self, *told):
+        if self.group and self.group["rank"] == 1 and self.batch_size:
+            {}
+        return super().train(*told)
+"""
+"""What PyTorch's second replica does before its second chunk and later ones."""
 ENDS = {
     "killed": "__import__('os').kill(__import__('os').getpid(), 9)",
     "failed": "raise ZeroDivisionError('planted')",
@@ -154,11 +179,7 @@ def supervised(study, planted, root, tmp_path, python_of, monkeypatch):
     """Supervise a run of two replicas of PyTorch, its adapter changed: its events."""
 
     def run(end, seconds=120.0):
-        code = (
-            f"        if self.group and self.group['rank'] == 1 and self.batch_size:\n"
-            f"            {end}\n"
-        )
-        scripts = planted("pytorch", TRAINING, code + TRAINING)
+        scripts = planted("runner/adapters/pytorch/adapter", SECOND.format(end))
         cell = Cell(
             framework="pytorch", network="lenet5", dataset="mnist-5k", replicas=2, epochs=4,
             mode=frameworks.modes("pytorch")[0], time_limit=seconds, warmup_seconds=0.0,
@@ -179,6 +200,7 @@ def supervised(study, planted, root, tmp_path, python_of, monkeypatch):
     return run
 
 
+@pytest.mark.framework("pytorch")
 @pytest.mark.parametrize(
     "end, status, said",
     [
@@ -197,6 +219,7 @@ def test_the_end_of_one_replica_is_that_of_the_run(end, status, said, supervised
         assert "ZeroDivisionError: planted" in "\n".join(events[-1]["log_tail"])
 
 
+@pytest.mark.framework("pytorch")
 def test_the_telemetry_is_that_of_all_replicas(supervised, tmp_path):
     events = supervised("pass")
     assert events[-1]["status"] == "ok"

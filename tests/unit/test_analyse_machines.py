@@ -7,14 +7,12 @@ import json
 import random
 import shutil
 import stat
-import subprocess
-import sys
 import zipfile
 
 import pytest
 
+from fixtures.commands import call
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
-from touchstone.paths import CLI
 from touchstone.report.machines import COLUMNS, all_cells, read_machines, speedup
 from touchstone.results import bundle
 from touchstone.results.bundle import machine_name, pack, read_manifest, unpack
@@ -241,8 +239,7 @@ def test_flipped_bytes_are_refused_wherever_they_are(packed, tmp_path):
 
 
 def merge(*arguments):
-    command = [sys.executable, CLI, "merge", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return call("merge", *arguments)
 
 
 def test_machines_side_by_side(fast, slow, packed, tmp_path):

@@ -2,13 +2,11 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-from touchstone.paths import CLI
+from fixtures.commands import call
 from touchstone.results.certificates import proof, read_certificates
 from touchstone.results.parity import compare
 
@@ -88,8 +86,7 @@ def tabulate(folder, **entries):
     certificate = {"network": "net", "reference": "a", "frameworks": entries}
     path, output = folder / "net.json", folder / "parity.csv"
     path.write_text(json.dumps(certificate))
-    command = [sys.executable, CLI, "tabulate-parity", path, "--output", output]
-    ended = subprocess.run(command, capture_output=True, text=True)
+    ended = call("tabulate-parity", path, "--output", output)
     with open(output, newline="") as file:
         return ended, {row["framework"]: row["equal"] for row in csv.DictReader(file)}
 

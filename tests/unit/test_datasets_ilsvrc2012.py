@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import signal
 import subprocess
-import sys
 import tarfile
 import time
 from pathlib import Path
@@ -19,8 +19,9 @@ import yaml
 from PIL import Image
 
 from fixtures import archives
+from fixtures.commands import Done, call, command_line, largest_file
 from touchstone.datasets import formats, photos
-from touchstone.paths import CLI, ROOT
+from touchstone.paths import ROOT
 
 SHARED = Path(os.environ.get("TOUCHSTONE_SHARED", ROOT.parent / "shared" / "datasets"))
 WNIDS = ["n01440764", "n02084071", "n03000134"]
@@ -54,21 +55,21 @@ class Trial:
         }
 
     def command(self, main: str, *options: object) -> list[str]:
-        """The command line of a main for this data set."""
+        """A command for this data set, with its arguments."""
         (self.folder / "trial.yaml").write_text(yaml.safe_dump(self.entry))
-        command = [sys.executable, CLI, main, "trial", "--config-folder", self.folder]
-        return list(map(str, [*command, *options]))
+        return [main, "trial", "--config-folder", str(self.folder), *map(str, options)]
 
     def conversion(self, record_format: str = "lmdb", processes: int = 1) -> list[str]:
-        """The command line of convert_dataset."""
+        """The command that converts it."""
         options = ["--source", self.folder, "--format", record_format, "--processes", processes]
         output = self.folder / "data" / record_format
         return self.command("convert", *options, "--output", output)
 
-    def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        """Run it with the environment variable set."""
-        variables = {**os.environ, VARIABLE: str(self.placed)}
-        return subprocess.run(command, check=False, capture_output=True, text=True, env=variables)
+    def run(self, command: list[str]) -> Done:
+        """Call it with the environment variable set."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(VARIABLE, str(self.placed))
+            return call(*command)
 
     def convert(self, record_format: str = "lmdb", processes: int = 1) -> dict[str, Any]:
         """Convert; returns the manifest's splits."""
@@ -95,10 +96,8 @@ class Trial:
 
         `limit`: bytes that a file may have.
         """
-        command = self.conversion(processes=processes)
-        if limit:
-            command = ["prlimit", f"--fsize={limit}", *command]
-        result = self.run(command)
+        with largest_file(limit) if limit else contextlib.nullcontext():
+            result = self.run(self.conversion(processes=processes))
         assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
         assert not list(self.folder.glob("data/*/manifest.json"))
         lines = result.stderr.splitlines()
@@ -266,6 +265,7 @@ def test_placed_files_are_checked_by_size_and_md5(tmp_path: Path) -> None:
         assert cause in line
 
 
+@pytest.mark.slow
 def test_a_killed_conversion_goes_on_with_the_missing_shards(tmp_path: Path) -> None:
     trial = toy(tmp_path, each=100)
     trial.entry["photos"] = {"short_side": 200}
@@ -273,10 +273,10 @@ def test_a_killed_conversion_goes_on_with_the_missing_shards(tmp_path: Path) -> 
     work = tmp_path / "data/.lmdb.part"
     variables = {**os.environ, VARIABLE: str(trial.placed)}
     command = trial.conversion()
-    with subprocess.Popen(command, env=variables, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 60
+    started = command_line(*command)
+    with subprocess.Popen(started, env=variables, stderr=subprocess.DEVNULL) as process:
         while len(list(work.glob("train-*.shard"))) < 5:
-            assert time.monotonic() < deadline and process.poll() is None
+            assert process.poll() is None
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
     assert not (tmp_path / "data/lmdb").exists()

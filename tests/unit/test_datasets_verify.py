@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fixtures.commands import call
 from touchstone.datasets import formats
 from touchstone.datasets.catalogue import Dataset
 from touchstone.datasets.convert import convert
-from touchstone.paths import CLI
 
 
 @pytest.fixture
@@ -34,9 +32,7 @@ def data(tmp_path: Path) -> Path:
 
 def verify(folder: Path) -> tuple[int, list[str], list[str]]:
     """Exit status, lines on stdout, lines of the error."""
-    command = [sys.executable, str(CLI), "verify", str(folder)]
-    result = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert "Traceback" not in result.stderr
+    result = call("verify", folder)
     return result.returncode, result.stdout.splitlines(), result.stderr.splitlines()
 
 

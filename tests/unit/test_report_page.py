@@ -97,7 +97,7 @@ def test_page_sets_all_phases_against_the_measured_ones(tmp_path):
     make_record(tmp_path / "runs", tmp_path / "records")
     write_plan(tmp_path / "plan.tsv", [{}], repeats=1)
     (tmp_path / "config.resolved.yaml").write_text("title: One\n")
-    page = text_of(built(tmp_path))
+    page = text_of(built(tmp_path, images=False))
     assert "All runs together took 9.25 s, 3.75 s of them in measured phases: 2.47 times" in page
 
 
@@ -118,7 +118,7 @@ def test_page_names_the_factors_that_vary(tmp_path):
         make_record(tmp_path / "runs", tmp_path / "records", **cell)
     write_plan(tmp_path / "plan.tsv", cells, repeats=1)
     (tmp_path / "config.resolved.yaml").write_text("title: Rates\n")
-    page = text_of(built(tmp_path))
+    page = text_of(built(tmp_path, images=False))
     assert "By framework, mode: pytorch eager , mxnet hybrid" in page
     assert "Framework Batch size Learning rate Runs" in page
 
@@ -141,7 +141,7 @@ def others_used(root, shares):
 
 
 def test_the_warning_about_other_programs_is_above_the_answer(tmp_path):
-    root = built(others_used(tmp_path, [0.5, 0.0625, 0.25]))
+    root = built(others_used(tmp_path, [0.5, 0.0625, 0.25]), images=False)
     fault = (
         "Do not trust these numbers: other programs used the CPU during 2 of 3 runs "
         "(38 % of the machine at the median)"
@@ -154,7 +154,7 @@ def test_the_warning_about_other_programs_is_above_the_answer(tmp_path):
 
 
 def test_a_third_of_the_runs_may_be_disturbed(tmp_path):
-    root = built(others_used(tmp_path, [0.5, 0.0625, 0.0]))
+    root = built(others_used(tmp_path, [0.5, 0.0625, 0.0]), images=False)
     assert "noisy_machine" in page_of(root) and "Do not trust" not in page_of(root)
     assert of_table(root / "tables/measurements.csv") is None
     assert of_table(root / "tables/none.csv") is None
@@ -181,7 +181,7 @@ def test_the_largest_batch_is_in_the_summary_and_on_the_page(tmp_path):
         path.write_text(json.dumps(search))
     found = read_max_batches(tmp_path / "max_batch")
     (tmp_path / "config.resolved.yaml").write_text("title: One\n")
-    built(tmp_path, searches=tuple(found))
+    built(tmp_path, searches=tuple(found), images=False)
     lines = (tmp_path / "tables" / "summary.csv").read_text().splitlines()
     rows = [line for line in lines if "max_batch_size" in line]
     assert len(rows) == 2  # the search holds for both cells, the other one for none
@@ -226,7 +226,7 @@ def test_what_best_tried_is_shown_with_its_speeds_and_files(tmp_path):
         )  # fmt: skip
     write_plan(tmp_path / "plan.tsv", [{"mode": "best"}], repeats=3)
     (tmp_path / "config.resolved.yaml").write_text("title: Best\n")
-    page = page_of(built(tmp_path))
+    page = page_of(built(tmp_path, images=False))
     chosen = "hybrid, 1 thread (1); hybrid, active waiting (2)"
     assert f"chosen: {chosen}<" in page
     assert '<td class="text">static</td><td>0 of 3</td><td>100.0</td><td>4.00</td>' in page
@@ -256,12 +256,14 @@ def test_what_best_tried_is_shown_with_its_speeds_and_files(tmp_path):
 
 def test_page_shows_a_hint_once(tmp_path):
     root = make_study(tmp_path)
-    assert 'class="caveat hint"' not in (built(root) / "report/index.html").read_text()
+    assert (
+        'class="caveat hint"' not in (built(root, images=False) / "report/index.html").read_text()
+    )
     for path in (root / "records").glob("tensorflow*/rep*.json"):
         record = json.loads(path.read_text())
         record["provenance"]["settings"]["hints"] = ["another mode may be faster"]
         path.write_text(json.dumps(record))
-    assert text_of(built(root)).count("another mode may be faster.") == 1
+    assert text_of(built(root, images=False)).count("another mode may be faster.") == 1
 
 
 def test_page_marks_a_setting_that_was_ignored(tmp_path):
@@ -270,7 +272,7 @@ def test_page_marks_a_setting_that_was_ignored(tmp_path):
     record = json.loads(path.read_text())
     record["provenance"]["settings"]["effective"]["learning_rate"] = 0.01
     path.write_text(json.dumps(record))
-    page = text_of(built(root))
+    page = text_of(built(root, images=False))
     assert "Some settings that were read back" in page
     assert "learning rate 0.05 0.01 differs mxnet 1" in page
 
@@ -302,7 +304,7 @@ def test_page_shows_the_proof_next_to_the_speeds(tmp_path):
         record = json.loads(path.read_text())
         record["provenance"]["deviations"] = ["keeps epsilon in <single> precision"]
         path.write_text(json.dumps(record))
-    page = text_of(built(root, {"lenet5": CERTIFICATE}))
+    page = text_of(built(root, {"lenet5": CERTIFICATE}, images=False))
     assert "lenet5 pytorch reference" in page
     assert "lenet5 tensorflow equal to pytorch 2.0e-15 of 1e-10 3.0e-12 of 1e-08" in page
     assert "lenet5 mxnet differs" in page and "beyond the tolerance: fp64 gradients" in page
@@ -328,6 +330,7 @@ def many(tmp_path_factory):
     return built(root)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_large_study_is_bounded(many):
     page = text_of(many)
     assert f"The first {ROWS} of {ROWS + 10} cells are shown" in page
@@ -337,6 +340,7 @@ def test_the_page_of_a_large_study_is_bounded(many):
     assert "at most 12 panels" in captions["training_loss"]["caption"]
 
 
+@pytest.mark.long  # a browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on PATH")
 def test_sorting_and_filtering_take_the_rows_that_are_not_shown_into_account(many, tmp_path):
     """By batch size, descending: 205 first, and the smallest that is shown is 6.

@@ -62,6 +62,7 @@ def test_the_page_needs_no_network_and_tells_its_evidence(yin):
         assert name in yin.files
 
 
+@pytest.mark.long  # a browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on PATH")
 def test_the_page_sorts_and_filters_in_a_browser_without_a_fault(yin, tmp_path):
     """By table 6's first column: rows ascend, then descend; the filter leaves the rows it names."""

@@ -1,11 +1,8 @@
 """Published tables: strict reading, and what arithmetic finds in them."""
 
-import subprocess
-import sys
-
 import pytest
 
-from touchstone.paths import CLI
+from fixtures.commands import call
 from touchstone.published.arithmetic import CONTRADICTION, DOUBTFUL, NO_DATA, examine
 from touchstone.published.table import PublishedError, convert, read_table
 
@@ -240,14 +237,11 @@ def test_a_table_in_which_all_is_well_has_no_finding(published):
 
 
 def test_the_script_tells_and_writes_its_findings(root, write, tmp_path):
-    def run(*arguments):
-        command = [sys.executable, str(CLI), "check-published", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True)
-
-    done = run(root / "config/published/yin2020.csv", "--output", tmp_path / "found.csv")
+    name = "check-published"
+    done = call(name, root / "config/published/yin2020.csv", "--output", tmp_path / "found.csv")
     assert done.returncode == 1 and "contradiction: unit (3)" in done.stdout
     assert "yin2020.csv,contradiction,unit," in (tmp_path / "found.csv").read_text()
-    assert run(root / "config/published/nvidia-resnet50.csv").returncode == 0
-    broken = run(write("metric,unit,value\n"), "--output", tmp_path / "none.csv")
+    assert call(name, root / "config/published/nvidia-resnet50.csv").returncode == 0
+    broken = call(name, write("metric,unit,value\n"), "--output", tmp_path / "none.csv")
     assert broken.returncode == 2 and "error: the table has 1 fault" in broken.stderr
     assert not (tmp_path / "none.csv").exists()

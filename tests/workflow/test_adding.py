@@ -60,6 +60,7 @@ def test_the_page_lists_every_layer_with_its_arguments():
     assert rows == layers
 
 
+@pytest.mark.long
 def test_a_study_of_all_of_them_runs(project):
     pinned = command(project, "workflow/scripts/cli.py", "pin", "envs/my_framework.yaml")
     assert pinned.returncode == 0, pinned.stderr

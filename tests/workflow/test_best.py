@@ -3,7 +3,11 @@
 import csv
 import json
 
+import pytest
+
 from workflow.project import ENVIRONMENTS, Project
+
+pytestmark = pytest.mark.long
 
 CELL = {
     "framework": "mxnet", "network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "steps": 20,

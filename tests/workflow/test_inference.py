@@ -9,6 +9,8 @@ import pytest
 
 from workflow.project import ENVIRONMENTS, Project
 
+pytestmark = pytest.mark.long
+
 STUDY = {
     "study": "predict",
     "title": "Training and inference",

@@ -10,6 +10,8 @@ import pytest
 from touchstone.measure import skip
 from workflow.project import ENVIRONMENTS, Project
 
+pytestmark = pytest.mark.long
+
 STUDY = {
     "study": "machines",
     "title": "A small study",

@@ -3,6 +3,8 @@
 import csv
 import json
 
+import pytest
+
 from workflow.project import ENVIRONMENTS, Project
 
 USUAL = {
@@ -11,6 +13,7 @@ USUAL = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_speed_up_and_efficiency_are_told(tmp_path):
     sweeps = [{**USUAL, "replicas": [1, 2]}, {**USUAL, "replicas": 2, "batch_split": "per_replica"}]
     study = {"study": "test", "title": "A test", "repeats": 2, "parity": False, "sweeps": sweeps}
