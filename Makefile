@@ -84,6 +84,7 @@ dev: .venv/dev
 docs: .venv/dev
 	.venv/bin/python workflow/scripts/cli.py document-config
 	.venv/bin/python workflow/scripts/cli.py document-record
+	.venv/bin/python workflow/scripts/cli.py document-run
 	.venv/bin/python workflow/scripts/cli.py document-findings
 	$(SITE)
 	@echo "The site: $(CURDIR)/site/index.html"

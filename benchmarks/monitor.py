@@ -24,6 +24,7 @@ from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
+from touchstone.schema.spec import RunSpec, spec_to_json
 
 EPOCHS = 20
 
@@ -39,10 +40,10 @@ def throughput(folder: Path) -> float:
     return rate
 
 
-def without(spec: dict[str, Any], command: list[str], folder: Path) -> float:
+def without(spec: RunSpec, command: list[str], folder: Path) -> float:
     """Images/s of a run that nobody watches."""
     used = cores(None)
-    variables = {**os.environ, **thread_variables(len(used), spec["execution"]["wait_policy"])}
+    variables = {**os.environ, **thread_variables(len(used), spec.execution.wait_policy)}
     subprocess.run(
         command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True,
         preexec_fn=lambda: os.sched_setaffinity(0, used),
@@ -50,7 +51,7 @@ def without(spec: dict[str, Any], command: list[str], folder: Path) -> float:
     return throughput(folder)
 
 
-def watched(spec: dict[str, Any], command: list[str], folder: Path) -> tuple[float, float]:
+def watched(spec: RunSpec, command: list[str], folder: Path) -> tuple[float, float]:
     """Images/s of a watched run, and the share of one core that watching took."""
     before = resource.getrusage(resource.RUSAGE_SELF)
     supervise(spec, command, folder, folder / "train.log")
@@ -68,12 +69,12 @@ def main(framework: str = "pytorch", pairs: str = "5") -> None:
         mode=frameworks.modes(framework)[0], epochs=EPOCHS,
     )  # fmt: skip
     spec = make_spec(cell, 1, ROOT)
-    print(f"{framework}, LeNet-5 b64, a sample every {spec['sampling_interval']:g} s")
+    print(f"{framework}, LeNet-5 b64, a sample every {spec.sampling_interval:g} s")
     ratios, shares = [], []
     with tempfile.TemporaryDirectory() as name, machine_to_itself():
         folder = Path(name)
         os.chdir(folder)
-        (folder / "spec.json").write_text(json.dumps(spec))
+        (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
         command = [python, str(RUNNER), "spec.json", "events.jsonl"]
         for _ in range(int(pairs)):
             with_sensors, share = watched(spec, command, folder)

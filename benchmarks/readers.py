@@ -34,41 +34,45 @@ def cpu_seconds(work):
     return time.process_time() - begin, result
 
 
-class Unheard:
+class NoEvents:
     """Takes the events of a loop that is only timed."""
 
-    def write(self, event, **fields):
+    def write(self, event):
         pass
 
 
 def loop_of(spec):
     """The loop of a spec, ready for its first step."""
     from touchstone.runner import adapters, batches, initial_weights, lr_schedule, train
+    from touchstone.runner.job import job_of
 
-    adapter = adapters.make_adapter(spec, 1)
-    reader = batches.reader_of(adapter, spec)
-    loaded = None if reader else batches.examples(adapter, spec, "train")
-    adapter.build(initial_weights.initial_weights(spec["network"]["parameters"], spec["seed"]))
+    job = job_of(spec)
+    adapter = adapters.make_adapter(job, 1)
+    reader = batches.reader_of(adapter, job)
+    loaded = None if reader else batches.examples(adapter, job, "train")
+    adapter.build(initial_weights.initial_weights(spec.network.parameters, spec.seed))
     if loaded:
-        adapter.load(*loaded)
-    order = batches.order_of(spec)
-    rates = lr_schedule.Rates(1e-4, spec["schedule"], order.steps, 10**6)
-    return train.Loop(adapter, order, rates, Unheard(), 10**9, reader)
+        adapter.load_examples(*loaded)
+    sampler = batches.sampler_of(job)
+    rates = lr_schedule.LRSchedule(1e-4, spec.schedule, sampler.steps, 10**6)
+    return train.StepLoop(adapter, sampler, rates, NoEvents(), 10**9, reader)
 
 
 def inside(framework, *specs):
     """Print the pairs of both comparisons, images per second of CPU, as one JSON object."""
     hand = importlib.import_module(f"reader_{framework}")
-    records, synthetic = [json.loads(Path(spec).read_text()) for spec in specs]
+    from touchstone.schema.spec import spec_from_json
+
+    records, synthetic = [spec_from_json(json.loads(Path(spec).read_text())) for spec in specs]
     loop, noise = loop_of(records), loop_of(synthetic)
-    data, size, steps = records["data"], records["factors"]["batch_size"], loop.order.steps
-    stem = data["folder"] + "/hand"
-    by_hand = hand.by_hand(stem, tuple(data["shape"]), data["mean"], data["std"], size)
+    data, size, steps = records.data, records.factors.batch_size, loop.sampler.steps
+    stem = data.folder + "/hand"
+    by_hand = hand.by_hand(stem, tuple(data.shape), data.mean, data.std, size)
     ready = hand.ready(loop.adapter)
 
     def read():
         for _ in range(steps // CHUNK):
-            ready(loop.reader.take(loop.order.take(CHUNK)[0], loop.order.peek(CHUNK)))
+            ready(loop.reader.take(loop.sampler.take(CHUNK)[0], loop.sampler.peek(CHUNK)))
         return steps // CHUNK * CHUNK * size
 
     def train(loop):
@@ -101,6 +105,7 @@ def main(chosen):
     from touchstone.plan import frameworks
     from touchstone.plan.model import Cell
     from touchstone.plan.spec import make_spec
+    from touchstone.schema.spec import spec_to_json
 
     environments = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
     print(f"images per second of CPU, b64, core {CORE}, median of {PAIRS} pairs")
@@ -121,13 +126,14 @@ def main(chosen):
                         input=given,
                     )  # fmt: skip
                     spec = make_spec(cell, 1, ROOT)
-                    spec["network"] = networks.build("lenet5", shape, 10).as_dict()
-                    statistic = {"mean": [0.5] * shape[2], "std": [0.25] * shape[2]}
-                    spec["data"].update(
-                        folder=folder, shape=shape, train_examples=IMAGES, **statistic
-                    )
+                    data = spec.data._replace(
+                        folder=folder, shape=list(shape), train_examples=IMAGES,
+                        mean=[0.5] * shape[2], std=[0.25] * shape[2],
+                    )  # fmt: skip
+                    network = networks.build("lenet5", shape, 10).network()
+                    spec = spec._replace(network=network, data=data)
                     specs.append(Path(folder, given + ".json"))
-                    specs[-1].write_text(json.dumps(spec))
+                    specs[-1].write_text(json.dumps(spec_to_json(spec)))
                 ended = subprocess.run(
                     [python, __file__, "--inside", framework, *map(str, specs)],
                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,

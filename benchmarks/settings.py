@@ -22,6 +22,7 @@ from comparison.sides import FILES, our_spec, python_of
 from touchstone.measure.supervisor import cores, machine_to_itself, supervise
 from touchstone.paths import RUNNER
 from touchstone.plan import frameworks
+from touchstone.schema.spec import spec_to_json
 from touchstone.statistics.intervals import paired_ratio
 
 START = "import runpy, sys\nrunpy.run_path(sys.argv.pop(1), run_name='__main__')\n"
@@ -88,7 +89,7 @@ def speed(framework: str, network: str, used: int, change: Change, length: Lengt
     spec = our_spec(framework, network, setting, length)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "spec.json").write_text(json.dumps(spec))
+        (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
         python = python_of(f"envs/{framework}.yaml")
         files = [str(folder / file) for file in FILES]
         command = [python, "-c", change.code + START, str(RUNNER), *files]

@@ -23,6 +23,8 @@ from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
 from touchstone.results.record import build_record
 from touchstone.results.run_files import read_run
+from touchstone.schema.events import Phase
+from touchstone.schema.spec import TrainingSpec, spec_to_json
 
 ENVIRONMENTS = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
 USERS = {"jax": "benchmarks/flax.yaml"}
@@ -35,30 +37,37 @@ def python_of(path: str) -> str:
     return str(ensure(ROOT / path, ENVIRONMENTS))
 
 
-def spec_of(network: str) -> Any:
+def spec_of(network: str) -> TrainingSpec:
     """A spec with the graph and the data of a network."""
     cell = Cell(framework="pytorch", network=network, dataset=CASES[network].dataset)
-    return make_spec(cell, 1, ROOT)
+    return training_spec(cell)
+
+
+def training_spec(cell: Cell) -> TrainingSpec:
+    """The spec of a cell that trains."""
+    spec = make_spec(cell, 1, ROOT)
+    assert isinstance(spec, TrainingSpec)
+    return spec
 
 
 def records(framework: str, network: str, batches: int) -> Path:
     """A folder in this one with so many batches of noise in the framework's format, made once."""
     case, kind = CASES[network], frameworks.record_format(framework)
-    data = spec_of(network)["data"]
+    data = spec_of(network).data
     folder = Path(f"{kind}-{network}-{batches}").absolute()
     if not folder.exists():
         folder.mkdir()
         draws = np.random.default_rng(1)
         for split, count in (("train", batches * case.batch_size), ("test", case.batch_size)):
-            images = draws.integers(0, 256, (count, *data["shape"]), np.uint8)
-            labels = draws.integers(0, data["classes"], count).tolist()
+            images = draws.integers(0, 256, (count, *data.shape), np.uint8)
+            labels = draws.integers(0, data.classes, count).tolist()
             formats.load(kind).write(folder / split, zip(labels, images, strict=True))
     return folder
 
 
 def our_spec(
     framework: str, network: str, setting: Setting, length: Length, source: str = "synthetic"
-) -> Any:
+) -> TrainingSpec:
     """The spec of a run of ours of that length on noise, `synthetic` or from `memory`."""
     case = CASES[network]
     cell = Cell(
@@ -67,12 +76,13 @@ def our_spec(
         threads=setting.threads, wait_policy=setting.waiting, warmup_steps=length.warmup,
         warmup_seconds=0.0,
     )  # fmt: skip
-    spec = make_spec(cell, 1, ROOT)
-    spec["data"]["train_examples"] = length.batches * case.batch_size
-    spec["data"]["test_examples"] = case.batch_size
+    spec = training_spec(cell)
+    data = spec.data._replace(
+        train_examples=length.batches * case.batch_size, test_examples=case.batch_size
+    )
     if source == "memory":
-        spec["data"]["folder"] = str(records(framework, network, length.batches))
-    return spec
+        data = data._replace(folder=str(records(framework, network, length.batches)))
+    return spec._replace(data=data)
 
 
 def ours(
@@ -82,22 +92,22 @@ def ours(
     spec = our_spec(framework, network, setting, length, source)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "spec.json").write_text(json.dumps(spec))
+        (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
         python = python_of(f"envs/{framework}.yaml")
         command = [python, str(RUNNER), *(f"{name}/{f}" for f in FILES)]
         supervise(spec, command, folder, folder / "train.log")
         record, run = build_record(folder), read_run(folder)
     if record["status"] != "ok":
         raise RuntimeError(f"our {network} in {framework}: {record['status']}, {record['reason']}")
-    measured = next(e for e in run.of("phase") if e["name"] == "measured")
-    edges = measured["begin"], measured["end"]
+    measured = next(phase for phase in run.of(Phase) if phase.name == "measured")
+    edges = measured.begin, measured.end
     seconds = edges[1] - edges[0]
     own = increase(run.telemetry["cpu_seconds"], *edges)
     busy = increase(run.telemetry["machine_cpu_seconds"], *edges)
     peak = max(v for t, v in run.telemetry["host_memory_high_water"] if t <= edges[1] + 0.1)
     return Seen(
-        measured["examples"] / seconds,
-        measured["examples"] / own,
+        measured.examples / seconds,
+        measured.examples / own,
         record["metrics"]["first_step_time"]["value"],
         peak,
         share_of_others(busy, own, seconds, os.cpu_count() or 1),
@@ -185,8 +195,8 @@ def seen(answer: dict[str, Any], images: int) -> Seen:
 def require_size(program: str, network: str, size: list[int]) -> None:
     """Raise RuntimeError if a network has not the parameters of our graph, or, where a program
     tells them, not its multiply-accumulates."""
-    graph = spec_of(network)["network"]
-    expected = [graph["parameter_count"], graph["macs"]][: len(size)]
+    graph = spec_of(network).network
+    expected = [graph.parameter_count, graph.macs][: len(size)]
     if size != expected:
         raise RuntimeError(
             f"{program}: {network} has {size} parameters and multiply-accumulates, ours {expected}"
@@ -216,6 +226,6 @@ def start_up(framework: str) -> float:
             check=True,
         )
         run = read_run(Path(name))
-    phases = {e["name"]: e for e in run.of("phase")}
-    theirs = sum(phases[p]["end"] - phases[p]["begin"] for p in ("import", "build"))
-    return float(phases["first_step"]["begin"] - begin - theirs)
+    phases = {phase.name: phase for phase in run.of(Phase)}
+    theirs = sum(phases[name].end - phases[name].begin for name in ("import", "build"))
+    return phases["first_step"].begin - begin - theirs

@@ -15,10 +15,12 @@ from types import SimpleNamespace
 import pytest
 
 from calibration.calm import repeated
+from fixtures import specs
 from touchstone.measure import order
 from touchstone.measure.sensors import memory
 from touchstone.measure.supervisor import supervise
 from touchstone.results.record import build_record
+from touchstone.schema.spec import spec_to_json
 
 pytestmark = pytest.mark.alone
 
@@ -60,16 +62,12 @@ def measure(tmp_path, monkeypatch):
     monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
 
     def run(text, steps=STEPS, record=True, interval=10.0):
-        spec = {
-            "format": 1, "cell": "cell", "repeat": 1, "seed": 1, "deviations": [],
-            "factors": {"batch_size": 1, "device": "cpu"},
-            "network": {"training_macs": 3},
-            "data": {"train_examples": steps, "test_examples": 1},
-            "phases": {"epochs": 1, "warmup_steps": 0, "warmup_seconds": 0.0},
-            "execution": {"device": "cpu", "threads": None, "wait_policy": "default"},
-            "limits": {"seconds": 60.0, "memory_mib": None}, "sampling_interval": interval,
-        }  # fmt: skip
-        (tmp_path / "spec.json").write_text(json.dumps(spec))
+        spec = specs.changed(
+            specs.training_spec(), factors__batch_size=1, network__training_macs=3,
+            data__train_examples=steps, data__test_examples=1, phases__epochs=1,
+            phases__warmup_steps=0, phases__warmup_seconds=0.0, sampling_interval=interval,
+        )  # fmt: skip
+        (tmp_path / "spec.json").write_text(json.dumps(spec_to_json(spec)))
         events = tmp_path / "events.jsonl"
         command = [sys.executable, "-c", PRELUDE + text, str(events)]
         log = tmp_path / "train.log"
@@ -80,7 +78,7 @@ def measure(tmp_path, monkeypatch):
         said = [json.loads(line) for line in events.read_text().splitlines()]
         return SimpleNamespace(
             rows=rows,
-            known=next((event["seconds"] for event in said if event["event"] == "known"), None),
+            known=float(log.read_text() or "nan"),
             outcome=said[-1],
             record=build_record(tmp_path) if record else None,
         )
@@ -115,7 +113,7 @@ end = time.monotonic()
 edge()
 chunk("measured", 1, 2, begin, end)
 phase("measured", begin, end, 2)
-say("known", seconds=seconds)
+print(seconds)
 finish(3)
 """
 
@@ -244,7 +242,7 @@ os.close(write)
 with open(read) as told:
     seconds = sum(map(float, told))
 edge()
-say("known", seconds=seconds)
+print(seconds)
 finish()
 """
 

@@ -30,6 +30,7 @@ STARTS = {
     "document-config": (("more",), 2, "usage: touchstone "),
     "document-findings": (("more",), 2, "usage: touchstone "),
     "document-record": (("more",), 2, "usage: touchstone "),
+    "document-run": (("more",), 2, "usage: touchstone "),
     "download": (("none", "--output", "out", "--config-folder", "."), 1, "error: "),
     "gather": (
         ("--plan", "none", "--records", "none", "--output", "out", "--findings", "findings.json"),

@@ -15,11 +15,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fixtures.specs import parity_of
 from fixtures.warm import MODULES, Warm
 from touchstone.measure.supervisor import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
+from touchstone.schema.spec import spec_to_json
 
 FRAMEWORKS = frameworks.names()
 
@@ -144,19 +146,19 @@ def once(execute, variables, shared, root):
     """
 
     def run(framework, spec, output, cwd=shared, code=root / "workflow/scripts", fresh=False):
-        execution = spec["execution"]
+        told = spec_to_json(spec)
         # Replicas are started by the command of the first.
-        fresh = fresh or "replicas" in execution or "nodes" in execution
-        key = [framework, spec, output, str(cwd), str(code), fresh, variables()]
+        fresh = fresh or spec.execution.world_size > 1
+        key = [framework, told, output, str(cwd), str(code), fresh, variables()]
         text = json.dumps(key, sort_keys=True)
         stem = shared / hashlib.sha256(text.encode()).hexdigest()[:16]
         path, kept = Path(f"{stem}{output}"), Path(f"{stem}.ended")
         with locked(stem):
             if not kept.exists():
-                told = Path(f"{stem}.json")
-                told.write_text(json.dumps(spec))
+                file = Path(f"{stem}.json")
+                file.write_text(json.dumps(told))
                 program = code / "run_in_framework.py"
-                ended = execute(framework, program, told, path, cwd=cwd, fresh=fresh)
+                ended = execute(framework, program, file, path, cwd=cwd, fresh=fresh)
                 kept.write_text(json.dumps(vars(ended)))
             return SimpleNamespace(**json.loads(kept.read_text())), path
 
@@ -196,16 +198,15 @@ def study(shared, root, once):
     ):  # fmt: skip
         """Run or, for so many steps, trace a cell with those settings: how it ended, its output.
 
-        `data` replaces what the spec says of the data; see `once` for `code` and `fresh`.
+        `data` replaces fields of the spec's data; see `once` for `code` and `fresh`.
         """
         settings = {"batch_size": 64, "learning_rate": 0.01, "weight_decay": 0.001, **settings}
         settings.setdefault("mode", frameworks.modes(framework)[0])
         cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k", **settings)
         told = make_spec(cell, repeat, root)
-        told["data"].update(data or {})
+        told = told._replace(data=told.data._replace(**(data or {})))
         if traced:
-            one = {"precision": "fp32", "optimizer": told["optimizer"], "steps": traced}
-            told["traces"] = {"one": one}
+            told = parity_of(told, traced)
         return once(framework, told, output, cwd, code, fresh)
 
     def run(framework, output, *told, **settings):

@@ -10,6 +10,7 @@ from touchstone.measure.supervisor import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
+from touchstone.schema.spec import spec_to_json
 
 ABLE = [name for name in frameworks.adapters() if frameworks.replicas(name)[0]]
 SHORT = {"operation_seconds": 0.3, "warmup_seconds": 0.05, "warmup_steps": 2}
@@ -25,7 +26,7 @@ def reduced(root, python_of, tmp_path):
             mode=frameworks.modes(framework)[0], batch_size=1, input="synthetic", **SHORT,
         )  # fmt: skip
         spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
-        spec.write_text(json.dumps(make_spec(cell, 1, root)))
+        spec.write_text(json.dumps(spec_to_json(make_spec(cell, 1, root))))
         command = [python_of(framework), scripts / "run_in_framework.py", spec, events]
         threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
         ended = subprocess.run(
@@ -57,7 +58,7 @@ def test_a_sum_of_fewer_replicas_is_noticed(reduced, planted):
         """
 class Operation(Operation):
     def pytorch(self, adapter, a):
-        return super().pytorch(adapter, a * np.float32(adapter.group["rank"] == 0))
+        return super().pytorch(adapter, a * np.float32(adapter.group.rank == 0))
 """,
     )
     ended, _ = reduced("pytorch", 2, 1001, scripts)

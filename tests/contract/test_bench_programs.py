@@ -11,6 +11,7 @@ from comparison import cases, sides
 
 from touchstone.measure.supervisor import cores
 
+pytestmark = pytest.mark.long
 NETWORKS = ("lenet5", "alexnet-cifar", "resnet20-cifar", "lstm-text")
 LACKING = {("cntk", "lstm-text"), ("caffe", "resnet20-cifar"), ("caffe", "lstm-text")}
 

@@ -18,6 +18,7 @@ from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.spec import make_spec
+from touchstone.schema.spec import spec_to_json
 
 FRAMEWORKS = frameworks.names()
 MODES = [(framework, mode) for framework in FRAMEWORKS for mode in frameworks.modes(framework)]
@@ -37,14 +38,15 @@ def events_of(path):
 def test_its_own_reader_gives_the_records_in_their_order(framework, study, root, execute, tmp_path):
     kind = frameworks.record_format(framework)
     code = PROGRAM + (
-        "images, labels = adapter.read(batches.stems(spec['data'], 'train'), (28, 28, 1))\n"
+        "images, labels = adapter.read_records(batches.shards(job.data, 'train'), (28, 28, 1))\n"
         "digest = hashlib.sha256(images.tobytes()).hexdigest()\n"
         "print(json.dumps([list(images.shape), digest, [int(x) for x in labels]]))"
     )
     spec = tmp_path / "spec.json"
     cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k")
     mode = frameworks.modes(framework)[0]
-    spec.write_text(json.dumps(make_spec(cell.model_copy(update={"mode": mode}), 1, root)))
+    told = make_spec(cell.model_copy(update={"mode": mode}), 1, root)
+    spec.write_text(json.dumps(spec_to_json(told)))
     scripts = root / "workflow/scripts"
     answer = execute(framework, "-c", code, scripts, spec, cwd=study.folder)
     assert answer.returncode == 0, answer.stderr[-3000:]
@@ -172,7 +174,7 @@ PLANTED = {
     "TensorFlow's algorithms": (
         "tensorflow", {"deterministic": True}, "deterministic: asked True, found False", """
     def make_deterministic(self):
-        tf.random.set_seed(self.spec["seed"])
+        tf.random.set_seed(self.job.seed)
 """),
     "no compilation": (
         "pytorch", {"mode": "compile"}, "mode: asked 'compile', found 'eager_channels_last'", """

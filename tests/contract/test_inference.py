@@ -14,6 +14,8 @@ from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.parity import REFERENCE, reduced
 from touchstone.plan.spec import make_spec
+from touchstone.schema.spec import spec_to_json
+from touchstone.schema.values import to_json
 
 ABLE = [name for name in frameworks.adapters() if frameworks.only(name) != "operations"]
 TENSORRT = "onnxruntime", "tensorrt"
@@ -30,9 +32,8 @@ SHORT = {"warmup_steps": 2, "warmup_seconds": 0.0, "inference_seconds": 0.2}
 def launch(study, root, once):
     """Run a cell's spec, changed, with the runner of its workload: how it ended, its events."""
 
-    def run(cell, change=lambda spec: None, code=root / "workflow/scripts"):
-        told = make_spec(cell, 1, root)
-        change(told)
+    def run(cell, code=root / "workflow/scripts", **changes):
+        told = make_spec(cell, 1, root)._replace(**changes)
         ended, events = once(cell.framework, told, ".jsonl", study.folder, code)
         return ended, [json.loads(line) for line in events.read_text().splitlines()]
 
@@ -54,7 +55,7 @@ def trained(launch, study):
             path = study.folder / f"{framework}-weights.npz"
             ended, events = launch(
                 a_cell(framework, epochs=2, warmup_seconds=0.0),
-                lambda spec: spec.update(keep_weights=str(path)),
+                keep_weights=str(path),
             )
             assert ended.returncode == 0, ended.stderr[-3000:]
             evaluation = next(event for event in events if event["event"] == "evaluation")
@@ -68,7 +69,7 @@ def predicted(launch, path, framework, code=None, **settings):
     """How a run ended that predicts with these weights, and its events."""
     cell = a_cell(framework, workload="inference", **SHORT, **settings)
     told = {"code": code} if code else {}
-    return launch(cell, lambda spec: spec["inference"].update(file=str(path)), **told)
+    return launch(cell, weights=str(path), **told)
 
 
 def of(events, kind):
@@ -207,10 +208,11 @@ def test_onnxruntime_does_not_train(launch):
 
 
 ALL = """
-for index, graph in enumerate(spec["graphs"]):
-    own = dict(spec, network=graph)
-    own["execution"] = dict(spec["execution"])
-    parameters = graph["parameters"]
+from touchstone.schema.spec import Network
+from touchstone.schema.values import from_json
+for index, graph in enumerate(json.load(open(sys.argv[3]))):
+    own = job._replace(network=from_json(Network, graph))
+    parameters = own.network.parameters
     start = parity.unsettled(initial_weights.initial_weights(parameters, 1), parameters, 1)
     adapter = type(adapter)(own, 1)
     try:
@@ -218,32 +220,33 @@ for index, graph in enumerate(spec["graphs"]):
     except NotImplementedError as fault:
         print(index, fault)
         continue
-    shape = (spec["factors"]["batch_size"],) + tuple(graph["input"])
+    shape = (job.batch_size,) + tuple(graph["input"])
     random = np.random.RandomState(2)
     images = random.standard_normal(shape)
     if "vocabulary" in graph:
         images = random.randint(0, graph["vocabulary"], shape)
     images = images.astype(np.float32)
-    logits = adapter.fetched(adapter.predict(adapter.prepare(images)))
-    np.save("%s/%s-%d.npy" % (spec["folder"], spec["factors"]["framework"], index), logits)
+    logits = adapter.fetch_outputs(adapter.predict(adapter.prepare(images)))
+    np.save("%s-%s-%d.npy" % (sys.argv[3], job.framework, index), logits)
 """
 
 
 @pytest.mark.framework("onnxruntime")
 def test_onnxruntime_computes_every_network_as_the_reference_does(root, execute, tmp_path):
-    graphs = [every_layer().as_dict(), every_text_layer().as_dict()]
+    graphs = [every_layer().network(), every_text_layer().network()]
     graphs += [reduced(name) for name in networks.names()]
     for framework in (REFERENCE, "onnxruntime"):
         told = make_spec(a_cell(framework, workload="inference", batch_size=4), 1, root)
         path = tmp_path / f"{framework}.json"
-        path.write_text(json.dumps({**told, "graphs": graphs, "folder": str(tmp_path)}))
-        scripts = root / "workflow/scripts"
-        ended = execute(framework, "-c", PROGRAM + ALL, scripts, path)
+        path.write_text(json.dumps(spec_to_json(told)))
+        (tmp_path / "graphs").write_text(json.dumps(to_json(graphs)))
+        arguments = [root / "workflow/scripts", path, tmp_path / "graphs"]
+        ended = execute(framework, "-c", PROGRAM + ALL, *arguments)
         assert ended.returncode == 0, ended.stderr[-3000:]
         assert ended.stdout == ""
     for index, graph in enumerate(graphs):
-        ours, theirs = (np.load(tmp_path / f"{name}-{index}.npy")
+        ours, theirs = (np.load(tmp_path / f"graphs-{name}-{index}.npy")
                         for name in ("onnxruntime", REFERENCE))  # fmt: skip
         deviation = np.abs(ours - theirs).max() / np.abs(theirs).max()
-        print(graph["name"], deviation)
-        assert ours.shape == (4, 10) and deviation <= DEEP, graph["name"]
+        print(graph.name, deviation)
+        assert ours.shape == (4, 10) and deviation <= DEEP, graph.name

@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
-from touchstone.commands.run import Fault, conduct
+from touchstone.commands.run import Fault, run_on_all_nodes
 from touchstone.measure import nodes, order
 from touchstone.measure.sampler import Sampler
 from touchstone.plan import frameworks
@@ -104,7 +104,7 @@ def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
         told = {**CELL, "nodes": 2, "sampling_interval": 0.1, **settings}
         told.update(framework=framework, mode=frameworks.modes(framework)[0])
         spec = make_spec(Cell(**told), 1, root)
-        conduct(spec, python_of(framework), folder, tmp_path / "log", final=True)
+        run_on_all_nodes(spec, python_of(framework), folder, tmp_path / "log", final=True)
         assert ranks(folder) == {}
         return folder
 
@@ -165,7 +165,7 @@ def test_a_node_is_watched_until_late_sensors_of_the_first_have_seen_the_end(
 def record_of_the_first(folder):
     """The record as it were if nothing were known of the other node."""
     spec = json.loads((folder / "spec.json").read_text())
-    del spec["execution"]["nodes"]
+    spec["execution"]["nodes"] = 1
     (folder / "spec.json").write_text(json.dumps(spec))
     (folder / "nodes").rename(folder / "elsewhere")
     return build_record(folder)
@@ -206,4 +206,4 @@ def test_where_there_is_no_slurm_job_the_fault_says_so(root, tmp_path, monkeypat
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     spec = make_spec(Cell(**CELL, framework="pytorch", mode="eager", nodes=2), 1, root)
     with pytest.raises(Fault, match="nodes: 2 are asked for outside of a Slurm job"):
-        conduct(spec, "python", tmp_path, tmp_path / "log", final=True)
+        run_on_all_nodes(spec, "python", tmp_path, tmp_path / "log", final=True)

@@ -8,6 +8,7 @@ from touchstone import operations
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
+from touchstone.schema.spec import spec_to_json
 
 SHAPES = {
     "gemm": ["70x33x50"],
@@ -28,9 +29,11 @@ sys.path.append(sys.argv[1])
 from touchstone import operations
 from touchstone.runner import adapters
 from touchstone.runner.operate import host
-shapes, spec = json.loads(sys.argv[2]), json.loads(sys.argv[3])
-framework = spec["factors"]["framework"]
-adapter = adapters.make_adapter(spec, 1)
+from touchstone.runner.job import job_of
+from touchstone.schema.spec import spec_from_json
+shapes, job = json.loads(sys.argv[2]), job_of(spec_from_json(json.loads(sys.argv[3])))
+framework = job.framework
+adapter = adapters.make_adapter(job, 1)
 found = {}
 for name in shapes:
     operation = operations.load(name)
@@ -58,7 +61,7 @@ ABLE = [name for name in frameworks.adapters() if frameworks.only(name) != "infe
 def test_the_results_are_those_in_double_precision(framework, root, execute):
     mode = frameworks.modes(framework)[0]
     cell = Cell(framework=framework, network="gemm", dataset="2x3x4", mode=mode)
-    spec = make_spec(cell, 1, root)
+    spec = spec_to_json(make_spec(cell, 1, root))
     arguments = [root / "workflow/scripts", json.dumps(SHAPES), json.dumps(spec)]
     answer = execute(framework, "-c", PROGRAM, *arguments)
     assert answer.returncode == 0, answer.stderr[-3000:]

@@ -7,7 +7,7 @@ import pytest
 
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
-from touchstone.plan.parity import REFERENCE, trace_spec
+from touchstone.plan.parity import REFERENCE, steps_spec
 from touchstone.results.files import InputError
 from touchstone.results.parity import TOLERANCES, compare
 
@@ -52,7 +52,7 @@ VARIANTS = {
     "usual": {},
     "plain": {"momentum": 0.0, "schedule": "step", "milestones": [0.5]},
     "rate rises and falls": {
-        "schedule": "cosine", "rate_warmup_epochs": 0.25, "weight_decay_on": "weights",
+        "schedule": "cosine", "lr_warmup_epochs": 0.25, "weight_decay_on": "weights",
     },
     "nesterov, rate falls": {"nesterov": True, "schedule": "step", "milestones": [0.3, 0.6]},
     "decoupled, augmented": {
@@ -66,11 +66,11 @@ VARIANTS = {
 @pytest.fixture(scope="module")
 def tracer(root, trace_of):
     """Trace `every_layer` in a framework; `scripts` may be a folder of changed ones."""
-    graph = every_layer().as_dict()
+    graph = every_layer().network()
     ours = root / "workflow/scripts"
 
     def run(framework, mode, variant="usual", scripts=ours, single=False):
-        told = trace_spec(graph, framework, mode, single, **VARIANTS[variant])
+        told = steps_spec(graph, framework, mode, single, **VARIANTS[variant])
         return trace_of(framework, told, code=scripts)
 
     run.cached = cache(run)
@@ -137,7 +137,7 @@ nn.AvgPool2D = counting
     "weight decay that spares biases": ("tensorflow", "fp64 gradients", "adapter", """
 class Adapter(Adapter):
     def build(self, weights):
-        self.optimizer = dict(self.optimizer, spared=["bias"])
+        self.optimizer = self.optimizer._replace(spared=["bias"])
         super().build(weights)
 """),
     "penalty that is forgotten": ("pytorch", "fp64 gradients", "adapter", """
@@ -150,15 +150,15 @@ class Adapter(Adapter):
 class Adapter(Adapter):
     def _scalars(self, rates):
         scalars = super()._scalars(rates).numpy()
-        if self.optimizer["name"] == "adam":
-            scalars[:, 2] = self.optimizer["epsilon"]
+        if self.optimizer.name == "adam":
+            scalars[:, 2] = self.optimizer.epsilon
         return tf.constant(scalars, self.dtype)
 """),
     "momentum that scales with the rate": ("mxnet", "fp64 update", "adapter", """
 class Adapter(Adapter):
     def _optimize(self):
         super()._optimize()
-        optimizer, momentum = self.trainer.optimizer, self.spec["optimizer"].get("momentum")
+        optimizer, momentum = self.trainer.optimizer, self.job.optimizer.momentum
         same = {"momentum": property(lambda _: momentum, lambda _, other: None)}
         optimizer.__class__ = type("Same", (type(optimizer),), same)
 """),
@@ -226,11 +226,11 @@ class Adapter(Adapter):
     "Caffe's own place for epsilon in Adam": ("caffe", "adam32 update", "adapter", """
 class Adapter(Adapter):
     def _adam_step(self):
-        spec, asked = self.spec, self.spec["optimizer"]
-        root = (1 - asked["beta2"] ** (self.steps + 1)) ** 0.5
-        self.spec = dict(spec, optimizer=dict(asked, epsilon=asked["epsilon"] / root))
+        job, asked = self.job, self.job.optimizer
+        root = (1 - asked.beta2 ** (self.steps + 1)) ** 0.5
+        self.job = job._replace(optimizer=asked._replace(epsilon=asked.epsilon / root))
         super()._adam_step()
-        self.spec = spec
+        self.job = job
 """),
     "Caffe's momentum that scales with the rate": ("caffe", "sgd32 update", "adapter", """
 class Adapter(Adapter):

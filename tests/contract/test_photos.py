@@ -11,10 +11,11 @@ from fixtures import archives
 from fixtures.adapter import PROGRAM
 from touchstone import networks
 from touchstone.datasets import formats
-from touchstone.datasets.catalogue import Dataset, stems
+from touchstone.datasets.catalogue import Dataset, shard_names
 from touchstone.datasets.convert import convert
 from touchstone.plan import frameworks
-from touchstone.plan.parity import REFERENCE, trace_spec
+from touchstone.plan.parity import REFERENCE, steps_spec
+from touchstone.schema.spec import spec_to_json
 
 FRAMEWORKS = [
     name for name in frameworks.names() if formats.load(frameworks.record_format(name)).PHOTOS
@@ -26,7 +27,7 @@ LOSS = 1e-5
 READ = (
     PROGRAM
     + """
-images, labels = adapter.read(batches.stems(spec["data"], "train"), (32, 32, 3))
+images, labels = adapter.read_records(batches.shards(job.data, "train"), (32, 32, 3))
 np.savez(sys.argv[3], images=images, labels=labels)
 """
 )
@@ -61,27 +62,25 @@ def photos(tmp_path_factory):
 
 
 def spec_of(folder, framework, source):
-    graph = networks.build("yin2020-cnn", tuple(SHAPE), 2).as_dict()
-    spec = trace_spec(graph, framework, frameworks.modes(framework)[0])
-    spec["traces"] = {"fp32": spec["traces"]["fp32"] | {"steps": 4}}
-    spec["optimizer"] = spec["traces"]["fp32"]["optimizer"]
-    spec["factors"]["input"] = source
+    graph = networks.build("yin2020-cnn", tuple(SHAPE), 2).network()
+    spec = steps_spec(graph, framework, frameworks.modes(framework)[0])
+    steps = {"fp32": spec.parity_steps["fp32"]._replace(steps=4)}
     sharded = formats.load(frameworks.record_format(framework)).SHARDED
     shards = {"train": 3 if sharded else 1, "test": 1}
-    spec["data"] |= {
-        "encoding": "jpeg", "folder": str(folder / framework), "classes": 2,
-        "stems": {split: stems(split, number) for split, number in shards.items()},
-        "train_examples": COUNT["train"], "test_examples": COUNT["test"],
-        "mean": [0.5] * 3, "std": [0.25] * 3,
-    }  # fmt: skip
-    return spec
+    data = spec.data._replace(
+        encoding="jpeg", folder=str(folder / framework), classes=2,
+        shards={split: shard_names(split, number) for split, number in shards.items()},
+        train_examples=COUNT["train"], test_examples=COUNT["test"],
+        mean=[0.5] * 3, std=[0.25] * 3,
+    )  # fmt: skip
+    return spec._replace(input=source, parity_steps=steps, data=data)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_middle_of_every_photo_is_read_alike(framework, photos, execute, root, tmp_path):
     folder, cuts, labels = photos
     told, output = tmp_path / "spec.json", tmp_path / "read.npz"
-    told.write_text(json.dumps(spec_of(folder, framework, "memory")))
+    told.write_text(json.dumps(spec_to_json(spec_of(folder, framework, "memory"))))
     ended = execute(framework, "-c", READ, root / "workflow/scripts", told, output)
     assert ended.returncode == 0, ended.stderr[-3000:]
     found = np.load(output)

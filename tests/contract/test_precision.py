@@ -11,7 +11,7 @@ import pytest
 from contract.test_parity import every_layer
 from contract.test_text import every_text_layer
 from touchstone.plan import frameworks
-from touchstone.plan.parity import trace_spec
+from touchstone.plan.parity import steps_spec
 
 GPUS_ALONE = "TF32 is arithmetic of NVIDIA's GPUs, which no CPU has"
 SINGLE = "Caffe's Python interface has single precision alone"
@@ -99,9 +99,9 @@ def traced(trace_of):
     def traces(graph, framework, mode, precision):
         found = []
         for name in ("fp32", precision):
-            spec = trace_spec(graph.as_dict(), framework, mode)
-            spec["traces"] = {"one": {**spec["traces"]["fp32"], "precision": name, "steps": 2}}
-            path = trace_of(framework, spec)
+            spec = steps_spec(graph.network(), framework, mode)
+            one = spec.parity_steps["fp32"]._replace(precision=name, steps=2)
+            path = trace_of(framework, spec._replace(parity_steps={"one": one}))
             found.append({key.split("/")[1]: a for key, a in np.load(path).items()})
         return found
 

@@ -12,6 +12,7 @@ from touchstone.datasets import catalogue, formats
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
+from touchstone.schema.spec import spec_to_json
 
 FRAMEWORKS = frameworks.names()
 MODES = [(framework, mode) for framework in FRAMEWORKS for mode in frameworks.modes(framework)]
@@ -51,16 +52,15 @@ def small_images():
 READ = (
     PROGRAM
     + """
-reader = batches.reader_of(adapter, spec)
-data, seed = spec["data"], spec["seed"]
-order = batches.Order(seed, data["train_examples"], spec["factors"]["batch_size"])
+reader = batches.reader_of(adapter, job)
+order = batches.BatchSampler(job.seed, job.data.train_examples, job.batch_size)
 labels, sums = [], []
 for chunk in (1, 3, 3, 5, 5, 5, 2):
     indices = order.take(chunk)[0]
     for images, told in reader.take(indices, order.peek(chunk)):
         images, told = np.asarray(images), np.asarray(told)
         if images.dtype != np.uint8:  # channels first, as the network takes them
-            mean, std = (np.array(data[key])[:, None, None] for key in ("mean", "std"))
+            mean, std = (np.array(x)[:, None, None] for x in (job.data.mean, job.data.std))
             images = (images * std + mean) * 255
         labels += told.ravel().tolist()
         sums += images.reshape(told.size, -1).sum(axis=1).round().tolist()
@@ -78,7 +78,7 @@ def test_every_example_is_read_once_an_epoch_in_the_seeds_order(
     if shards > 1 and not formats.load(kind).SHARDED:
         pytest.skip(f"{kind} has no shards")
     labels, images = small_images()
-    stems = catalogue.stems("train", shards)
+    stems = catalogue.shard_names("train", shards)
     for stem, part in zip(stems, np.array_split(np.arange(130), shards), strict=True):
         examples = zip(labels[part].tolist(), images[part], strict=True)
         formats.load(kind).write(tmp_path / stem, examples)
@@ -89,12 +89,12 @@ def test_every_example_is_read_once_an_epoch_in_the_seeds_order(
         mode=frameworks.modes(framework)[0], batch_size=16, reader_threads=threads,
     )  # fmt: skip
     spec = make_spec(cell, 1, root)
-    spec["data"].update(
+    data = spec.data._replace(
         folder=str(tmp_path), shape=[10, 9, 3], train_examples=130,
-        stems={"train": stems, "test": ["test"]},
+        shards={"train": stems, "test": ["test"]},
         mean=[0.5, 0.4, 0.3], std=[0.25, 0.2, 0.3],
     )  # fmt: skip
-    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    (tmp_path / "spec.json").write_text(json.dumps(spec_to_json(spec._replace(data=data))))
     arguments = ["-c", READ, root / "workflow/scripts", tmp_path / "spec.json"]
     answer = execute(framework, *arguments)
     assert answer.returncode == 0, answer.stderr[-3000:]

@@ -14,6 +14,7 @@ from touchstone.measure import order, supervisor
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
+from touchstone.schema.spec import spec_to_json
 
 ABLE = [name for name in frameworks.names() if frameworks.replicas(name)[0]]
 STEPS = 10
@@ -159,10 +160,10 @@ def test_what_replicas_cannot_do_is_unsupported(framework, settings, reason, stu
 
 SECOND = """
 class Adapter(Adapter):
-    def train(self, *told):
-        if self.group and self.group["rank"] == 1 and self.batch_size:
+    def train_steps(self, *told):
+        if self.group and self.group.rank == 1 and self.batch_size:
             {}
-        return super().train(*told)
+        return super().train_steps(*told)
 """
 """What PyTorch's second replica does before its second chunk and later ones."""
 ENDS = {
@@ -187,7 +188,7 @@ def supervised(study, planted, root, tmp_path, python_of, monkeypatch):
         )  # fmt: skip
         spec = make_spec(cell, 1, root)
         path = tmp_path / "spec.json"
-        path.write_text(json.dumps(spec))
+        path.write_text(json.dumps(spec_to_json(spec)))
         monkeypatch.chdir(study.folder)
         monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
         runner = str(scripts / "run_in_framework.py")

@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import yaml
 
+from fixtures.specs import parity_of
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
-from touchstone.plan.parity import REFERENCE, parity_spec, trace_spec
+from touchstone.plan.parity import REFERENCE, parity_spec, steps_spec
 from touchstone.plan.spec import make_spec
 from touchstone.results.parity import TOLERANCES, compare
 from touchstone.runner import batches, initial_weights, parity
+from touchstone.runner.job import parity_job
 
 WITHOUT = {"caffe": "Caffe multiplies no two inputs as matrices, as attention does"}
 """Frameworks whose adapters have not all of these layers, and what they say."""
@@ -52,8 +54,8 @@ def tracer(root, trace_of):
 
     @cache
     def traced(framework, mode, recurrent=True):
-        graph = every_text_layer(recurrent).as_dict()
-        return run(framework, trace_spec(graph, framework, mode))
+        graph = every_text_layer(recurrent).network()
+        return run(framework, steps_spec(graph, framework, mode))
 
     run.traced = traced
     return run
@@ -191,7 +193,7 @@ def attention(layer, x):
 def outputs(graph, weights, tokens):
     """What the graph makes of tokens in evaluation mode, by the equations, in float64."""
     values = {"input": tokens}
-    for layer in graph["layers"]:
+    for layer in graph.layers:
         op, x = layer["op"], values[layer["inputs"][0]]
         own = {
             name.split(".")[1]: array.astype(np.float64)
@@ -221,18 +223,18 @@ def outputs(graph, weights, tokens):
         else:
             assert op == "dropout"
         values[layer["name"]] = x
-    return values[graph["output"]]
+    return values[graph.output]
 
 
 @pytest.mark.framework(REFERENCE)
 def test_the_reference_computes_what_the_graph_says(tracer):
     mode = frameworks.modes(REFERENCE)[0]
-    graph = every_text_layer().as_dict()
-    spec = trace_spec(graph, REFERENCE, mode)
+    graph = every_text_layer().network()
+    spec = steps_spec(graph, REFERENCE, mode)
     found = np.load(tracer.traced(REFERENCE, mode))
-    start = initial_weights.initial_weights(graph["parameters"], spec["seed"])
-    start = parity.unsettled(start, graph["parameters"], spec["seed"])
-    tokens, _ = batches.examples(None, spec, "train")
+    start = initial_weights.initial_weights(graph.parameters, spec.seed)
+    start = parity.unsettled(start, graph.parameters, spec.seed)
+    tokens, _ = batches.examples(None, parity_job(spec, spec.parity_steps["fp64"]), "train")
     assert set(np.unique(tokens)) <= set(range(256)) and len(np.unique(tokens)) > 200
     expected = outputs(graph, start, tokens[found["fp64/batches"][0]])
     assert np.abs(found["fp64/before"] - expected).max() <= 1e-12 * np.abs(expected).max()
@@ -287,7 +289,7 @@ def layer_of(layer, inputs, own, right=layer_of):
 @pytest.mark.parametrize("framework, case", [(told[0], case) for case, told in BREAKS.items()])
 def test_a_broken_text_layer_fails_its_certificate(framework, case, tracer, planted):
     scripts = planted(f"runner/adapters/{framework}/network", BREAKS[case][1])
-    spec = trace_spec(every_text_layer().as_dict(), framework, frameworks.modes(framework)[0])
+    spec = steps_spec(every_text_layer().network(), framework, frameworks.modes(framework)[0])
     found = certificate(tracer, framework, tracer(framework, spec, scripts))
     assert "fp64 forward" in found["beyond"], found
     assert found["deviations"]["fp64"]["forward"] > 10 * TOLERANCES["fp64"]["forward"]
@@ -311,11 +313,12 @@ def test_texts_from_records_are_those_from_memory(framework, tracer, root, tmp_p
             mode=frameworks.modes(framework)[0], input=source,
         )  # fmt: skip
         spec = make_spec(cell, 1, root)
-        assert spec["data"]["white"] == 1
-        told = {"folder": str(tmp_path / "data"), "train_examples": 96, "test_examples": 16}
-        spec["data"].update(told)
-        one = {"precision": "fp32", "optimizer": spec["optimizer"], "steps": 10}
-        traces.append(np.load(tracer(framework, {**spec, "traces": {"one": one}})))
+        assert spec.data.pixel_maximum == 1
+        data = spec.data._replace(
+            folder=str(tmp_path / "data"), train_examples=96, test_examples=16
+        )
+        steps = parity_of(spec._replace(data=data), 10)
+        traces.append(np.load(tracer(framework, steps)))
     memory, records = traces
     assert np.array_equal(memory["one/batches"], records["one/batches"])
     assert np.abs(memory["one/losses"] - records["one/losses"]).max() <= 1e-6

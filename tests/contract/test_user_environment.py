@@ -16,6 +16,7 @@ from touchstone.measure.supervisor import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
+from touchstone.schema.spec import spec_to_json
 from workflow.project import ENVIRONMENTS, Project
 
 IMPORTS = {"cntk": "cntk", "caffe": "caffe", "jax": "jax", "mxnet": "mxnet", "pytorch": "torch"}
@@ -25,20 +26,20 @@ TRAINED = (
     + """
 import os
 threads = lambda: len(os.listdir("/proc/self/task"))
-reader = batches.reader_of(adapter, spec)
-loaded = None if reader else batches.examples(adapter, spec, "train")
-images, labels = batches.examples(adapter, spec, "test")
-adapter.build(initial_weights.initial_weights(spec["network"]["parameters"], spec["seed"]))
+reader = batches.reader_of(adapter, job)
+loaded = None if reader else batches.examples(adapter, job, "train")
+images, labels = batches.examples(adapter, job, "test")
+adapter.build(initial_weights.initial_weights(job.network.parameters, job.seed))
 seen = {"build": threads()}
 if loaded:
-    adapter.load(*loaded)
+    adapter.load_examples(*loaded)
 seen["load"] = threads()
-order = batches.order_of(spec)
-rates = lr_schedule.Rates(0.01, spec["schedule"], order.steps, 1)
+order = batches.sampler_of(job)
+rates = lr_schedule.LRSchedule(0.01, job.schedule, order.steps, 1)
 batches, draws = order.take(2)
 if reader:
     batches = reader.take(batches, order.peek(2))
-adapter.losses(adapter.train(batches, rates.take(0, 2), draws))
+adapter.losses(adapter.train_steps(batches, rates.take(0, 2), draws))
 adapter.synchronize()
 seen["train"] = threads()
 train.evaluate(adapter, images, labels, order.batch_size)
@@ -75,7 +76,7 @@ def train(framework, source, study, root, python_of):
         input=source,
     )  # fmt: skip
     spec = study.folder / f"{framework}-{source}-environment.json"
-    spec.write_text(json.dumps(make_spec(cell, 1, root)))
+    spec.write_text(json.dumps(spec_to_json(make_spec(cell, 1, root))))
     scripts = root / "workflow/scripts"
     command = [python_of(framework), "-c", TRAINED, str(scripts), str(spec)]
     variables = {**os.environ, **thread_variables(2, "passive")}

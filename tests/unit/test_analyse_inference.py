@@ -6,6 +6,7 @@ import pytest
 
 from fixtures.records import require_valid, value
 from fixtures.runs import FACTORS, START, edit_json, read_events, write_events, write_plan
+from fixtures.specs import timed
 from touchstone.analysis.findings import compute
 from touchstone.report.page import make_report
 from touchstone.results.answers import OF_INFERENCE
@@ -13,6 +14,7 @@ from touchstone.results.files import InputError, write_json
 from touchstone.results.record import build_record
 from touchstone.results.study import read_study
 from touchstone.results.tables import gather
+from touchstone.schema.spec import InferenceSpec, spec_from_json, spec_to_json
 
 BATCH = 64
 
@@ -26,12 +28,10 @@ def make_inference(folder, latencies=None, status="ok", deviation=2.0**-20, **op
 
     factors = {**FACTORS, **options}
     make_run(folder, **{key: factors[key] for key in FACTORS})
-    spec = json.loads((folder / "spec.json").read_text())
-    spec["factors"].update(workload="inference", weights="trained")
-    spec["inference"] = {"weights": "trained", "file": "weights.npz"}
-    spec["phases"] = {"seconds": 4.0, "warmup_steps": 4, "warmup_seconds": 2.0,
-                      "chunk_seconds": 0.05}  # fmt: skip
-    (folder / "spec.json").write_text(json.dumps(spec))
+    spec = spec_from_json(json.loads((folder / "spec.json").read_text()))
+    factors = spec.factors._replace(workload="inference", weights="trained")
+    spec = timed(spec, InferenceSpec, factors=factors, weights="weights.npz")
+    (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
     latencies = [2.0**-6] * 64 if latencies is None else latencies
     events = [
         event

@@ -6,6 +6,7 @@ import pytest
 
 from fixtures.records import require_valid, value
 from fixtures.runs import FACTORS, edit_json, make_run, read_events, write_events
+from fixtures.specs import timed
 from touchstone.analysis.findings import compute
 from touchstone.analysis.peaks import peaks, share_of_peak
 from touchstone.report.figures.render import drawing, make_figures, render
@@ -15,18 +16,16 @@ from touchstone.results.files import InputError
 from touchstone.results.record import build_record
 from touchstone.results.study import read_study
 from touchstone.results.tables import gather
+from touchstone.schema.spec import Calls, OperationSpec, spec_from_json, spec_to_json
 
 
 def make_operation(folder, tolerance=1e-4, flops=2**30, **options):
     """A run of the fixture's step times as one of an operation."""
     factors = {"network": "gemm", "dataset": "3x4x5", "batch_size": 1, **options}
     make_run(folder, train_examples=10, **factors)
-    spec = json.loads((folder / "spec.json").read_text())
-    for key in ("network", "data"):
-        del spec[key]
-    spec["operation"] = {"name": "gemm", "dimensions": {}, "flops": flops, "traffic": 2**20}
-    spec["phases"]["seconds"] = 4.0
-    (folder / "spec.json").write_text(json.dumps(spec))
+    spec = spec_from_json(json.loads((folder / "spec.json").read_text()))
+    spec = timed(spec, OperationSpec, operation=Calls("gemm", {}, flops, 2**20))
+    (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
     events = [e for e in read_events(folder) if e["event"] != "evaluation"]
     for event in events:
         if event["event"] == "chunk":

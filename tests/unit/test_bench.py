@@ -58,10 +58,10 @@ def test_ours_reads_as_many_shuffled_examples_as_the_user_has(tmp_path, monkeypa
     length = cases.length_in_epochs(3.0, 0.5, 1.0)
     setting = cases.Setting("eager", 1)
     spec = sides.our_spec("pytorch", "lstm-text", setting, length, "memory")
-    data = spec["data"]
-    assert spec["factors"]["input"] == "memory" and data["train_examples"] == length.batches * 64
-    written = list(formats.load("lmdb").read(Path(data["folder"], "train"), data["shape"]))
-    assert len(written) == data["train_examples"]
+    data = spec.data
+    assert spec.factors.input == "memory" and data.train_examples == length.batches * 64
+    written = list(formats.load("lmdb").read(Path(data.folder, "train"), data.shape))
+    assert len(written) == data.train_examples
     assert {label for label, _ in written} == set(range(4))
 
 
@@ -69,12 +69,11 @@ def test_our_spec_has_the_warm_up_and_the_settings_that_were_asked_for():
     length = cases.length_of(2.0, 1.0, 3.0)
     setting = cases.Setting("static", 1, "passive")
     spec = sides.our_spec("mxnet", "lenet5", setting, length)
-    found = [spec["execution"][key] for key in ("mode", "threads", "wait_policy")]
-    assert found == list(setting)
-    assert spec["factors"]["input"] == "synthetic"
-    assert spec["phases"]["warmup_steps"] == length.warmup
-    assert spec["phases"]["warmup_seconds"] == 0
-    steps = spec["phases"]["epochs"] * spec["data"]["train_examples"] // 64
+    execution, phases = spec.execution, spec.phases
+    assert (execution.mode, execution.threads, execution.wait_policy) == setting
+    assert spec.factors.input == "synthetic"
+    assert (phases.warmup_steps, phases.warmup_seconds) == (length.warmup, 0)
+    steps = phases.epochs * spec.data.train_examples // 64
     assert steps == 1 + length.warmup + length.measured
 
 

@@ -83,11 +83,11 @@ class Trial:
         """The converted examples, shard after shard."""
         folder = self.folder / "data" / record_format
         manifest = json.loads((folder / "manifest.json").read_text())
-        from touchstone.datasets.catalogue import stems
+        from touchstone.datasets.catalogue import shard_names
 
         return [
             example
-            for name in stems(split, manifest["shards"][split])
+            for name in shard_names(split, manifest["shards"][split])
             for example in formats.load(record_format).read(folder / name, None)
         ]
 

@@ -10,10 +10,12 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
+from fixtures.specs import changed, training_spec
 from touchstone.measure import attempts, disturbance, order
 from touchstone.measure.disturbance import LEAST, START, Disturbance
 from touchstone.measure.sensors import Watched, cpu
 from touchstone.measure.supervisor import supervise
+from touchstone.schema.spec import Limits
 
 SLOW = """
 import json, sys, time
@@ -36,13 +38,10 @@ def slow_run(tmp_path, monkeypatch):
     monkeypatch.setattr(disturbance, "LEAST", 1.0)
 
     def run():
-        spec = {
-            "cell": "cell", "repeat": 1,
-            "factors": {"batch_size": 1}, "data": {"train_examples": 1}, "phases": {"epochs": 1},
-            "execution": {"device": "cpu", "threads": 1, "wait_policy": "default"},
-            "limits": {"seconds": 60.0, "memory_mib": None, "factor": 10.0, "estimate": 0.1},
-            "sampling_interval": 0.2,
-        }  # fmt: skip
+        spec = changed(
+            training_spec(), execution__threads=1, sampling_interval=0.2,
+            limits={"seconds": 60.0, "memory_mib": None, "factor": 10.0, "estimate": 0.1},
+        )  # fmt: skip
         events = tmp_path / "events.jsonl"
         command = [sys.executable, "-c", SLOW, str(events)]
         status = supervise(spec, command, tmp_path, tmp_path / "train.log")
@@ -113,7 +112,7 @@ def at(clock, now, others):
 
 
 def test_patience_ends_at_the_estimate_times_the_factor_where_others_run(clock):
-    one = Disturbance({"factor": 10.0, "estimate": 12.5}, clock)
+    one = Disturbance(Limits(3600.0, None, 10.0, 12.5), clock)
     for now, others, ended in ((130, 0.5, False), (136, 0.09, False), (136, 0.5, True)):
         at(clock, float(now), others)
         assert bool(one.reason(first_step=10.0)) == ended
@@ -125,7 +124,7 @@ def test_patience_ends_at_the_estimate_times_the_factor_where_others_run(clock):
 
 
 def test_a_run_has_time_to_compile_and_the_shortest_has_some_for_its_steps(clock):
-    one = Disturbance({"factor": 10.0, "estimate": 0.01}, clock)
+    one = Disturbance(Limits(3600.0, None, 10.0, 0.01), clock)
     for now, first_step, ended in (
         (START + LEAST - 1, None, False), (START + LEAST + 1, None, True),
         (500 + LEAST - 1, 500.0, False), (500 + LEAST + 1, 500.0, True),
@@ -137,7 +136,7 @@ def test_a_run_has_time_to_compile_and_the_shortest_has_some_for_its_steps(clock
 
 @pytest.mark.parametrize(
     "limits",
-    [{}, {"factor": 10.0, "estimate": None}, {"factor": None, "estimate": 1.0}],
+    [Limits(60.0, None, None), Limits(60.0, None, 10.0), Limits(60.0, None, None, 1.0)],
     ids=["a probe", "a GPU", "no factor"],
 )
 def test_without_an_estimate_or_a_factor_patience_has_no_end(clock, limits):

@@ -11,13 +11,15 @@ from touchstone.analysis.findings import compute
 from touchstone.analysis.findings_file import read_findings, write_findings
 from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.part import RatioEstimate
-from touchstone.commands.document_findings import PAGE, page_with, reference
+from touchstone.commands.document_findings import PAGE, reference
+from touchstone.files import with_section
 from touchstone.report.sections.answer import answer, caveat
 from touchstone.report.text import number
 from touchstone.results.files import InputError
-from touchstone.results.metrics import STATUSES
 from touchstone.results.study import Series
 from touchstone.results.tables import chosen
+from touchstone.schema.spec import Trial
+from touchstone.schema.status import STATUSES
 
 
 def answered(study):
@@ -148,7 +150,7 @@ def test_more_than_a_third_of_the_runs_must_be_disturbed():
 
 
 def test_what_threads_are_is_no_choice_of_best_where_the_study_says_it():
-    first = {"mode": "static", "threads": 4, "wait_policy": "active", "throughput": 1.0}
+    first = Trial("static", 4, "active", "ok", None, 1.0, 0.5, "trials/static")._asdict()
     assert chosen({"trials": [first]}) == "static"
     assert chosen({"trials": [first, {**first, "mode": "hybrid", "throughput": 2.0}]}) == "hybrid"
     two = {**first, "threads": 2, "wait_policy": "passive", "throughput": 2.0}
@@ -199,5 +201,5 @@ def test_a_number_that_is_not_finite_is_no_finding(good, tmp_path):
 
 def test_the_reference_of_the_file_is_current():
     page = PAGE.read_text(encoding="utf-8")
-    assert page_with(reference(), page) == page, "run `make docs`"
+    assert with_section(page, "findings", reference()) == page, "run `make docs`"
     assert all(f"| `{name}` |" in page for name in Findings.model_fields)

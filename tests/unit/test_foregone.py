@@ -8,11 +8,12 @@ import pytest
 from fixtures.nvml import TRACE, ReplayedNvml
 from fixtures.records import require_valid
 from touchstone.measure import skip
-from touchstone.measure.supervisor import settle
+from touchstone.measure.supervisor import close_without_running
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import make_plan
 from touchstone.results.record import build_record
+from touchstone.schema.spec import spec_to_json
 
 LOG = "results/logs/slurm/rule_train/cell_2"
 # As Slurm 22.05 (Debian 12) and 24.11 write them.
@@ -106,8 +107,8 @@ def test_a_settled_run_has_a_record(here, root):
     spec = make_spec(cell, 2, root)
     folder = here / "results/runs/x/rep2"
     folder.mkdir(parents=True)
-    (folder / "spec.json").write_text(json.dumps(spec))
-    settle(spec, folder, folder / "train.log", "timeout", TIME)
+    (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
+    close_without_running(spec, folder, folder / "train.log", "timeout", TIME)
     record = build_record(folder)
     require_valid(record)
     assert (record["status"], record["reason"]) == ("timeout", TIME)

@@ -8,6 +8,7 @@ from touchstone.plan.max_batch import searches
 from touchstone.plan.read import ConfigError
 from touchstone.plan.spec import make_spec, spec_digests
 from touchstone.plan.study import make_plan
+from touchstone.schema.spec import InferenceSpec, TrainingSpec
 
 PYTORCH = "pytorch-lenet5-mnist-5k-cpu-fp32-b64-lr0.1"
 MXNET = "mxnet-lenet5-mnist-5k-cpu-fp32-b64-lr0.1"
@@ -94,15 +95,11 @@ def test_the_spec_of_training_knows_nothing_of_inference(root):
     training, predicting = (
         make_spec(plan.cells[name], 2, root) for name in (PYTORCH, PYTORCH + "-inference")
     )
-    assert not {"inference", "keep_weights"} & set(training)
-    assert "workload" not in training["factors"] and "seconds" not in training["phases"]
-    assert predicting["inference"] == {"weights": "trained"}
-    assert predicting["factors"]["workload"] == "inference"
-    assert predicting["phases"].keys() == {
-        "seconds", "warmup_steps", "warmup_seconds", "chunk_seconds",
-    }  # fmt: skip
-    assert predicting["optimizer"]["momentum"] == 0
-    assert predicting["seed"] == training["seed"] and predicting["network"] == training["network"]
+    assert isinstance(training, TrainingSpec) and isinstance(predicting, InferenceSpec)
+    assert training.keep_weights is None and training.factors.workload is None
+    assert (predicting.factors.workload, predicting.factors.weights) == ("inference", "trained")
+    assert predicting.weights is None  # the file is known when the run begins
+    assert predicting.seed == training.seed and predicting.network == training.network
     other = plan.cells[PYTORCH + "-inference"].model_copy(update={"inference_seconds": 1.0})
     inferring = plan.cells[PYTORCH + "-inference"]
     assert spec_digests(other, 1, root) != spec_digests(inferring, 1, root)

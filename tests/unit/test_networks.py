@@ -158,10 +158,8 @@ def test_one_pixel_too_few_is_refused(name, shape, layer):
 
 
 def test_the_dense_layer_behind_a_flattened_image_knows_the_image():
-    layers = {
-        layer["name"]: layer
-        for layer in networks.build("lenet5", (28, 28, 1), 10).as_dict()["layers"]
-    }
+    graph = networks.build("lenet5", (28, 28, 1), 10)
+    layers = {layer["name"]: layer for layer in graph.network().layers}
     assert layers["dense1"]["image"] == [5, 5, 16]
     assert layers["dense2"]["image"] is None
 
@@ -326,10 +324,10 @@ def test_frozen_layers_and_penalties_are_told_of_their_arrays():
     with graph.frozen():
         x = graph.conv("c", "input", 2, 3)
     x = graph.dense("d", graph.flatten("f", x), 4, l1=0.25, l2=0.5)
-    told = {p["name"]: p for p in graph.as_dict()["parameters"]}
-    assert [name for name, p in told.items() if not p["trainable"]] == ["c.weight", "c.bias"]
-    assert (told["d.weight"]["l1"], told["d.weight"]["l2"]) == (0.25, 0.5)
-    assert (told["d.bias"]["l1"], told["d.bias"]["l2"]) == (0, 0)
+    found = {p.name: p for p in graph.network().parameters}
+    assert [name for name, p in found.items() if not p.trainable] == ["c.weight", "c.bias"]
+    assert (found["d.weight"].l1, found["d.weight"].l2) == (0.25, 0.5)
+    assert (found["d.bias"].l1, found["d.bias"].l2) == (0, 0)
     with pytest.raises(GraphError, match=r"layer e \(dense\) has a penalty below 0"):
         graph.dense("e", x, 2, l2=-1.0)
     frozen = pytest.raises(GraphError, match=r"layer b \(batch_norm\) cannot be frozen")
@@ -382,8 +380,8 @@ def test_layers_of_sequences():
         (20, 6), (20, 5), (20,),
     ]  # fmt: skip
     assert [told[f"n.{kind}"].init for kind in ("scale", "offset")] == ["ones", "zeros"]
-    assert made.as_dict()["vocabulary"] == 256
-    assert "vocabulary" not in networks.build("lenet5", (28, 28, 1), 10).as_dict()
+    assert made.network().vocabulary == 256
+    assert networks.build("lenet5", (28, 28, 1), 10).network().vocabulary is None
     with made.frozen():
         made.lstm("still", x, units=5)
     assert [p.trainable for p in made.parameters if p.name.startswith("still.")] == [False] * 3

@@ -10,8 +10,8 @@ from touchstone.commands import parity
 @pytest.mark.parametrize(
     ("end", "words"),
     [
-        ("exit 3", "tracing it failed"),
-        ("kill -9 $$", "tracing it was killed, as for want of memory"),
+        ("exit 3", "computing its parity steps failed"),
+        ("kill -9 $$", "computing its parity steps was killed, as for want of memory"),
     ],
 )
 def test_how_it_ended_stands_where_the_trace_would(end, words, tmp_path, monkeypatch):
@@ -23,4 +23,7 @@ def test_how_it_ended_stands_where_the_trace_would(end, words, tmp_path, monkeyp
         cli.main(["parity", "lenet5", "mxnet", "--output", str(output)])
     assert not ended.value.code
     reason = str(np.load(output)["failed"])
-    assert reason == f"{words} (results/logs/trace/lenet5-mxnet.log); delete {output} to try again"
+    assert (
+        reason
+        == f"{words} (results/logs/parity_steps/lenet5-mxnet.log); delete {output} to try again"
+    )

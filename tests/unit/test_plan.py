@@ -35,8 +35,8 @@ def test_a_precision_is_in_the_name_and_of_products_in_the_traffic(study, root):
     cells = make_plan(study, root).cells
     assert [name.split("-")[-3] for name in list(cells)[:2]] == ["fp32", "bf16"]
     specs = [make_spec(cell, 1, root) for cell in cells.values()]
-    assert specs[1]["execution"]["precision"] == specs[1]["factors"]["precision"] == "bf16"
-    assert [spec["operation"]["traffic"] for spec in specs[2:]] == [8 * 47, 4 * 47, 2 * 47]
+    assert specs[1].execution.precision == specs[1].factors.precision == "bf16"
+    assert [spec.operation.traffic for spec in specs[2:]] == [8 * 47, 4 * 47, 2 * 47]
 
 
 def test_an_operation_in_a_precision_that_it_is_not_written_for_is_refused(study, root):

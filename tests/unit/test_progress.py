@@ -1,16 +1,16 @@
 """The account of an execution, and the line that closes it."""
 
 import io
-import json
 
 import pytest
 
+from fixtures.specs import changed, training_spec
 from touchstone.measure import progress
+from touchstone.schema.events import Chunk, Phase, event_to_line
 
-SPEC = {
-    "cell": "one", "repeat": 1, "factors": {"batch_size": 10, "framework": "pytorch"},
-    "data": {"train_examples": 100}, "phases": {"epochs": 2},
-}  # fmt: skip
+SPEC = changed(
+    training_spec(), cell="one", factors__batch_size=10, data__train_examples=100, phases__epochs=2
+)
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +22,9 @@ def folder(tmp_path, monkeypatch):
 def follow(folder, seconds, **phases):
     """Follow a run whose measured phase took `seconds`; what was printed."""
     events = folder / "events.jsonl"
-    event = {"event": "phase", "name": "measured", "begin": 5.0, "end": 5.0 + seconds, "steps": 10}
-    events.write_text(json.dumps(event) + "\n")
+    events.write_text(event_to_line(Phase("measured", 5.0, 5.0 + seconds, steps=10)))
     printed = io.StringIO()
-    spec = {**SPEC, "phases": {**SPEC["phases"], **phases}}
+    spec = SPEC._replace(phases=SPEC.phases._replace(**phases))
     progress.Progress(spec, events, printed).finish("ok")
     return printed.getvalue()
 
@@ -49,17 +48,17 @@ def test_nothing_measured_is_nothing_to_say(folder):
 
 def test_a_probe_says_what_it_tries(folder):
     progress.start(3)
-    assert follow(folder, 4.0, steps=6).startswith("does a batch of 10 fit?  pytorch  ok")
+    assert follow(folder, 4.0, probe_steps=6).startswith("does a batch of 10 fit?  pytorch  ok")
 
 
 def test_a_limit_of_steps_is_counted_from_the_end_of_warm_up(folder):
-    phases = {"epochs": 100, "warmup_steps": 5, "measured_steps": 20}
+    phases = SPEC.phases._replace(epochs=100, warmup_steps=5, measured_steps=20)
     events, printed = folder / "events.jsonl", io.StringIO()
-    followed = progress.Progress({**SPEC, "phases": phases}, events, printed)
+    followed = progress.Progress(SPEC._replace(phases=phases), events, printed)
     assert followed.steps == 26
-    chunk = {"phase": "warmup", "first_step": 1, "steps": 30, "end": followed.begin + 1}
-    lines = [{"event": "chunk", **chunk}, {"event": "phase", "name": "warmup", "end": chunk["end"]}]
-    events.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    begin, end = followed.begin, followed.begin + 1
+    written = [Chunk("warmup", 1, 30, begin, end, [None] * 30), Phase("warmup", begin, end)]
+    events.write_text("".join(map(event_to_line, written)))
     followed.update()
     assert followed.steps == 51
     assert f"{31 / 51:.0%}" in printed.getvalue()

@@ -91,7 +91,7 @@ def test_a_long_chunk_counts_with_all_its_steps(tmp_path):
 
 def test_the_allocators_peak(tmp_path):
     folder = make_run(tmp_path, device="gpu", gpu=True)
-    assert "does not tell" in reason(build_record(folder), "gpu_allocator_peak")
+    assert "does not report" in reason(build_record(folder), "gpu_allocator_peak")
     events = read_events(folder)
     event_of(events, "memory")["device_peak_mib"] = 812.5
     write_events(folder, events)

@@ -12,9 +12,10 @@ import pytest
 from fixtures.records import SCHEMA, VALIDATOR, refused_by, require_valid
 from fixtures.runs import make_run
 from touchstone.commands.document_record import CONTRACTS, contracts, schema
-from touchstone.results.metrics import FLAGS, METRICS, PHASES, STATUSES
+from touchstone.results.metrics import FLAGS, METRICS, PHASES
 from touchstone.results.record import build_record
 from touchstone.results.record_model import faults
+from touchstone.schema.status import STATUSES
 
 TRIAL = {
     "mode": "static", "threads": None, "wait_policy": "default", "status": "ok", "reason": None,

@@ -17,8 +17,9 @@ from fixtures.runs import (
 )
 from touchstone.paths import CLI, SCRIPTS
 from touchstone.results.files import InputError
-from touchstone.results.metrics import METRICS, STATUSES
+from touchstone.results.metrics import METRICS
 from touchstone.results.record import build_record
+from touchstone.schema.status import STATUSES
 
 
 def parse(folder, output):
@@ -111,7 +112,7 @@ DAMAGE = {
     "phase without end": (
         edit_events(lambda e: event_of(e, "phase").pop("end")),
         "events.jsonl",
-        "'end' is None",
+        "'end' is missing",
     ),
     "early stop called ok": (
         edit_events(lambda e: e.remove([x for x in e if x["event"] == "chunk"][-1])),

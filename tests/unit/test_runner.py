@@ -16,6 +16,7 @@ from touchstone.runner import (
     lr_schedule,
     train,
 )
+from touchstone.schema.spec import Augmentation, Parameter, Schedule
 
 
 def test_a_run_tells_its_phases_steps_losses_and_accuracy(tmp_path, monkeypatch):
@@ -46,27 +47,27 @@ def test_a_run_tells_its_phases_steps_losses_and_accuracy(tmp_path, monkeypatch)
 def test_chunks_last_about_as_long_as_asked(tmp_path, monkeypatch):
     # Long steps, so that a busy machine lengthens them by little.
     adapter = Arithmetic(step_seconds=0.01)
-    phases = {**SPEC["phases"], "chunk_seconds": 0.05}
-    run(tmp_path, monkeypatch, adapter, {**SPEC, "phases": phases})
+    phases = SPEC.phases._replace(chunk_seconds=0.05)
+    run(tmp_path, monkeypatch, adapter, SPEC._replace(phases=phases))
     assert 2 <= adapter.chunks[-2] <= 7  # 50 ms of steps of a little over 10 ms
 
     adapter = Arithmetic()
-    phases = {**SPEC["phases"], "chunk_seconds": 0}
-    run(tmp_path, monkeypatch, adapter, {**SPEC, "phases": phases})
+    phases = SPEC.phases._replace(chunk_seconds=0)
+    run(tmp_path, monkeypatch, adapter, SPEC._replace(phases=phases))
     assert set(adapter.chunks) == {1}
 
 
 def test_warm_up_takes_at_most_half_of_the_steps(tmp_path, monkeypatch):
-    phases = {**SPEC["phases"], "warmup_seconds": 60.0}
-    events = run(tmp_path, monkeypatch, Arithmetic(), {**SPEC, "phases": phases})
+    phases = SPEC.phases._replace(warmup_seconds=60.0)
+    events = run(tmp_path, monkeypatch, Arithmetic(), SPEC._replace(phases=phases))
     counts = {e["name"]: e.get("steps") for e in events if e["event"] == "phase"}
     assert (counts["first_step"], counts["warmup"], counts["measured"]) == (1, 39, 40)
 
 
 @pytest.mark.parametrize("epochs, counts", [(1, (1, 0, 1)), (2, (1, 1, 2))])
 def test_the_shortest_training(tmp_path, monkeypatch, epochs, counts):
-    phases = {**SPEC["phases"], "epochs": epochs}
-    events = run(tmp_path, monkeypatch, Arithmetic(), {**SPEC, "phases": phases})
+    phases = SPEC.phases._replace(epochs=epochs)
+    events = run(tmp_path, monkeypatch, Arithmetic(), SPEC._replace(phases=phases))
     steps = {e["name"]: e.get("steps") for e in events if e["event"] == "phase"}
     assert (steps["first_step"], steps["warmup"], steps["measured"]) == counts
 
@@ -87,9 +88,9 @@ class Learning(Arithmetic):
 
 @pytest.mark.parametrize("every, at", [(0, [40]), (1, range(2, 41, 2)), (6, [12, 24, 36, 40])])
 def test_evaluations_interrupt_the_phases(tmp_path, monkeypatch, every, at):
-    phases = {**SPEC["phases"], "epochs": 20, "evaluate_every": every}
+    phases = SPEC.phases._replace(epochs=20, evaluate_every=every)
     adapter = Learning()
-    events = run(tmp_path, monkeypatch, adapter, {**SPEC, "phases": phases})
+    events = run(tmp_path, monkeypatch, adapter, SPEC._replace(phases=phases))
     assert adapter.evaluated_at == list(at)
     told = [e for e in events if e["event"] == "evaluation"]
     assert [(e["step"], e["epoch"]) for e in told] == [(step, step // 2) for step in at]
@@ -106,14 +107,14 @@ def test_evaluations_interrupt_the_phases(tmp_path, monkeypatch, every, at):
     ends = {c["first_step"] + c["steps"] for c in events if c["event"] == "chunk"}
     assert ends >= set(at)
     whole = Arithmetic()
-    plain = {**SPEC["phases"], "epochs": 20}
-    run(tmp_path, monkeypatch, whole, {**SPEC, "phases": plain})
+    plain = SPEC.phases._replace(epochs=20)
+    run(tmp_path, monkeypatch, whole, SPEC._replace(phases=plain))
     assert np.array_equal(adapter.seen, whole.seen)
 
 
 def test_a_trial_ends_after_the_time_it_may_measure(tmp_path, monkeypatch):
-    phases = {**SPEC["phases"], "epochs": 10_000, "measured_seconds": 0.1}
-    events = run(tmp_path, monkeypatch, Arithmetic(), {**SPEC, "phases": phases})
+    phases = SPEC.phases._replace(epochs=10_000, measured_seconds=0.1)
+    events = run(tmp_path, monkeypatch, Arithmetic(), SPEC._replace(phases=phases))
     measured = next(e for e in events if e.get("name") == "measured")
     assert measured["end"] - measured["begin"] >= 0.1 and measured["steps"] < 10_000
     assert [e["event"] for e in events[-2:]] == ["settings", "result"]
@@ -125,8 +126,8 @@ def test_a_run_ends_after_its_measured_steps(tmp_path, monkeypatch, asked, measu
     """80 steps in all; its warm-up may take half of them."""
     adapter = Arithmetic()
     adapter.logits = None  # nothing is evaluated
-    phases = {**SPEC["phases"], "measured_steps": asked, "warmup_seconds": 60.0}
-    events = run(tmp_path, monkeypatch, adapter, {**SPEC, "phases": phases})
+    phases = SPEC.phases._replace(measured_steps=asked, warmup_seconds=60.0)
+    events = run(tmp_path, monkeypatch, adapter, SPEC._replace(phases=phases))
     counts = {e["name"]: e.get("steps") for e in events if e["event"] == "phase"}
     assert list(counts)[-1] == "measured"
     assert (counts["first_step"], counts["warmup"], counts["measured"]) == (1, 39, measured)
@@ -136,8 +137,8 @@ def test_a_run_ends_after_its_measured_steps(tmp_path, monkeypatch, asked, measu
 
 
 def test_warm_up_does_not_count_the_time_of_evaluations(tmp_path, monkeypatch):
-    phases = {**SPEC["phases"], "evaluate_every": 1, "warmup_seconds": 0.02}
-    events = run(tmp_path, monkeypatch, Learning(), {**SPEC, "phases": phases})
+    phases = SPEC.phases._replace(evaluate_every=1, warmup_seconds=0.02)
+    events = run(tmp_path, monkeypatch, Learning(), SPEC._replace(phases=phases))
     warm = [e for e in events if e.get("name") == "warmup"]
     seconds = sum(e["end"] - e["begin"] for e in warm)
     # The loop counts a little more than lies between the edges of its phases.
@@ -156,12 +157,11 @@ def test_every_epoch_has_every_example_at_most_once_in_a_new_order(tmp_path, mon
 def test_the_order_and_the_weights_are_the_same_for_ever():
     # Figures of NumPy 1.23 and 2.4 alike; another stream would break every comparison
     # with results made before.
-    indices, draws = batches.Order(2026, 6, 3).take(3)
+    indices, draws = batches.BatchSampler(2026, 6, 3).take(3)
     assert indices.tolist() == [[0, 3, 1], [4, 5, 2], [0, 2, 1]] and draws is None
     parameters = [
-        {"name": "a.weight", "shape": [2, 3], "init": "he_normal", "fan_in": 3},
-        {"name": "a.bias", "shape": [2], "init": "zeros", "fan_in": 3},
-    ]
+        Parameter("a.weight", [2, 3], "he_normal", 3), Parameter("a.bias", [2], "zeros", 3),
+    ]  # fmt: skip
     weights = initial_weights.initial_weights(parameters, 2026)
     expected = np.float32(
         [[0.561797619, 0.0661024526, 0.507169366], [-0.254230767, 0.825756192, 0.161288336]]
@@ -172,14 +172,15 @@ def test_the_order_and_the_weights_are_the_same_for_ever():
 
 
 def test_noise_is_not_shuffled():
-    indices, _ = batches.Order(2026, 7, 3, shuffled=False).take(3)
+    indices, _ = batches.BatchSampler(2026, 7, 3, shuffled=False).take(3)
     assert indices.tolist() == [[0, 1, 2], [3, 4, 5], [0, 1, 2]]
 
 
 def test_shares_of_the_batches_are_the_batches():
-    augmentation = {"crop_padding": 2, "flip": True}
-    whole = batches.Order(7, 50, 6, augmentation)
-    parts = [batches.Order(7, 50, 6, augmentation, slice(first, first + 2)) for first in (0, 2, 4)]
+    augmentation = Augmentation(2, True)
+    whole = batches.BatchSampler(7, 50, 6, augmentation)
+    shares = [slice(first, first + 2) for first in (0, 2, 4)]
+    parts = [batches.BatchSampler(7, 50, 6, augmentation, share) for share in shares]
     for steps in (3, 8, 1):
         following = np.concatenate([part.peek(steps) for part in parts], axis=1)
         taken, draws = zip(*(part.take(steps) for part in parts), strict=True)
@@ -190,7 +191,7 @@ def test_shares_of_the_batches_are_the_batches():
 
 
 def test_initial_weights_have_the_variance_of_he():
-    parameter = {"name": "w", "shape": [500, 200], "init": "he_normal", "fan_in": 200}
+    parameter = Parameter("w", [500, 200], "he_normal", 200)
     weights = initial_weights.initial_weights([parameter], 1)["w"]
     assert weights.std() == pytest.approx((2 / 200) ** 0.5, rel=0.02)
     assert abs(weights.mean()) < 0.001
@@ -199,7 +200,7 @@ def test_initial_weights_have_the_variance_of_he():
 def test_numbers_drawn_in_parts_are_those_drawn_at_once():
     shape = 3, initial_weights.PART // 2 + 7  # no multiple of a part
     whole = np.random.RandomState(5).standard_normal(shape) * 0.3
-    drawn = initial_weights.drawn(np.random.RandomState(5), shape, 0.3)
+    drawn = initial_weights.normal_numbers(np.random.RandomState(5), shape, 0.3)
     assert drawn.dtype == np.float32 and np.array_equal(drawn, whole.astype(np.float32))
 
 
@@ -207,7 +208,7 @@ def test_a_runner_that_leaves_does_what_it_must_at_its_end_and_no_more(root):
     program = f"""
 import atexit, sys
 sys.path.insert(0, {str(root / "workflow/scripts")!r})
-from touchstone.runner.outcome import leave
+from touchstone.runner.outcome import exit_now
 
 class Framework:
     def __del__(self):
@@ -216,7 +217,7 @@ class Framework:
 framework = Framework()
 atexit.register(print, "tidied up")
 print("trained")
-leave()
+exit_now()
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (0, "trained\ntidied up\n"), ended.stderr
@@ -234,41 +235,41 @@ def test_python_3_6_parses_the_runner_which_imports_only_the_library_and_numpy(r
 
 
 def test_draws_are_one_per_example_within_the_padding_and_repeat():
-    augmentation = {"crop_padding": 4, "flip": True}
-    indices, draws = batches.Order(3, 1000, 10, augmentation).take(250)
-    assert np.array_equal(indices, batches.Order(3, 1000, 10).take(250)[0])
+    augmentation = Augmentation(4, True)
+    indices, draws = batches.BatchSampler(3, 1000, 10, augmentation).take(250)
+    assert np.array_equal(indices, batches.BatchSampler(3, 1000, 10).take(250)[0])
     assert draws.shape == (250, 10, 3) and draws.dtype == np.int32
     assert set(np.unique(draws[..., :2])) == set(range(9)) and set(draws[..., 2].ravel()) == {0, 1}
     assert not np.array_equal(draws[:100], draws[100:200])  # a new epoch draws anew
-    singly = batches.Order(3, 1000, 10, augmentation)
+    singly = batches.BatchSampler(3, 1000, 10, augmentation)
     assert np.array_equal(np.concatenate([singly.take(1)[1] for _ in range(250)]), draws)
-    _, still = batches.Order(3, 1000, 10, {"crop_padding": 0, "flip": False}).take(100)
+    _, still = batches.BatchSampler(3, 1000, 10, Augmentation(0, False)).take(100)
     assert not still.any()
 
 
-def rates(**schedule):
+def rates(name, milestones=(), lr_gamma=0.1, lr_warmup_epochs=0):
     """Ten epochs of four steps at a base rate of 2."""
-    schedule = {"milestones": [], "factor": 0.1, "warmup_epochs": 0, **schedule}
-    return lr_schedule.Rates(2.0, schedule, 4, 10).take(0, 40)
+    schedule = Schedule(name, list(milestones), lr_gamma, lr_warmup_epochs)
+    return lr_schedule.LRSchedule(2.0, schedule, 4, 10).take(0, 40)
 
 
 def test_the_rate_follows_its_schedule():
     assert rates(name="constant").tolist() == [2.0] * 40
-    step = rates(name="step", milestones=[2, 5.5], factor=0.5)
+    step = rates(name="step", milestones=[2, 5.5], lr_gamma=0.5)
     assert step.tolist() == [2.0] * 8 + [1.0] * 14 + [0.5] * 18
     cosine = rates(name="cosine")
     assert cosine[[0, 20]] == pytest.approx([2.0, 1.0])
     assert cosine[39] == pytest.approx(1 + np.cos(np.pi * 39 / 40))
-    warm = rates(name="cosine", warmup_epochs=2)
+    warm = rates(name="cosine", lr_warmup_epochs=2)
     assert warm[:8] == pytest.approx(2 * np.arange(1, 9) / 8)
     assert warm[[8, 24]] == pytest.approx([2.0, 1.0])
     assert warm[39] == pytest.approx(1 + np.cos(np.pi * (39 / 4 - 2) / 8))
-    half = rates(name="constant", warmup_epochs=0.5)
+    half = rates(name="constant", lr_warmup_epochs=0.5)
     assert half.tolist() == [1.0, 2.0] + [2.0] * 38
 
 
 def test_the_rate_that_is_read_back_is_the_last_of_the_schedule(tmp_path, monkeypatch):
-    spec = {**SPEC, "schedule": {**SPEC["schedule"], "name": "cosine"}}
+    spec = SPEC._replace(schedule=SPEC.schedule._replace(name="cosine"))
     events = run(tmp_path, monkeypatch, Arithmetic(), spec)
     settings = next(e for e in events if e["event"] == "settings")
     assert settings["requested"]["learning_rate"] == pytest.approx(
@@ -283,7 +284,7 @@ def test_arithmetic_of_another_precision_fails_the_run(tmp_path, monkeypatch):
         run(tmp_path, monkeypatch, adapter)
     adapter.arithmetic = np.float64
     assert checks.arithmetic(adapter) == "fp64"
-    adapter.products = lambda a, b: [np.round(a @ b * 2**10) / 2**10, np.round(a @ b * 2**7) / 2**7]
+    adapter.matrix_products = lambda a, b: [np.round(a @ b * 2**k) / 2**k for k in (10, 7)]
     assert checks.arithmetic(adapter) == "tf32 in products, bf16 in convolutions"
 
 
@@ -291,7 +292,7 @@ def test_a_chunk_of_no_length_is_a_step_that_is_waited_for(tmp_path, monkeypatch
     adapter = Arithmetic()
     waited = []
     adapter.losses = lambda handle: waited.append(adapter.steps) or handle
-    spec = {**SPEC, "phases": {**SPEC["phases"], "chunk_seconds": 0}}
+    spec = SPEC._replace(phases=SPEC.phases._replace(chunk_seconds=0))
     run(tmp_path, monkeypatch, adapter, spec)
     assert waited == list(range(1, 81))
 

@@ -13,6 +13,7 @@ from touchstone.runner import (
     parity,
     train,
 )
+from touchstone.schema.spec import ParitySpec, ParitySteps
 
 
 def test_a_loss_that_is_no_number_ends_the_run_as_diverged(tmp_path, monkeypatch):
@@ -21,7 +22,7 @@ def test_a_loss_that_is_no_number_ends_the_run_as_diverged(tmp_path, monkeypatch
         "event": "result", "status": "diverged", "reason": "the loss is nan at step 30",
     }  # fmt: skip
     losses = [loss for e in events if e["event"] == "chunk" for loss in e["losses"]]
-    assert losses[30] == "nan"
+    assert losses[30] is None
 
 
 @pytest.mark.parametrize(
@@ -39,13 +40,13 @@ def test_what_ends_a_run_is_typed(tmp_path, monkeypatch, error, status):
 
 def test_what_the_framework_cannot_do_is_unsupported(tmp_path, monkeypatch):
     adapter = Arithmetic(fails_at=9, error=RuntimeError("a trace\nno such kernel\nmore"))
-    adapter.why_unsupported = lambda error: str(error).splitlines()[1]
+    adapter.unsupported_reason = lambda error: str(error).splitlines()[1]
     events = run(tmp_path, monkeypatch, adapter)
     assert (events[-1]["status"], events[-1]["reason"]) == ("unsupported", "no such kernel")
 
 
-class Traced(Arithmetic):
-    """What of it traces ask for beside."""
+class OfParity(Arithmetic):
+    """It has what parity steps need besides."""
 
     def set_masks(self, masks):
         pass
@@ -60,26 +61,26 @@ class Traced(Arithmetic):
         return {}
 
 
-TRACES = {
-    **SPEC,
-    "network": {"parameters": [], "parameter_count": 0, "layers": []},
-    "traces": {"one": {"precision": "fp32", "optimizer": SPEC["optimizer"], "steps": 2}},
-}
+PARITY = ParitySpec(
+    framework="arithmetic", seed=5, batch_size=4, input="memory", network=SPEC.network,
+    data=SPEC.data, schedule=SPEC.schedule, augmentation=None, execution=SPEC.execution,
+    parity_steps={"one": ParitySteps("fp32", SPEC.optimizer, 2)},
+)  # fmt: skip
 
 
-def test_a_trace_that_the_framework_cannot_make_holds_the_adapters_reason(tmp_path, monkeypatch):
-    adapter = Traced(fails_at=1, error=RuntimeError("a trace\nno such kernel\nmore"))
-    monkeypatch.setattr(parity, "make_adapter", lambda spec, threads: adapter)
-    path = tmp_path / "traces.npz"
+def test_parity_steps_that_the_framework_cannot_do_hold_the_adapters_reason(tmp_path, monkeypatch):
+    adapter = OfParity(fails_at=1, error=RuntimeError("a trace\nno such kernel\nmore"))
+    monkeypatch.setattr(parity, "make_adapter", lambda job, threads: adapter)
+    path = tmp_path / "steps.npz"
     with pytest.raises(RuntimeError, match="no such kernel"):
-        parity.parity(TRACES, path, 1)
+        parity.parity(PARITY, path, 1)
     assert not path.exists()
-    adapter.steps, adapter.why_unsupported = 0, lambda error: str(error).splitlines()[1]
-    parity.parity(TRACES, path, 1)
+    adapter.steps, adapter.unsupported_reason = 0, lambda error: str(error).splitlines()[1]
+    parity.parity(PARITY, path, 1)
     found = np.load(path)
     assert found.files == ["unsupported"] and str(found["unsupported"]) == "no such kernel"
     adapter.steps, adapter.fails_at = 0, None
-    parity.parity(TRACES, path, 1)
+    parity.parity(PARITY, path, 1)
     assert np.load(path)["one/losses"].tolist() == [1, 1 / 2]
 
 
@@ -89,10 +90,10 @@ def test_a_framework_that_cannot_be_made_deterministic_is_unsupported(tmp_path, 
     capabilities.CAPABILITIES = Arithmetic.capabilities
     module = ModuleType(package.__name__ + ".adapter")
     plain = type("Adapter", (Arithmetic,), {"__module__": module.__name__})
-    module.Adapter = lambda spec, threads: plain()
+    module.Adapter = lambda job, threads: plain()
     for each in (package, capabilities, module):
         monkeypatch.setitem(sys.modules, each.__name__, each)
-    spec = {**SPEC, "execution": {**SPEC["execution"], "deterministic": True}}
+    spec = SPEC._replace(execution=SPEC.execution._replace(deterministic=True))
     main.run(spec, tmp_path / "events.jsonl", 1, train.train)
     last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
     assert last["status"] == "unsupported"
@@ -102,7 +103,7 @@ def test_a_framework_that_cannot_be_made_deterministic_is_unsupported(tmp_path, 
 def test_what_is_asked_beyond_the_spec_is_compared_too(tmp_path, monkeypatch):
     adapter = Arithmetic()
     settings = adapter.settings()
-    adapter.asked = lambda: {"layout": "NHWC"}
+    adapter.extra_settings = lambda: {"layout": "NHWC"}
     adapter.settings = lambda: {**settings, "layout": "NCHW"}
     with pytest.raises(ValueError, match="layout: asked 'NHWC', found 'NCHW'"):
         run(tmp_path, monkeypatch, adapter)
@@ -118,5 +119,5 @@ def test_settings_that_differ_from_the_specs_fail_the_run(tmp_path, monkeypatch)
     adapter = Arithmetic()
     settings = adapter.settings()
     adapter.settings = lambda: {**settings, "learning_rate": 0.11, "threads": 2}
-    with pytest.raises(ValueError, match=r"learning_rate: asked 0.1, found 0.11; threads: asked 1"):
+    with pytest.raises(ValueError, match=r"threads: asked 1, found 2; learning_rate: asked 0.1"):
         run(tmp_path, monkeypatch, adapter)

@@ -12,14 +12,14 @@ from touchstone.runner import (
 
 
 def test_records_that_are_not_what_the_spec_says_are_refused(tmp_path, monkeypatch):
-    spec = {**SPEC, "data": {**SPEC["data"], "train_examples": 11}}
+    spec = SPEC._replace(data=SPEC.data._replace(train_examples=11))
     with pytest.raises(
         ValueError, match=r"train: 10 records of shape \(2, 2, 1\), the spec says 11"
     ):
         run(tmp_path, monkeypatch, Arithmetic(), spec)
 
 
-RECORDS = {**SPEC, "factors": {**SPEC["factors"], "input": "records"}}
+RECORDS = SPEC._replace(factors=SPEC.factors._replace(input="records"))
 
 
 class OfRecords(Arithmetic):
@@ -30,20 +30,20 @@ class OfRecords(Arithmetic):
         self.count, self.damaged = count, damaged
         self.read_by = set()
 
-    def open(self, stems):
-        assert stems == ["train"]
+    def open_records(self, shards):
+        assert shards == ["train"]
         return self.count
 
-    def fetch(self, indices):
+    def fetch_records(self, indices):
         self.read_by.add(threading.current_thread())
         if self.damaged is not None and (indices == self.damaged).any():
             raise ValueError(f"train.records: record {self.damaged} is damaged")
         return indices.copy(), indices % 3
 
-    def train(self, batches, rates, draws):
+    def train_steps(self, batches, rates, draws):
         indices = np.concatenate([part[0] for part in batches])
         assert np.array_equal(np.concatenate([part[1] for part in batches]), indices % 3)
-        return super().train(indices, rates, draws)
+        return super().train_steps(indices, rates, draws)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
@@ -51,8 +51,8 @@ def test_records_are_read_in_the_order_of_the_seed(tmp_path, monkeypatch, thread
     whole = Arithmetic()
     run(tmp_path, monkeypatch, whole)
     adapter = OfRecords()
-    execution = {**SPEC["execution"], "reader_threads": threads}
-    events = run(tmp_path, monkeypatch, adapter, {**RECORDS, "execution": execution})
+    execution = SPEC.execution._replace(reader_threads=threads)
+    events = run(tmp_path, monkeypatch, adapter, RECORDS._replace(execution=execution))
     assert events[-1]["status"] == "ok"
     assert np.array_equal(adapter.seen, whole.seen)
     settings = next(e for e in events if e["event"] == "settings")
@@ -68,8 +68,8 @@ def test_the_next_chunk_is_read_while_one_is_computed():
         read.release()
         return indices
 
-    order = batches.Order(5, 100, 10)
-    reader = batches.Reader(fetch, 1)
+    order = batches.BatchSampler(5, 100, 10)
+    reader = batches.RecordReader(fetch, 1)
     for taken in range(1, 21):
         indices = order.take(3)[0]
         (found,) = reader.take(indices, order.peek(3))
@@ -94,6 +94,6 @@ def test_another_number_of_records_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_label_outside_the_classes_is_refused(tmp_path, monkeypatch):
-    spec = {**SPEC, "data": {**SPEC["data"], "classes": 2}}
+    spec = SPEC._replace(data=SPEC.data._replace(classes=2))
     with pytest.raises(ValueError, match="train: a record has the label 2, the spec says 2"):
         run(tmp_path, monkeypatch, Arithmetic(), spec)

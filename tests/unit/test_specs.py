@@ -6,6 +6,7 @@ from touchstone.plan.model import Cell
 from touchstone.plan.read import digest
 from touchstone.plan.spec import make_spec, spec_digests
 from touchstone.plan.study import make_plan
+from touchstone.schema.spec import Augmentation, Limits, Optimizer, spec_to_json
 
 
 def test_a_spec_has_all_that_a_runner_needs(root):
@@ -13,28 +14,28 @@ def test_a_spec_has_all_that_a_runner_needs(root):
         framework="mxnet", network="lenet5", dataset="mnist-5k", mode="static", threads=1, seed=7
     )
     spec = make_spec(cell, 3, root)
-    assert spec["seed"] == 9
-    assert spec["data"]["folder"] == "results/data/mnist-5k/recordio"
-    assert spec["network"]["parameter_count"] == 61706
-    assert spec["execution"]["threads"] == 1
-    assert spec["optimizer"] == {
-        "name": "sgd", "learning_rate": 0.01, "momentum": 0.9, "nesterov": False,
-        "weight_decay": 0.0, "decoupled": False, "spared": [],
-    }  # fmt: skip
-    assert spec["augmentation"] is None and spec["deviations"] == []
+    assert spec.seed == 9
+    assert spec.data.folder == "results/data/mnist-5k/recordio"
+    assert spec.network.parameter_count == 61706
+    assert spec.execution.threads == 1
+    assert spec.optimizer == Optimizer(
+        name="sgd", learning_rate=0.01, momentum=0.9, nesterov=False,
+        weight_decay=0.0, decoupled=False, spared=[],
+    )  # fmt: skip
+    assert spec.augmentation is None and spec.deviations == []
     told = {
         "optimizer": "adam", "weight_decay_form": "decoupled", "weight_decay_on": "weights",
         "schedule": "step", "milestones": [82.0, 123.0], "crop_padding": 4,
         "network": "resnet20-cifar",
     }  # fmt: skip
     spec = make_spec(cell.model_copy(update=told), 1, root)
-    assert spec["optimizer"] == {
-        "name": "adam", "learning_rate": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
-        "weight_decay": 0.0, "decoupled": True, "spared": ["bias", "scale", "offset"],
-    }  # fmt: skip
-    assert spec["schedule"]["milestones"] == [82.0, 123.0]
-    assert spec["augmentation"] == {"crop_padding": 4, "flip": False}
-    assert ["batch normalisation" in told for told in spec["deviations"]] == [True]
+    assert spec.optimizer == Optimizer(
+        name="adam", learning_rate=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8,
+        weight_decay=0.0, decoupled=True, spared=["bias", "scale", "offset"],
+    )  # fmt: skip
+    assert spec.schedule.milestones == [82.0, 123.0]
+    assert spec.augmentation == Augmentation(crop_padding=4, flip=False)
+    assert ["batch normalisation" in told for told in spec.deviations] == [True]
 
 
 def test_a_limit_of_steps_stands_in_the_spec_and_the_name_of_its_cell_alone(study, root):
@@ -47,8 +48,8 @@ def test_a_limit_of_steps_stands_in_the_spec_and_the_name_of_its_cell_alone(stud
     assert (whole.steps, limited.steps, predicts.steps) == (None, 30, None)
     assert list(plan.cells)[1].startswith(f"{next(iter(plan.cells))}-")
     specs = [make_spec(cell, 1, root) for cell in (whole, limited)]
-    assert specs[1]["phases"] == {**specs[0]["phases"], "measured_steps": 30}
-    assert specs[1]["factors"] == {**specs[0]["factors"], "steps": 30}
+    assert specs[1].phases == specs[0].phases._replace(measured_steps=30)
+    assert specs[1].factors == specs[0].factors._replace(steps=30)
     assert len(searches(plan)) == 1
     # What it trained for so many steps is no weights to predict with.
     study["sweeps"] = [
@@ -66,13 +67,13 @@ def test_replicas_stand_in_the_specs_of_their_cells_alone(study, root):
     ]
     plan = make_plan(study, root)
     alone, split, own, caffe = (make_spec(cell, 1, root) for cell in plan.cells.values())
-    assert "replicas" not in alone["execution"]
-    assert split["execution"]["replicas"] == 2 and split["factors"]["batch_size"] == 64
-    assert split["execution"]["replicas_are"] == "processes"
-    assert own["execution"]["batch_split"] == "per_replica"
-    assert own["factors"]["batch_size"] == 128
-    assert caffe["execution"]["replicas_are"] is None
-    assert "NCCL" in caffe["execution"]["why_no_replicas"]
+    assert (alone.execution.replicas, alone.execution.replicas_are) == (1, None)
+    assert split.execution.replicas == 2 and split.factors.batch_size == 64
+    assert split.execution.replicas_are == "processes"
+    assert own.execution.batch_split == "per_replica"
+    assert own.factors.batch_size == 128
+    assert caffe.execution.replicas_are is None
+    assert "NCCL" in caffe.execution.why_no_replicas
     names = list(plan.cells)
     assert names[0] == "pytorch-lenet5-mnist-5k-cpu-fp32-b64-lr0.01"
     assert all(name.startswith(f"{names[0]}-") for name in names[1:3])
@@ -85,13 +86,13 @@ def test_nodes_stand_in_the_specs_of_their_cells_alone(study, root):
     ]
     plan = make_plan(study, root)
     one, three, pair, tensorflow, caffe = (make_spec(cell, 1, root) for cell in plan.cells.values())
-    assert "nodes" not in one["execution"]
-    assert [spec["execution"]["nodes"] for spec in (three, pair)] == [3, 2]
-    assert (three["execution"]["replicas"], pair["execution"]["replicas"]) == (2, 1)
-    assert pair["factors"]["batch_size"] == 128
-    assert "why_no_nodes" not in pair["execution"]
-    assert "MirroredStrategy" in tensorflow["execution"]["why_no_nodes"]
-    assert "NCCL" in caffe["execution"]["why_no_nodes"]
+    assert one.execution.nodes == 1
+    assert [spec.execution.nodes for spec in (three, pair)] == [3, 2]
+    assert (three.execution.replicas, pair.execution.replicas) == (2, 1)
+    assert pair.factors.batch_size == 128
+    assert pair.execution.why_no_nodes is None
+    assert "MirroredStrategy" in tensorflow.execution.why_no_nodes
+    assert "NCCL" in caffe.execution.why_no_nodes
     names = list(plan.cells)
     assert len(set(names)) == 5 and names[2].startswith("pytorch-lenet5-mnist-5k-cpu-fp32-b64-")
 
@@ -100,22 +101,22 @@ def test_one_replica_has_the_whole_batch_whatever_the_split(study, root):
     study["sweeps"] = [{"framework": "pytorch", "batch_split": "per_replica", "replicas": [1, 2]}]
     one, two = make_plan(study, root).cells.values()
     assert (one.batch_split, two.batch_split) == ("effective", "per_replica")
-    assert (one.effective_batch, two.effective_batch) == (64, 128)
+    assert (one.global_batch_size, two.global_batch_size) == (64, 128)
 
 
 def test_a_probe_has_few_steps_of_its_batch_size_under_the_limit(study, root):
     cell = next(iter(searches(make_plan({**study, "find_max_batch": True}, root)).values()))
     spec = probe_spec(cell, 300, 512.0, root)
-    assert spec["factors"]["batch_size"] == 300 and spec["limits"]["memory_mib"] == 512.0
-    assert spec["phases"]["steps"] == STEPS
+    assert spec.factors.batch_size == 300 and spec.limits.memory_mib == 512.0
+    assert spec.phases.probe_steps == STEPS
 
 
 def test_the_limits_of_a_spec_are_the_cells_own_and_no_machines(study, root):
     study["sweeps"] = [{"framework": "pytorch", "time_limit_factor": [10.0, 20.0, None]}]
     specs = [make_spec(cell, 1, root) for cell in make_plan(study, root).cells.values()]
-    usual = {"seconds": 3600.0, "memory_mib": None, "factor": 10.0}
-    assert [spec["limits"] for spec in specs] == [
-        usual, {**usual, "factor": 20.0}, {**usual, "factor": None}
+    usual = Limits(seconds=3600.0, memory_mib=None, factor=10.0)
+    assert [spec.limits for spec in specs] == [
+        usual, usual._replace(factor=20.0), usual._replace(factor=None)
     ]  # fmt: skip
 
 
@@ -135,7 +136,7 @@ def test_the_digests_of_all_repeats_are_those_of_their_specs(study, root):
         {"framework": "pytorch", "workload": "inference", "weights": "initial", "seed": 7},
     ]
     for cell in make_plan(study, root).cells.values():
-        specs = [make_spec(cell, repeat, root) for repeat in (1, 2, 3)]
+        specs = [spec_to_json(make_spec(cell, repeat, root)) for repeat in (1, 2, 3)]
         for spec in specs:
             if "network" in spec:
                 spec["network"] = digest(spec["network"])

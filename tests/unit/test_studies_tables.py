@@ -12,7 +12,7 @@ from fixtures.runs import GPU_REASON
 from touchstone.plan.read import read
 from touchstone.plan.study import make_plan
 from touchstone.published.dossier import Layout, MachineTable, Total, read_dossier
-from touchstone.published.entries import Entry, pivot, told_apart
+from touchstone.published.entries import Entry, labels_that_differ, pivot
 from touchstone.published.exports import BLANK, as_markdown
 from touchstone.published.machine import sheet
 from touchstone.published.points import totals
@@ -259,16 +259,16 @@ def ours(mode, **factors):
     )  # fmt: skip
 
 
-def test_what_the_source_lacks_is_called_once_and_cells_are_told_apart():
+def test_what_the_source_lacks_is_called_once_and_cells_are_labels_that_differ():
     layout = Layout(id="t", title="T", rows=["metric", "precision"], columns=["gpu", "devices"])
-    one = pivot(layout, told_apart([ours("eager")], [*layout.rows, *layout.columns]))
+    one = pivot(layout, labels_that_differ([ours("eager")], [*layout.rows, *layout.columns]))
     assert one.columns == [("here (cpu)", "")] and not one.blank
     assert "| metric | precision | here (cpu) |" in as_markdown(one, [])
     both = [ours("eager"), ours("compile", seed=2.0)]
-    two = pivot(layout, told_apart(both, [*layout.rows, *layout.columns]))
+    two = pivot(layout, labels_that_differ(both, [*layout.rows, *layout.columns]))
     assert two.columns == [("here (cpu, mode eager)", ""), ("here (cpu, mode compile)", "")]
     # Where every head is a factor of ours, the remark says it.
-    found = told_apart(both, ["metric", "precision"])
+    found = labels_that_differ(both, ["metric", "precision"])
     assert [each.remark for each in found] == [
         "not in the source; here with mode eager", "not in the source; here with mode compile",
     ]  # fmt: skip

@@ -3,30 +3,36 @@
 import pytest
 
 from fixtures.runs import make_run
+from fixtures.specs import changed, training_spec
 from touchstone.measure.trials import (
     MEASURED_SECONDS,
+    Settings,
     fastest,
     folder_of,
-    most,
-    outcome_of,
+    most_trials,
     search,
     settings_of,
-    trial_of,
+    trial_from,
+    trial_spec,
 )
 from touchstone.plan import frameworks
+from touchstone.schema.spec import Trial
+from touchstone.schema.status import OK
 
 MODES = ("static", "hybrid")
-OPEN = {"device": "cpu", "mode": "best", "threads": None, "wait_policy": "default"}
+OPEN = training_spec().execution._replace(mode="best", threads=None)
+DEFAULT = Settings("static", None, "default")
 
 
 def tried(speed, execution=OPEN, waits=True, cores=8):
     """What a run tries, and chooses, where `speed` is that of a mode, threads and a wait policy."""
 
     def attempt(settings):
-        return {"throughput": speed(*settings.values())}
+        return Trial(*settings, OK, None, speed(*settings), None, "")
 
     trials = search(execution, MODES, waits, cores, attempt)
-    return [tuple(trial.values())[:3] for trial in trials], settings_of(fastest(trials))
+    best = fastest(trials)
+    return [settings_of(trial) for trial in trials], best and settings_of(best)
 
 
 def test_each_setting_is_tried_with_the_fastest_values_of_those_before_it():
@@ -39,19 +45,19 @@ def test_each_setting_is_tried_with_the_fastest_values_of_those_before_it():
         ("hybrid", 1, "default"), ("hybrid", 4, "default"),
         ("hybrid", 4, "passive"), ("hybrid", 4, "active"),
     ]  # fmt: skip
-    assert best == {"mode": "hybrid", "threads": 4, "wait_policy": "passive"}
+    assert best == ("hybrid", 4, "passive")
 
 
 def test_what_was_tried_first_stays_chosen_where_nothing_is_faster():
     settings, best = tried(lambda mode, threads, wait: threads is None and wait == "default")
     assert len(settings) == 6
-    assert best == {"mode": "static", "threads": None, "wait_policy": "default"}
+    assert best == DEFAULT
 
 
 def test_one_thread_waits_for_nobody():
     settings, best = tried(lambda mode, threads, wait: 1 / (threads or 8))
     assert settings[-2:] == [("static", 1, "default"), ("static", 4, "default")]
-    assert best["threads"] == 1
+    assert best.threads == 1
     assert len(tried(lambda *settings: 1.0, cores=1)[0]) == len(MODES)
 
 
@@ -67,9 +73,9 @@ def test_one_thread_waits_for_nobody():
     ],
 )
 def test_only_what_the_study_leaves_open_is_tried(own, waits, found):
-    execution = {**OPEN, **own}
+    execution = OPEN._replace(**own)
     settings, _ = tried(lambda *settings: 1.0, execution, waits)
-    assert len(settings) == len(MODES) + len(found) == most(execution, MODES, waits)
+    assert len(settings) == len(MODES) + len(found) == most_trials(execution, MODES, waits)
     for value, others in zip(found, settings[len(MODES) :], strict=True):
         assert value in others and others[0] == "static"
 
@@ -91,39 +97,34 @@ def test_the_frameworks_whose_idle_threads_heed_a_wait_policy():
 
 
 def test_a_folder_names_the_mode_and_what_is_not_the_cells_own():
-    own = {"mode": "best", "threads": 4, "wait_policy": "default"}
+    own = OPEN._replace(threads=4)
     named = [("static", 4, "default"), ("static", 1, "default"), ("static", 2, "passive")]
-    assert [folder_of(dict(zip(own, one, strict=True)), own) for one in named] == [
+    assert [folder_of(Settings(*one), own) for one in named] == [
         "trials/static", "trials/static-threads1", "trials/static-threads2-passive",
     ]  # fmt: skip
 
 
 def test_a_trial_is_the_run_with_other_settings_and_shorter():
-    spec = {
-        "execution": {"mode": "best", "threads": None, "wait_policy": "default", "device": "cpu"},
-        "phases": {"epochs": 9, "evaluate_every": 1, "warmup_steps": 20, "warmup_seconds": 5.0},
-    }
-    settings = {"mode": "static", "threads": 2, "wait_policy": "passive"}
-    trial = trial_of(spec, settings)
-    assert trial["execution"] == {**settings, "device": "cpu"}
-    assert trial["phases"]["epochs"] == 9 and trial["phases"]["evaluate_every"] == 0
-    assert trial["phases"]["measured_seconds"] == MEASURED_SECONDS
-    assert spec["execution"]["mode"] == "best" and "measured_seconds" not in spec["phases"]
+    spec = changed(training_spec(), execution__mode="best", phases__evaluate_every=1)
+    trial = trial_spec(spec, Settings("static", 2, "passive"))
+    assert settings_of(trial.execution) == ("static", 2, "passive")
+    assert trial.execution.device == "cpu"
+    assert trial.phases.epochs == spec.phases.epochs and trial.phases.evaluate_every == 0
+    assert trial.phases.measured_seconds == MEASURED_SECONDS
+    assert spec.execution.mode == "best" and spec.phases.measured_seconds is None
 
 
-def test_what_a_trial_tells(tmp_path):
+def test_what_a_trial_says(tmp_path):
     make_run(tmp_path)
-    assert outcome_of(tmp_path / "events.jsonl") == {
-        "status": "ok", "reason": None, "throughput": 256.0, "first_step_time": 1.0,
-    }  # fmt: skip
+    trial = trial_from(tmp_path / "events.jsonl", DEFAULT, "trials/static")
+    assert trial == Trial(*DEFAULT, OK, None, 256.0, 1.0, "trials/static")
 
 
 def test_a_trial_that_failed_has_its_reason_and_no_speed(tmp_path):
     make_run(tmp_path / "a", status="unsupported", reason="no compiler")
     make_run(tmp_path / "b", status="oom", reason="no memory left", steps=12)
-    told = [outcome_of(tmp_path / name / "events.jsonl") for name in "ab"]
-    assert [(t["status"], t["reason"], t["throughput"]) for t in told] == [
-        ("unsupported", "no compiler", None),
-        ("oom", "no memory left", None),
+    trials = [trial_from(tmp_path / name / "events.jsonl", DEFAULT, name) for name in "ab"]
+    assert [trial[3:] for trial in trials] == [
+        ("unsupported", "no compiler", None, None, "a"),
+        ("oom", "no memory left", None, 1.0, "b"),
     ]
-    assert told[0]["first_step_time"] is None and told[1]["first_step_time"] == 1.0

@@ -23,11 +23,11 @@ def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp
     # One mode cannot do it, another fails, and the third is left.
     project.edit(
         "workflow/scripts/touchstone/runner/adapters/mxnet/adapter.py",
-        "        self.spec = spec\n",
-        "        self.spec = spec\n"
-        "        if spec['execution']['mode'] == 'static':\n"
+        "        self.job = job\n",
+        "        self.job = job\n"
+        "        if job.execution.mode == 'static':\n"
         "            raise NotImplementedError('no static allocation today')\n"
-        "        if spec['execution']['mode'] == 'hybrid':\n"
+        "        if job.execution.mode == 'hybrid':\n"
         "            raise ZeroDivisionError\n",
     )
     # Steps take long, but with one thread or with threads that sleep.

@@ -25,8 +25,8 @@ STUDY = {
     ],
 }  # fmt: skip
 TABLES = {"gather": 1, "plot": 1, "report": 1}
-ONE_TRACED = {"trace": 1, "compare_traces": 1}
-BOTH_TRACED = {"trace": 2, "compare_traces": 1}
+ONE_TRACED = {"parity_steps": 1, "certificate": 1}
+BOTH_TRACED = {"parity_steps": 2, "certificate": 1}
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_network_of_the_study(project):
 def test_a_study_without_certificates(project, study):
     project.configure({**study, "parity": False})
     jobs = project.jobs()
-    assert not {"train", "trace", "compare_traces"} & set(jobs) and jobs["gather"] == 1
+    assert not {"train", "parity_steps", "certificate"} & set(jobs) and jobs["gather"] == 1
 
 
 def test_a_network_added(project):
@@ -200,7 +200,7 @@ def test_all_runs_are_made_again_by_the_command_that_a_disturbed_study_names(pro
     assert arguments[:2] == ["--cores", "all"]
     output = project.run(*arguments, "--dry-run")
     assert re.search(r"^train +12$", output, re.M) and re.search(r"^report +1$", output, re.M)
-    assert not re.search(r"^(trace|convert) ", output, re.M)
+    assert not re.search(r"^(parity_steps|convert) ", output, re.M)
 
 
 def test_runs_followed_the_randomised_blocks(finished):

@@ -7,7 +7,7 @@ from touchstone import networks
 from touchstone.datasets import catalogue
 from touchstone.measure import attempts
 from touchstone.plan import code_digest, frameworks
-from touchstone.plan.deployment import tell_jobs
+from touchstone.plan.deployment import set_job_variables
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import canonical, digest, is_operation
 from touchstone.plan.study import check_results, make_plan, paths
@@ -29,7 +29,7 @@ try:
 except ConfigError as fault:
     sys.exit(f"error: {fault}")
 
-tell_jobs(
+set_job_variables(
     ROOT,
     DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method,
     PLAN.study.mirror,

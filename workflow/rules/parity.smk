@@ -3,11 +3,11 @@
 # with results/parity.csv.
 
 
-rule trace:
+rule parity_steps:
     output:
         "results/parity/{network}/{framework}{single}.npz",
     log:
-        "results/logs/trace/{network}-{framework}{single}.log",
+        "results/logs/parity_steps/{network}-{framework}{single}.log",
     wildcard_constraints:
         single="(-single)?",
     priority: BEFORE_RUNS
@@ -24,9 +24,9 @@ rule trace:
         " {wildcards.framework} {params.steps[single]} --output {output} > {log} 2>&1"
 
 
-rule compare_traces:
+rule certificate:
     input:
-        traces=expand(
+        steps=expand(
             "results/parity/{{network}}/{framework}.npz", framework=STUDY.compared
         ),
         # The reference once more, where a framework has single precision alone.
@@ -38,7 +38,7 @@ rule compare_traces:
     output:
         "results/parity/{network}.json",
     log:
-        "results/logs/compare_traces/{network}.log",
+        "results/logs/certificate/{network}.log",
     localrule: True
     conda:
         "../../envs/base.yaml"
@@ -49,7 +49,7 @@ rule compare_traces:
         code=code_digest.digest("commands/compare_parity.py"),
     shell:
         "python $TOUCHSTONE_SCRIPTS/cli.py compare-parity {wildcards.network}"
-        " {input.traces} {params.single} --output {output} > {log} 2>&1"
+        " {input.steps} {params.single} --output {output} > {log} 2>&1"
 
 
 rule parity:

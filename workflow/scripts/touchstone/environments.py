@@ -11,6 +11,8 @@ from pathlib import Path
 
 import yaml
 
+from touchstone.schema.variables import DEPLOYMENT, ENVS
+
 UNAVAILABLE = 69
 """How an environment's script ends where the machine lacks something (sysexits.h)."""
 
@@ -139,8 +141,8 @@ def runner_python(path: Path) -> str:
     `TOUCHSTONE_DEPLOYMENT` and `TOUCHSTONE_ENVS` say which, as `plan.deployment` sets them.
     Raises EnvironmentFault.
     """
-    if os.environ["TOUCHSTONE_DEPLOYMENT"] != "conda":
-        return str(ensure(path, Path(os.environ["TOUCHSTONE_ENVS"])))
+    if os.environ[DEPLOYMENT] != "conda":
+        return str(ensure(path, Path(os.environ[ENVS])))
     if found := shutil.which("python"):
         return found
     raise EnvironmentFault(f"{path}: conda activated no python")

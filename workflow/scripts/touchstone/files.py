@@ -13,3 +13,15 @@ def write_atomic(path: Path, data: str | bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def with_section(page: str, name: str, text: str) -> str:
+    """A page of Markdown with `text` between its marks `<!-- name begin -->` and `name end`.
+
+    Raises:
+        ValueError: the page lacks one of the marks, or has one twice.
+    """
+    begin, end = (f"<!-- {name} {edge} -->\n" for edge in ("begin", "end"))
+    before, rest = page.split(begin)
+    _, after = rest.split(end)
+    return f"{before}{begin}\n{text}\n{end}{after}"

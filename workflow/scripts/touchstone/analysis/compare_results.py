@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from touchstone.results.files import InputError, read_object, read_text
-from touchstone.results.metrics import STATUSES
 from touchstone.results.tables import counted
+from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import (
     NO_DIFFERENCE,
     SESSION_SD,

@@ -30,7 +30,7 @@ def _summary(certificates: Certificates, network: str, framework: str) -> EqualC
 
 def _deviation(found: Deviation) -> DeviationFromReference:
     return DeviationFromReference(
-        case=found.trace, kind=found.kind, value=found.value, tolerance=found.tolerance
+        case=found.case, kind=found.kind, value=found.value, tolerance=found.tolerance
     )
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from touchstone.analysis.findings_model import PrecisionGain
 from touchstone.analysis.groups import differing_by
 from touchstone.analysis.ratio import estimate
-from touchstone.results.metrics import STATUSES
 from touchstone.results.study import Cell, Study
 from touchstone.results.tables import FACTORS, counted
+from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import Difference, Ratio, paired_difference, paired_ratio
 
 REFERENCE = "fp32"

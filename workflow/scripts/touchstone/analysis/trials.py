@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from touchstone.analysis import findings_model
 from touchstone.measure.trials import fastest
 from touchstone.results.study import Cell, Result, Study
-from touchstone.results.tables import FACTORS, tried
+from touchstone.results.tables import FACTORS, trials_of, tried
+from touchstone.schema import spec
 
 COLUMNS = (
     *(name for name in FACTORS if name != "mode"),
@@ -20,14 +21,13 @@ COLUMNS = (
 class Trial(NamedTuple):
     """A trial of some settings by one run of a cell.
 
-    `recorded` is what the record keeps of it: `mode`, `threads`, `wait_policy`, `status`, `reason`,
-    `throughput` (images/s), `first_step_time` (s), `folder`; `settings` says in words what it
-    tried. `faster` is the throughput of the chosen trial over its own.
+    `recorded` is what the record keeps of it; `settings` says in words what it tried. `faster` is
+    the throughput of the chosen trial over its own.
     """
 
     cell: Cell
     run: Result
-    recorded: dict[str, Any]
+    recorded: spec.Trial
     settings: str
     chosen: bool
     faster: float | None
@@ -35,7 +35,7 @@ class Trial(NamedTuple):
     @property
     def files(self) -> str:
         """The folder of its spec, events, telemetry and log, from the working folder."""
-        return f"{self.run.provenance['run']}/{self.recorded['folder']}"
+        return f"{self.run.provenance['run']}/{self.recorded.folder}"
 
 
 class Choice(NamedTuple):
@@ -53,7 +53,7 @@ class Choice(NamedTuple):
     @property
     def throughput(self) -> float | None:
         """The median of its trials, images/s."""
-        return _median([trial.recorded["throughput"] for trial in self.trials])
+        return _median([trial.recorded.throughput for trial in self.trials])
 
     @property
     def faster(self) -> float | None:
@@ -63,13 +63,13 @@ class Choice(NamedTuple):
     @property
     def failed(self) -> Counter[str]:
         """The outcomes of the trials that gave no number."""
-        without = [trial.recorded for trial in self.trials if trial.recorded["throughput"] is None]
-        return Counter(recorded["status"] for recorded in without)
+        without = [trial.recorded for trial in self.trials if trial.recorded.throughput is None]
+        return Counter(recorded.status for recorded in without)
 
     @property
     def reasons(self) -> list[str]:
         """Why, each reason once."""
-        reasons = (trial.recorded["reason"] for trial in self.trials)
+        reasons = (trial.recorded.reason for trial in self.trials)
         return list(dict.fromkeys(filter(None, reasons)))
 
 
@@ -83,11 +83,11 @@ def trials(study: Study) -> list[Trial]:
     found = []
     for cell in study.cells:
         for run in cell.runs:
-            all_of_run = run.provenance.get("trials", [])
+            all_of_run = trials_of(run.provenance)
             best = fastest(all_of_run)
             for one in all_of_run:
-                ours, settings = one["throughput"], tried(one, all_of_run[0])
-                faster = best["throughput"] / ours if best and ours else None
+                ours, settings = one.throughput, tried(one, all_of_run[0])
+                faster = best.throughput / ours if best and best.throughput and ours else None
                 found.append(Trial(cell, run, one, settings, one is best, faster))
     return found
 
@@ -107,15 +107,15 @@ def rows(found: Sequence[Trial]) -> list[list[object]]:
             *(trial.cell.plan.factors[name] for name in FACTORS if name != "mode"),
             trial.cell.plan.name,
             trial.run.repeat,
-            trial.recorded["mode"],
-            trial.recorded["threads"],
-            trial.recorded["wait_policy"],
+            trial.recorded.mode,
+            trial.recorded.threads,
+            trial.recorded.wait_policy,
             "yes" if trial.chosen else "no",
-            trial.recorded["status"],
-            trial.recorded["reason"],
-            trial.recorded["throughput"],
+            trial.recorded.status,
+            trial.recorded.reason,
+            trial.recorded.throughput,
             trial.faster,
-            trial.recorded["first_step_time"],
+            trial.recorded.first_step_time,
             trial.files,
         ]
         for trial in found
@@ -140,14 +140,14 @@ def _trial_summary(trial: Trial) -> findings_model.TrialSummary:
     recorded = trial.recorded
     return findings_model.TrialSummary(
         repeat=trial.run.repeat,
-        mode=recorded["mode"],
-        threads=recorded["threads"],
-        wait_policy=recorded["wait_policy"],
+        mode=recorded.mode,
+        threads=recorded.threads,
+        wait_policy=recorded.wait_policy,
         chosen=trial.chosen,
-        status=recorded["status"],
-        reason=recorded["reason"],
-        throughput=recorded["throughput"],
+        status=recorded.status,
+        reason=recorded.reason,
+        throughput=recorded.throughput,
         chosen_is_faster_by=trial.faster,
-        first_step_time=recorded["first_step_time"],
+        first_step_time=recorded.first_step_time,
         files=trial.files,
     )

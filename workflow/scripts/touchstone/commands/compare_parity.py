@@ -1,4 +1,4 @@
-"""Compare the traces of one network in every framework, and write its certificate."""
+"""Compare the parity steps of one network in every framework, and write its certificate."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ from touchstone.results.parity import compare
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network")
-    parser.add_argument("traces", type=Path, nargs="+", help="FRAMEWORK.npz, the reference first")
+    parser.add_argument("steps", type=Path, nargs="+", help="FRAMEWORK.npz, the reference first")
     parser.add_argument(
         "--single", type=Path, help="the reference's, for frameworks of single precision alone"
     )
@@ -17,5 +17,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    paths = {path.stem: path for path in arguments.traces}
+    paths = {path.stem: path for path in arguments.steps}
     write_json(arguments.output, compare(arguments.network, paths, arguments.single))

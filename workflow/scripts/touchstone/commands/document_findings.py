@@ -4,10 +4,10 @@ import argparse
 from typing import Any
 
 from touchstone.analysis.findings_model import Findings
+from touchstone.files import with_section
 from touchstone.paths import ROOT
 
 PAGE = ROOT / "docs/contracts.md"
-BEGIN, END = "<!-- findings begin -->\n", "<!-- findings end -->\n"
 
 
 def reference() -> str:
@@ -15,14 +15,7 @@ def reference() -> str:
     schema = Findings.model_json_schema(mode="serialization")
     objects = {"Findings": schema, **schema["$defs"]}
     parts = [_table(name, objects[name]) for name in objects if "properties" in objects[name]]
-    return "\n" + "\n".join(parts) + "\n"
-
-
-def page_with(text: str, page: str) -> str:
-    """The page with the reference between its two marks."""
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}{text}{END}{after}"
+    return "\n".join(parts)
 
 
 def _table(name: str, model: dict[str, Any]) -> str:
@@ -60,5 +53,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(page_with(reference(), page), encoding="utf-8")
+    page = with_section(PAGE.read_text(encoding="utf-8"), "findings", reference())
+    PAGE.write_text(page, encoding="utf-8")

@@ -10,11 +10,11 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from touchstone.commands.document_config import type_in_words
+from touchstone.files import with_section
 from touchstone.paths import RECORD_SCHEMA, ROOT
 from touchstone.results.record_model import Metric, Record
 
 CONTRACTS = ROOT / "docs/contracts.md"
-BEGIN, END = "<!-- record begin -->\n", "<!-- record end -->"
 
 
 class _Generator(GenerateJsonSchema):
@@ -57,10 +57,8 @@ def _rows(part: dict[str, Any], parts: dict[str, Any], place: str) -> Iterator[s
 
 
 def contracts(text: str) -> str:
-    """The text of docs/contracts.md with its table of a record's fields written anew."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    """The text of docs/contracts.md with the table of a record's fields as the model has them."""
+    return with_section(text, "record", table())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

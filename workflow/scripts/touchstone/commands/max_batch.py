@@ -18,6 +18,8 @@ from touchstone.plan.bisection import largest
 from touchstone.plan.max_batch import as_planned, probe_spec
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import training_examples
+from touchstone.schema.events import Memory, outcome_of, read_events
+from touchstone.schema.spec import spec_to_json
 
 
 class Prober:
@@ -36,28 +38,28 @@ class Prober:
         """The outcome of a few steps and its reason; a fault is tried once more."""
         spec = probe_spec(self.cell, batch_size, self.limit, ROOT)
         path, events = self.folder / "spec.json", self.folder / "events.jsonl"
-        path.write_text(json.dumps(spec, indent=1) + "\n")
+        path.write_text(json.dumps(spec_to_json(spec), indent=1) + "\n")
         command = [self.python, str(RUNNER), str(path), str(events)]
         log = self.folder / "probe.log"
         try:
             status = supervise(spec, command, self.folder, log, trial=True)
         except Fault:
             status = supervise(spec, command, self.folder, log, final=True, trial=True)
-        lines = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
-        outcome = lines[-1]
-        memory = [line["device_peak_mib"] for line in lines if line["event"] == "memory"]
+        found = read_events(events)
+        outcome = outcome_of(found)
+        memory = [event.device_peak_mib for event in found if isinstance(event, Memory)]
         self.probes.append(
             {
                 "batch_size": batch_size,
                 "status": status,
-                "reason": outcome["reason"],
-                "seconds": round(outcome["end"] - outcome["begin"], 3),
+                "reason": outcome.reason,
+                "seconds": round(outcome.end - outcome.begin, 3),
                 "host_memory_peak_mib": self.host_memory_peak(),
                 "device_peak_mib": memory[-1] if memory else None,
             }
         )
         print(f"a batch of {batch_size}: {status}", file=sys.stderr, flush=True)
-        return status, outcome["reason"]
+        return status, outcome.reason
 
     def host_memory_peak(self) -> float | None:
         """The largest sample of the last probe, MiB; None where there is none."""

@@ -1,6 +1,6 @@
-"""Trace single steps of a network in one framework, for the comparison of frameworks.
+"""Compute the parity steps of a network in one framework, for the comparison of frameworks.
 
-A framework that cannot do what the network asks for, or that fails, has no trace but the reason,
+A framework that cannot do what the network asks for, or that fails, leaves only the reason,
 so that the study's tables go on and say that its parity is not shown.
 """
 
@@ -20,6 +20,7 @@ from touchstone.measure.supervisor import thread_variables
 from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.parity import parity_spec
+from touchstone.schema.spec import spec_to_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,13 +44,13 @@ def run(arguments: argparse.Namespace) -> None:
     except EnvironmentFault as fault:
         sys.exit(f"error: {fault}")
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(spec, file)
+        json.dump(spec_to_json(spec), file)
         file.flush()
         command = [python, str(RUNNER), file.name, str(arguments.output)]
         variables = {**os.environ, **thread_variables(1, "passive")}
         status = subprocess.run(command, env=variables).returncode
     if status:
-        log = f"results/logs/trace/{arguments.network}-{arguments.output.stem}.log"
+        log = f"results/logs/parity_steps/{arguments.network}-{arguments.output.stem}.log"
         how = "was killed, as for want of memory" if status == -signal.SIGKILL else "failed"
-        reason = f"tracing it {how} ({log}); delete {arguments.output} to try again"
+        reason = f"computing its parity steps {how} ({log}); delete {arguments.output} to try again"
         np.savez(arguments.output, failed=reason)

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 from touchstone.commands.run import prepare
-from touchstone.measure.nodes import FOLDER, SECRET, First
-from touchstone.measure.supervisor import Fault, Outcome, machine_to_itself, supervise
+from touchstone.measure.nodes import FOLDER, FirstNode
+from touchstone.measure.supervisor import Ending, Fault, machine_to_itself, supervise
+from touchstone.schema.events import outcome_of, read_events
+from touchstone.schema.status import ERROR
+from touchstone.schema.variables import SECRET
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,23 +26,24 @@ def run(arguments: argparse.Namespace) -> None:
     name = os.environ["SLURMD_NODENAME"]
     folder = arguments.run / FOLDER / name
     try:
-        first = First(host, int(port), os.environ.pop(SECRET), name)
+        first = FirstNode(host, int(port), os.environ.pop(SECRET), name)
         readings = [first.clock()]
         try:
             command = prepare(first.spec, arguments.python, folder)
             log = folder / "train.log"
             with machine_to_itself():
-                supervise(first.spec, command, folder, log, final=True, trial=True, beside=first)
+                supervise(
+                    first.spec, command, folder, log, final=True, trial=True, other_nodes=first
+                )
         except (Fault, OSError) as fault:
-            first.tell(Outcome("error", str(fault), []))
+            first.tell(Ending(ERROR, str(fault), []))
             raise
-        lines = (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()
-        last = json.loads(lines[-1])
+        last = outcome_of(read_events(folder / "events.jsonl"))
         with contextlib.suppress(OSError):  # gone, where the first node has ended the run
             readings.append(first.clock())
         node = {"format": 1, "name": name, "clock": [reading._asdict() for reading in readings]}
         (folder / "node.json").write_text(json.dumps(node, indent=1) + "\n")
         with contextlib.suppress(OSError):
-            first.tell(Outcome(last["status"], last["reason"], last.get("log_tail", [])))
+            first.tell(Ending(last.status, last.reason, last.log_tail or []))
     except (Fault, OSError) as fault:
         sys.exit(f"error: {name}: {fault}")

@@ -22,10 +22,10 @@ def run(arguments: argparse.Namespace) -> None:
     unequal, unsupported = [], 0
     with open(arguments.output, "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
-        # Of a framework that has single precision alone, other traces are judged.
+        # Of a framework that has single precision alone, other steps are judged.
         kinds = {**TOLERANCES, **{f"{name}32": keys for name, keys in SINGLE_FLOORS.items()}}
-        columns = [(trace, key) for trace, limits in kinds.items() for key in limits]
-        names = [f"{trace} {key}" for trace, key in columns]
+        columns = [(case, key) for case, limits in kinds.items() for key in limits]
+        names = [f"{case} {key}" for case, key in columns]
         table.writerow(["network", "framework", "reference", *names, "equal"])
         for path in arguments.certificates:
             found = json.loads(path.read_text(encoding="utf-8"))

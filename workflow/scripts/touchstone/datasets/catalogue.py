@@ -189,7 +189,7 @@ def _refuse_repeats(values: list[str]) -> None:
         raise ValueError(f"named more than once: {', '.join(repeated)}")
 
 
-def stems(split: str, shards: int) -> list[str]:
+def shard_names(split: str, shards: int) -> list[str]:
     """Names without suffixes of a split's records: the split's own, or one a shard."""
     if shards == 1:
         return [split]

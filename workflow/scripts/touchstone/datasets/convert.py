@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from touchstone.datasets import formats, manifest, verify
-from touchstone.datasets.catalogue import Dataset, stems
+from touchstone.datasets.catalogue import Dataset, shard_names
 from touchstone.datasets.errors import DatasetError, DatasetErrors
 from touchstone.datasets.formats import Example
 from touchstone.files import write_atomic
@@ -117,7 +117,7 @@ def _shards(job: _Job) -> list[_Shard]:
     for split, count in job.dataset.splits:
         sharded = formats.load(job.record_format).SHARDED
         number = getattr(job.dataset.shards, split) if sharded else 1
-        for place, name in enumerate(stems(split, number)):
+        for place, name in enumerate(shard_names(split, number)):
             bounds = (count * place // number, count * (place + 1) // number)
             shards.append(_Shard(split, name, *bounds))
     return shards

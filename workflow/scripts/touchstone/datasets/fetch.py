@@ -24,6 +24,7 @@ from pathlib import Path
 from touchstone.datasets import verify
 from touchstone.datasets.catalogue import Source
 from touchstone.datasets.errors import DatasetError
+from touchstone.schema.variables import MIRROR
 
 _CHUNK = 1 << 20
 # Statuses that may pass; any other one is the mirror's last word.
@@ -117,7 +118,7 @@ def fetch(
         raise DatasetError(
             path,
             f"no origin gave the right file ({' | '.join(causes)})",
-            "check the network, set TOUCHSTONE_MIRROR to the base URL of a copy, "
+            f"check the network, set {MIRROR} to the base URL of a copy, "
             "or put the file there by hand",
         )
     return path

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from touchstone.datasets import formats
-from touchstone.datasets.catalogue import Dataset, stems
+from touchstone.datasets.catalogue import Dataset, shard_names
 from touchstone.datasets.errors import DatasetError
 from touchstone.datasets.formats import Image, content
 
@@ -123,7 +123,7 @@ def faults(path: Path) -> list[DatasetError]:
             ]
             found += wrong
             if not wrong:
-                names = stems(split, manifest["shards"][split])
+                names = shard_names(split, manifest["shards"][split])
                 found += _record_faults(path, names, shape, split, told, remedy)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         return [DatasetError(path, f"not a manifest of this version ({error!r})", remedy)]

@@ -6,11 +6,11 @@ program that takes a core. A run that is slow on a machine of its own is never e
 
 import os
 import time
-from typing import Any
 
 from touchstone.measure.sensors import Watched
 from touchstone.measure.sensors.cpu import machine_seconds
 from touchstone.schema.limits import NOISE_LIMIT
+from touchstone.schema.spec import Limits
 
 START = 300.0
 """Seconds that a run has for its first step, besides those of all steps: it may compile."""
@@ -26,9 +26,9 @@ class Disturbance:
     GPU, or a factor it has no end.
     """
 
-    def __init__(self, limits: dict[str, Any], watched: Watched) -> None:
+    def __init__(self, limits: Limits, watched: Watched) -> None:
         self.watched = watched
-        self.factor, self.estimate = limits.get("factor"), limits.get("estimate")
+        self.factor, self.estimate = limits.factor, limits.estimate
         self.begin, self.used = time.monotonic(), self._others()
 
     def reason(self, first_step: float | None) -> str | None:

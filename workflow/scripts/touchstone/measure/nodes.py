@@ -20,23 +20,24 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from touchstone.measure.supervisor import Fault, Outcome
+from touchstone.measure.supervisor import Ending, Fault
 from touchstone.paths import CLI
+from touchstone.schema.spec import RunSpec, spec_from_json, spec_to_json
+from touchstone.schema.status import DIVERGED, ERROR, OK
+from touchstone.schema.variables import LEADER, LISTENER, RANK, SECRET
 
 FOLDER = "nodes"
 """In the folder of a run: a folder for each other node. Like `trials` no output of the rule."""
-SECRET = "TOUCHSTONE_SECRET"
-"""Environment variable of the other supervisors: what they show to be let in."""
 KEPT = ("SLURM_JOB_ID", "SLURM_CONF")
 """What `srun` may know of the step in which it is started; the rest would be taken as options."""
 PATIENCE = 60.0
 """Seconds that the other nodes have to end, or to be let in."""
 CLOCK_READINGS = 20
 """How often a clock is asked for; the answer that took least counts."""
-SEEN_BY_ALL = ("ok", "diverged")
-"""Outcomes of which the first runner says itself what came of them: a loss is one of all."""
+SEEN_BY_ALL = (OK, DIVERGED)
+"""How runners end of which the first one says the same itself: a loss is one of all."""
 
 
 def names(count: int) -> list[str]:
@@ -62,7 +63,7 @@ def _ask(*command: str) -> str:
     return answer.stdout.strip()
 
 
-class Others:
+class RemoteNodes:
     """The other nodes, as the supervisor on the first one sees them.
 
     Args:
@@ -76,16 +77,16 @@ class Others:
 
     leads = True
 
-    def __init__(self, spec: dict[str, Any], python: str, run: Path, hosts: list[str]) -> None:
+    def __init__(self, spec: RunSpec, python: str, run: Path, hosts: list[str]) -> None:
         self.spec, self.count = spec, len(hosts) - 1
-        self.said: dict[str, Outcome] = {}
+        self.said: dict[str, Ending] = {}
         self.changed = threading.Condition()
         self.news_end, self.bell = os.pipe()
         self.connections: list[socket.socket] = []
         secret = secrets.token_hex(16)
         self.server, self.ranks = (socket.create_server(("", 0)) for _ in range(2))
         self.descriptors = [self.ranks.fileno()]
-        self.variables = {"TOUCHSTONE_RANKS": f"{self.ranks.fileno()} {hosts[0]} {secret}"}
+        self.variables = {LISTENER: f"{self.ranks.fileno()} {hosts[0]} {secret}"}
         self.awaited = {f"{secret} {name}\n": (name, i) for i, name in enumerate(hosts) if i}
         host, port = hosts[0], self.server.getsockname()[1]
         self.srun = subprocess.Popen(
@@ -108,18 +109,18 @@ class Others:
         """What is readable when there is news."""
         return self.news_end
 
-    def news(self) -> Outcome | None:
+    def news(self) -> Ending | None:
         """The outcome of the run, if another node has ended it."""
         os.read(self.news_end, 64)
         return self._bad()
 
-    def ended(self) -> Outcome | None:
+    def ended(self) -> Ending | None:
         """Wait until all have ended; the first outcome among theirs that is a bad one."""
         with self.changed:
             if not self.changed.wait_for(lambda: len(self.said) == self.count, PATIENCE):
                 late = ", ".join(sorted(name for name, _ in self.awaited.values()))
                 why = f"other nodes did not end within {PATIENCE:g} s" + f" ({late})" * bool(late)
-                return Outcome("error", why, [])
+                return Ending(ERROR, why, [])
         return self._bad()
 
     def close(self) -> None:
@@ -135,14 +136,14 @@ class Others:
                 self.srun.wait(PATIENCE / 2)
                 break
 
-    def _bad(self) -> Outcome | None:
+    def _bad(self) -> Ending | None:
         with self.changed:
             for name, one in self.said.items():
                 if one.status not in SEEN_BY_ALL:
                     return one._replace(reason=f"node {name}: {one.reason}")
         return None
 
-    def _hear(self, name: str, outcome: Outcome) -> None:
+    def _hear(self, name: str, outcome: Ending) -> None:
         with self.changed:
             self.said.setdefault(name, outcome)
             self.changed.notify_all()
@@ -172,16 +173,16 @@ class Others:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connections.append(connection)
         name, number = known
-        outcome = Outcome("error", "its supervisor is gone", [])
-        execution = self.spec["execution"]
+        outcome = Ending(ERROR, "its supervisor is gone", [])
+        execution = self.spec.execution
         # Replicas may be devices of one process for each node.
-        each = execution["replicas"] if execution["replicas_are"] == "processes" else 1
+        each = execution.replicas if execution.replicas_are == "processes" else 1
         port = self.ranks.getsockname()[1]
         try:
-            _say(stream, {"spec": self.spec, "rank": number * each, "port": port})
+            _say(stream, {"spec": spec_to_json(self.spec), "rank": number * each, "port": port})
             while line := stream.readline():
                 if told := json.loads(line):
-                    outcome = Outcome(**told)
+                    outcome = Ending(**told)
                     break
                 _say(stream, time.monotonic())
         except (OSError, ValueError):
@@ -194,20 +195,20 @@ class Others:
         time.sleep(1.0)  # for what is under way
         for name, _ in list(self.awaited.values()):
             why = f"srun ended with exit status {code} before it was heard of"
-            self._hear(name, Outcome("error", why, []))
+            self._hear(name, Ending(ERROR, why, []))
 
 
 @contextlib.contextmanager
-def others(spec: dict[str, Any], python: str, run: Path) -> Iterator[Others | None]:
+def remote_nodes(spec: RunSpec, python: str, run: Path) -> Iterator[RemoteNodes | None]:
     """The other nodes of a run, which are started, and ended for certain; None if it has none.
 
     Raises Fault where the Slurm job has not the nodes of the spec.
     """
-    count = spec["execution"].get("nodes", 1)
+    count = spec.execution.nodes
     if count == 1:
         yield None
         return
-    found = Others(spec, python, run, names(count))
+    found = RemoteNodes(spec, python, run, names(count))
     try:
         yield found
     finally:
@@ -223,7 +224,7 @@ class Reading(NamedTuple):
     uncertainty: float
 
 
-class First:
+class FirstNode:
     """The supervisor on the first node, as that of another sees it; raises OSError.
 
     `spec` is that of the run; `variables` and `descriptors` are for the runner.
@@ -239,10 +240,10 @@ class First:
         self.stream.write(f"{secret} {name}\n")
         self.stream.flush()
         told = json.loads(self._hear())
-        self.spec: dict[str, Any] = told["spec"]
+        self.spec = cast(RunSpec, spec_from_json(told["spec"]))
         self.variables = {
-            "TOUCHSTONE_REPLICA": str(told["rank"]),
-            "TOUCHSTONE_FIRST": f"{host} {told['port']} {secret}",
+            RANK: str(told["rank"]),
+            LEADER: f"{host} {told['port']} {secret}",
         }
         self.descriptors: list[int] = []
 
@@ -263,14 +264,14 @@ class First:
         """What is readable when the first node has ended the run."""
         return self.connection.fileno()
 
-    def news(self) -> Outcome:
+    def news(self) -> Ending:
         """Why the runner is to end."""
-        return Outcome("error", "the first node has ended the run", [])
+        return Ending(ERROR, "the first node has ended the run", [])
 
     def ended(self) -> None:
         """Nobody is waited for here."""
 
-    def tell(self, outcome: Outcome) -> None:
+    def tell(self, outcome: Ending) -> None:
         """Say how the runner ended."""
         _say(self.stream, outcome._asdict())
 

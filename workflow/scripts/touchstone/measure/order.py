@@ -5,17 +5,18 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+
+from touchstone.schema.spec import RunSpec
 
 PATH = Path("results/.order.jsonl")
 """One line for every run that was begun in this results folder, in this order."""
 
 
-def enter(spec: dict[str, Any], started: str) -> int:
+def enter(spec: RunSpec, started: str) -> int:
     """Enter a run that begins; returns its position among all that were begun, from 1."""
     PATH.parent.mkdir(exist_ok=True)
     with open(PATH, "a+", encoding="utf-8") as file:
-        line = {"started": started, "cell": spec["cell"], "repeat": spec["repeat"]}
+        line = {"started": started, "cell": spec.cell, "repeat": spec.repeat}
         file.write(json.dumps(line) + "\n")
         file.seek(0)
         return len(file.readlines())

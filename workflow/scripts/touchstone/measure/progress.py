@@ -6,6 +6,9 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from touchstone.schema.events import Chunk, Phase, events_of
+from touchstone.schema.spec import OperationSpec, RunSpec, TrainingSpec
+
 PATH = Path("results/.progress.jsonl")
 """Its first line counts the runs to be made, every other is one that has ended."""
 PLAIN_INTERVAL = 10.0
@@ -41,7 +44,7 @@ def duration(seconds: float) -> str:
 class Progress:
     """Follows one run through its events file."""
 
-    def __init__(self, spec: dict[str, Any], events: Path, out: TextIO = sys.stderr) -> None:
+    def __init__(self, spec: RunSpec, events: Path, out: TextIO = sys.stderr) -> None:
         self.out = out
         self.begin = time.monotonic()
         self.printed = -PLAIN_INTERVAL
@@ -50,22 +53,22 @@ class Progress:
         self.phase, self.steps_done, self.rate, self.measured = "import", 0, 0.0, 0.0
         self.last_end = self.begin
         self.first_step: float | None = None  # when it had ended, on the monotonic clock
-        self.operation = "operation" in spec
-        self.timed = self.operation or "inference" in spec  # it lasts for a time
-        self.batch_size = spec["factors"]["batch_size"]
-        self.probe = "steps" in spec["phases"]
-        if not self.timed:
-            steps_per_epoch = spec["data"]["train_examples"] // self.batch_size
-            self.steps = spec["phases"].get("steps") or spec["phases"]["epochs"] * steps_per_epoch
-        self.limit = spec["phases"].get("measured_steps")
-        if self.limit:  # how long its warm-up will be is not known yet
-            self.steps = min(self.steps, 1 + spec["phases"]["warmup_steps"] + self.limit)
+        self.operation = isinstance(spec, OperationSpec)
+        self.batch_size = spec.factors.batch_size
+        self.steps, self.limit, self.probe = 0, None, False  # of runs that last for a time
+        if isinstance(spec, TrainingSpec):
+            phases = spec.phases
+            steps_per_epoch = spec.data.train_examples // self.batch_size
+            self.steps = phases.probe_steps or phases.epochs * steps_per_epoch
+            self.limit, self.probe = phases.measured_steps, phases.probe_steps is not None
+            if self.limit:  # how long its warm-up will be is not known yet
+                self.steps = min(self.steps, 1 + phases.warmup_steps + self.limit)
         lines = _objects(PATH.read_text()) if PATH.exists() else []
         self.ended = [line["seconds"] for line in lines if "seconds" in line]
         self.runs = max(lines[0].get("runs", 1) if lines else 1, len(self.ended) + 1)
-        self.label = f"run {len(self.ended) + 1} of {self.runs}  {spec['cell']} rep{spec['repeat']}"
+        self.label = f"run {len(self.ended) + 1} of {self.runs}  {spec.cell} rep{spec.repeat}"
         if self.probe:
-            self.label = f"does a batch of {self.batch_size} fit?  {spec['factors']['framework']}"
+            self.label = f"does a batch of {self.batch_size} fit?  {spec.factors.framework}"
 
     def update(self) -> None:
         """Read what the runner has written since, and print a line if one is due."""
@@ -78,7 +81,7 @@ class Progress:
         expected = None
         if self.rate and self.operation:
             parts += [f"{self.rate:,.1f} calls/s"]
-        elif self.rate and self.timed:
+        elif self.rate and not self.steps:
             parts += [f"{self.rate * self.batch_size:,.0f} images/s"]
         elif self.rate:
             parts += [f"{self.steps_done / self.steps:.0%}"]
@@ -117,25 +120,25 @@ class Progress:
             new = file.read()
         whole = new[: new.rfind("\n") + 1]
         self.read_to += len(whole.encode())
-        for event in _objects(whole):
-            if event["event"] == "chunk":
-                self.phase = event["phase"]
-                self.steps_done = event["first_step"] + event["steps"]
-                if event["phase"] != "first_step":
+        for event in events_of(whole, Chunk, Phase):
+            if isinstance(event, Chunk):
+                self.phase = event.phase
+                self.steps_done = event.first_step + event.steps
+                if event.phase != "first_step":
                     # From end to end: a chunk begins before the one before it has ended.
-                    rate = event["steps"] / (event["end"] - self.last_end)
+                    rate = event.steps / (event.end - self.last_end)
                     self.rate = 0.8 * self.rate + 0.2 * rate if self.rate else rate
-                self.last_end = event["end"]
-            elif event["event"] == "phase":
-                self.phase, self.last_end = event["name"], event["end"]
-                if self.limit and event["name"] == "warmup":
+                self.last_end = event.end
+            elif isinstance(event, Phase):
+                self.phase, self.last_end = event.name, event.end
+                if self.limit and event.name == "warmup":
                     self.steps = self.steps_done + self.limit
-                if event["name"] == "first_step":
-                    self.first_step = event["end"]
-                if event["name"] == "measured":
-                    seconds = event["end"] - event["begin"]
+                if event.name == "first_step":
+                    self.first_step = event.end
+                if event.name == "measured":
+                    seconds = event.end - event.begin
                     self.measured += seconds  # a phase that evaluations interrupt has parts
-                    self.rate = event["steps"] / seconds
+                    self.rate = event.steps / seconds
 
 
 def _objects(text: str) -> list[dict[str, Any]]:

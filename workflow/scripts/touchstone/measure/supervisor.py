@@ -30,6 +30,10 @@ from touchstone.measure.disturbance import Disturbance
 from touchstone.measure.progress import Progress
 from touchstone.measure.sampler import Sampler
 from touchstone.measure.sensors import memory
+from touchstone.schema import status
+from touchstone.schema.events import Outcome, Result, event_to_line, events_of
+from touchstone.schema.spec import RunSpec
+from touchstone.schema.variables import SAMPLE_NOW
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 REMOVED = (
@@ -52,7 +56,7 @@ class Fault(RuntimeError):
     """A run ended in a way that says nothing about what was measured."""
 
 
-class Outcome(NamedTuple):
+class Ending(NamedTuple):
     """How a run ended: status, reason, and of an `error` the end of its log."""
 
     status: str
@@ -60,8 +64,8 @@ class Outcome(NamedTuple):
     log_tail: list[str]
 
 
-class Beside(Protocol):
-    """What goes on beside a runner on other nodes (`nodes.py`).
+class OtherNodes(Protocol):
+    """What the supervisor of a node knows of the other ones (`nodes.py`).
 
     `leads` on the first node; `variables` and `descriptors` are for the runner.
     """
@@ -72,9 +76,9 @@ class Beside(Protocol):
 
     def fileno(self) -> int: ...
 
-    def news(self) -> Outcome | None: ...
+    def news(self) -> Ending | None: ...
 
-    def ended(self) -> Outcome | None: ...
+    def ended(self) -> Ending | None: ...
 
 
 @contextlib.contextmanager
@@ -117,25 +121,25 @@ def thread_variables(threads: int, wait_policy: str) -> dict[str, str]:
 
 
 def supervise(
-    spec: dict[str, Any],
+    spec: RunSpec,
     command: list[str],
     folder: Path,
     log: Path,
     final: bool = False,
     trial: bool = False,
-    beside: Beside | None = None,
+    other_nodes: OtherNodes | None = None,
 ) -> str:
     """Run `command` for `spec`; leave events.jsonl, telemetry.csv and env.json in `folder`.
 
     `command` is to write `folder`/events.jsonl. Returns the status, which is also the last
-    event. A runner that ends without a result raises Fault, or, if this attempt is `final`,
+    event's. A runner that ends without a result raises Fault, or, if this attempt is `final`,
     has the outcome `error`. Raises Fault where it cannot even be started. A `trial` is none of
     the study's runs: it has no place in their order, nor in the account of progress. Where a
-    run has several nodes, `beside` is what goes on elsewhere, which may end it here too.
+    run has several nodes, `other_nodes` may end it too.
     """
-    device = spec["execution"]["device"]
-    used = cores(spec["execution"]["threads"])
-    variables = thread_variables(len(used), spec["execution"]["wait_policy"])
+    device = spec.execution.device
+    used = cores(spec.execution.threads)
+    variables = thread_variables(len(used), spec.execution.wait_policy)
     if device == "gpu":
         # CUDA's own order is by speed: NVML would watch another device than the run's.
         variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
@@ -151,11 +155,11 @@ def supervise(
     clean = {k: v for k, v in os.environ.items() if k not in REMOVED}
     asked, ask = os.pipe()
     os.set_blocking(ask, False)
-    clean.update(variables, PYTHONNOUSERSITE="1", TOUCHSTONE_SAMPLE_NOW=str(ask))
+    clean.update(variables, PYTHONNOUSERSITE="1", **{SAMPLE_NOW: str(ask)})
     descriptors = [ask]
-    if beside:
-        clean.update(beside.variables)
-        descriptors += beside.descriptors
+    if other_nodes:
+        clean.update(other_nodes.variables)
+        descriptors += other_nodes.descriptors
     begin = time.monotonic()
     with open(log, "wb") as output:
         process = subprocess.Popen(
@@ -170,11 +174,11 @@ def supervise(
         )
     os.close(ask)
     progress = Progress(spec, events)
-    devices = spec["execution"].get("replicas", 1)
+    devices = spec.execution.replicas
     watched = sensors.Watched(process.pid, device, group, others, devices=devices)
     try:
         telemetry = folder / "telemetry.csv"
-        known, stopped = _watch(process, asked, watched, spec, telemetry, progress, beside)
+        known, stopped = _watch(process, asked, watched, spec, telemetry, progress, other_nodes)
     finally:
         os.close(asked)
         # Whatever happens to this process, nothing of the run goes on behind it.
@@ -183,40 +187,39 @@ def supervise(
         cpu_seconds = _end(process, watched)
     code = process.returncode
     said = _result(events)
-    if beside and not stopped and said and said["status"] == "ok":
-        stopped = beside.ended()
+    if other_nodes and not stopped and said and said.status == status.OK:
+        stopped = other_nodes.ended()
     lines: list[str] = []
     if stopped:
-        status, reason, lines = stopped
+        how, reason, lines = stopped
     elif said:
-        status, reason = said["status"], said["reason"]
+        how, reason = said.status, said.reason
     elif code in KILLED and kills is not None and environment.kernel_oom_kills() != kills:
-        status, reason = "oom", "the kernel killed it: the host ran out of memory"
+        how, reason = status.OOM, "the kernel killed it: the host ran out of memory"
     else:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:]
-        status, reason = "error", _fault(code)
-    tail: dict[str, Any] = {}
-    if status == "error":
+        how, reason = status.ERROR, _fault(code)
+    tail = None
+    if how == status.ERROR:
         if not final:
             raise Fault("\n".join([f"{reason}; its log {log} ends:", *lines]))
-        tail = {"log_tail": lines}
+        tail = lines
         attempts.note(folder, str(reason))
-    _close(events, status=status, reason=reason, exit_code=code, begin=begin,
-           end=time.monotonic(), cpu_seconds=cpu_seconds, **tail)  # fmt: skip
+    _close(events, Outcome(how, reason, code, begin, time.monotonic(), cpu_seconds, tail))
     if without:
         unknown["run.control_group"] = without
     _describe(folder, environment.packages(command[0]), run, start, known, unknown)
     if not trial:
-        progress.finish(status)
-    return status
+        progress.finish(how)
+    return how
 
 
-def settle(spec: dict[str, Any], folder: Path, log: Path, status: str, reason: str) -> None:
+def close_without_running(spec: RunSpec, folder: Path, log: Path, how: str, reason: str) -> None:
     """Leave the files of a run whose outcome is known without a runner."""
-    used = cores(spec["execution"]["threads"])
-    variables = thread_variables(len(used), spec["execution"]["wait_policy"])
+    used = cores(spec.execution.threads)
+    variables = thread_variables(len(used), spec.execution.wait_policy)
     why = "no runner was started"
-    start = {"block": spec["repeat"], "position": None, "idle_seconds": None,
+    start = {"block": spec.repeat, "position": None, "idle_seconds": None,
              "cpu_temperature": None}  # fmt: skip
     unknown = {f"start.{name}": why for name, value in start.items() if value is None}
     unknown["software.packages"] = why
@@ -224,11 +227,10 @@ def settle(spec: dict[str, Any], folder: Path, log: Path, status: str, reason: s
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
     now = time.monotonic()
-    _close(events, status=status, reason=reason, exit_code=None, begin=now, end=now,
-           cpu_seconds=None)  # fmt: skip
+    _close(events, Outcome(how, reason, None, now, now, None))
     (folder / "telemetry.csv").write_text("t\n")
     _describe(folder, None, _run(used, variables), start, {}, unknown)
-    Progress(spec, events).finish(status)
+    Progress(spec, events).finish(how)
 
 
 def _run(used: list[int], variables: dict[str, str]) -> dict[str, Any]:
@@ -272,7 +274,7 @@ def _describe(
 
 
 def _start(
-    spec: dict[str, Any], started: str, unknown: environment.Unknown, trial: bool
+    spec: RunSpec, started: str, unknown: environment.Unknown, trial: bool
 ) -> dict[str, Any]:
     """The run's place in the order of execution, and the state that the machine starts it in."""
     if trial:
@@ -281,7 +283,7 @@ def _start(
     if why:
         unknown["start.idle_seconds"] = why
     return {
-        "block": spec["repeat"],
+        "block": spec.repeat,
         "position": None if trial else order.enter(spec, started),
         "idle_seconds": idle,
         "cpu_temperature": environment.cpu_temperature(unknown),
@@ -313,31 +315,31 @@ def _watch(
     process: subprocess.Popen[bytes],
     asked: int,
     watched: sensors.Watched,
-    spec: dict[str, Any],
+    spec: RunSpec,
     telemetry: Path,
     progress: Progress,
-    beside: Beside | None,
-) -> tuple[dict[str, Any], Outcome | None]:
+    other_nodes: OtherNodes | None,
+) -> tuple[dict[str, Any], Ending | None]:
     """Sample until the process ends or is to be stopped.
 
     A sample is taken every interval, and whenever a byte comes through the pipe `asked`:
     the runner sends one at the edges of the measured phase. Returns what is known of every
-    sensor, and the outcome if it is to be stopped, or was by what goes on `beside`.
+    sensor, and the outcome if it is to be stopped, or was by `other_nodes`.
     """
-    seconds, mib = spec["limits"]["seconds"], spec["limits"]["memory_mib"]
-    interval = spec["sampling_interval"]
-    disturbance = Disturbance(spec["limits"], watched)
+    seconds, mib = spec.limits.seconds, spec.limits.memory_mib
+    interval = spec.sampling_interval
+    disturbance = Disturbance(spec.limits, watched)
     due = time.monotonic()
     deadline = due + seconds
-    stopped: Outcome | None = None
+    stopped: Ending | None = None
     ended = os.pidfd_open(process.pid)
-    heard = [ended, asked] if beside is None else [ended, asked, beside.fileno()]
+    heard = [ended, asked] if other_nodes is None else [ended, asked, other_nodes.fileno()]
     try:
         with open(telemetry, "w", newline="") as file:
             sampler = Sampler(watched, file)
             while True:
                 sampler.sample()
-                if beside is None or beside.leads:
+                if other_nodes is None or other_nodes.leads:
                     progress.update()
                 if (late := time.monotonic() - due) >= 0:
                     # A tick that was missed is left out; the time stamps show the gap.
@@ -351,15 +353,15 @@ def _watch(
                         return sampler.finish(), None
                     if time.monotonic() >= deadline:
                         reason = f"it ran longer than the limit of {seconds:g} s"
-                        stopped = Outcome("timeout", reason, [])
+                        stopped = Ending(status.TIMEOUT, reason, [])
                     elif mib is not None and (used := _memory(watched, mib)) > mib:
                         reason = f"host memory of {used:.0f} MiB exceeds the limit of {mib:g} MiB"
-                        stopped = Outcome("oom", reason, [])
+                        stopped = Ending(status.OOM, reason, [])
                     elif why := disturbance.reason(progress.first_step):
-                        stopped = Outcome("timeout", why, [])
+                        stopped = Ending(status.TIMEOUT, why, [])
                         attempts.note(telemetry.parent, why)
-                    elif beside and beside.fileno() in ready:
-                        stopped = beside.news()
+                    elif other_nodes and other_nodes.fileno() in ready:
+                        stopped = other_nodes.news()
                     if stopped:
                         return sampler.finish(), stopped
                     if asked in ready and os.read(asked, 64):
@@ -374,19 +376,20 @@ def _memory(watched: sensors.Watched, limit: float) -> float:
     return memory.Sensor(watched).used(limit)
 
 
-def _result(events: Path) -> dict[str, Any] | None:
-    """The runner's own word, if it came to say it."""
+def _result(events: Path) -> Result | None:
+    """The runner's own account, if it came to give it."""
     lines = events.read_text(encoding="utf-8").splitlines() if events.exists() else []
-    last = json.loads(lines[-1]) if lines and lines[-1].endswith("}") else {}
-    return last if last.get("event") == "result" else None
+    if not lines or not lines[-1].endswith("}"):
+        return None
+    return next(iter(events_of(lines[-1], Result)), None)
 
 
-def _close(events: Path, **outcome: Any) -> None:
+def _close(events: Path, outcome: Outcome) -> None:
     """Cut what a killed runner left half-written, and add the outcome."""
     text = events.read_text(encoding="utf-8") if events.exists() else ""
     whole = text[: text.rfind("\n") + 1]
     with open(events, "w", encoding="utf-8") as file:
-        file.write(whole + json.dumps({"event": "outcome", **outcome}) + "\n")
+        file.write(whole + event_to_line(outcome))
 
 
 def _fault(code: int) -> str:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from touchstone.schema import spec
+
 Padding = int | str | tuple[int, int, int, int]
 """Pixels on every side, or (top, bottom, left, right), or "same": the output has the size
 of the input / stride, rounded up, the odd pixel at the bottom and right (as TensorFlow)."""
@@ -132,17 +134,16 @@ class GraphBase:
         """Values that all the layers' outputs hold for one example."""
         return sum(math.prod(layer.shape) for layer in self.layers)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The graph as plain JSON values, the form in which runners get it."""
-        return {
-            "name": self.name,
-            "input": list(self.input_shape),
-            **({"vocabulary": self.vocabulary} if self.vocabulary else {}),
-            "output": self.layers[-1].name,
-            "parameter_count": self.parameter_count,
-            "macs": self.macs,
-            "training_macs": self.training_macs,
-            "layers": [
+    def network(self) -> spec.Network:
+        """The graph as specs have it."""
+        return spec.Network(
+            name=self.name,
+            input=list(self.input_shape),
+            output=self.layers[-1].name,
+            parameter_count=self.parameter_count,
+            macs=self.macs,
+            training_macs=self.training_macs,
+            layers=[
                 {
                     "name": layer.name,
                     "op": layer.op,
@@ -152,8 +153,11 @@ class GraphBase:
                 }
                 for layer in self.layers
             ],
-            "parameters": [{**asdict(p), "shape": list(p.shape)} for p in self.parameters],
-        }
+            parameters=[
+                spec.Parameter(**{**asdict(p), "shape": list(p.shape)}) for p in self.parameters
+            ],
+            vocabulary=self.vocabulary,
+        )
 
     def _add(
         self, op: str, name: str, sources: tuple[str, ...], shape: tuple[int, ...], **settings: Any

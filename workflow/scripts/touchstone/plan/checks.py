@@ -99,10 +99,10 @@ class Known:
             )
         if cell.nesterov and (cell.optimizer != "sgd" or not cell.momentum):
             found.append("nesterov: only sgd with a momentum has it; set it to false")
-        if max([*cell.milestones, cell.rate_warmup_epochs]) >= cell.epochs:
+        if max([*cell.milestones, cell.lr_warmup_epochs]) >= cell.epochs:
             found.append(
                 f"epochs: {cell.epochs} end before the last of the milestones {cell.milestones} "
-                f"and the {cell.rate_warmup_epochs} epochs of warm-up; train for longer"
+                f"and the {cell.lr_warmup_epochs} epochs of warm-up; train for longer"
             )
         environment = frameworks.environment(cell.framework, cell.device)
         if environment not in self.environments:
@@ -122,15 +122,15 @@ class Known:
         found += [*_replica_faults(cell), *_photo_faults(cell, dataset)]
         if inference.is_inference(cell):
             found += inference.faults(cell, dataset.splits.test)
-        elif cell.effective_batch > dataset.splits.train:
+        elif cell.global_batch_size > dataset.splits.train:
             found.append(
-                f"batch_size: {cell.effective_batch} is more than the {dataset.splits.train} "
+                f"batch_size: {cell.global_batch_size} is more than the {dataset.splits.train} "
                 f"training examples of {cell.dataset}; choose a smaller one"
             )
-        elif cell.epochs * (dataset.splits.train // cell.effective_batch) < 2:
+        elif cell.epochs * (dataset.splits.train // cell.global_batch_size) < 2:
             found.append("epochs: a single step leaves none to measure; train for more epochs")
         elif cell.steps is not None:
-            found += _step_faults(cell, dataset.splits.train // cell.effective_batch)
+            found += _step_faults(cell, dataset.splits.train // cell.global_batch_size)
         pair = (cell.network, cell.dataset)
         if pair not in self.graphs:
             try:
@@ -196,7 +196,7 @@ def _replica_faults(cell: Cell) -> list[str]:
     """What of a cell cannot be split evenly over its replicas."""
     found, count = [], cell.world_size
     where = f" on {cell.nodes} nodes" if cell.nodes > 1 else ""
-    if cell.effective_batch % count:
+    if cell.global_batch_size % count:
         found.append(
             f"batch_size: {cell.batch_size} examples cannot be split evenly over {count} "
             f"replicas{where}; choose a multiple of {count}, or batch_split: per_replica"

@@ -95,10 +95,10 @@ def seconds_of_steps(cell: Cell, folder: Path, cores: float) -> float | None:
     if is_inference(cell):
         work = 2 * graph.macs * data.splits.test
         return work / speed + cell.warmup_seconds + 2 * cell.inference_seconds
-    steps, tested = cell.epochs * (data.splits.train // cell.effective_batch), data.splits.test
+    steps, tested = cell.epochs * (data.splits.train // cell.global_batch_size), data.splits.test
     if cell.steps is not None:
         steps, tested = min(steps, cell.steps + cell.warmup_steps), 0
-    work = 2 * (graph.training_macs * steps * cell.effective_batch + graph.macs * tested)
+    work = 2 * (graph.training_macs * steps * cell.global_batch_size + graph.macs * tested)
     return work / speed + steps * SECONDS_PER_STEP
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from touchstone.schema.capabilities import Capabilities
+from touchstone.schema.spec import Network
 
 FOLDER = Path(__file__).parent.parent / "runner/adapters"
 FORMATS = Path(__file__).parent.parent / "datasets/formats"
@@ -65,10 +66,10 @@ def of_records(framework: str, constant: str) -> bool:
     return bool(_constants(FORMATS / f"{record_format(framework)}.py")[constant])
 
 
-def deviations(framework: str, network: dict[str, Any], source: str) -> list[str]:
+def deviations(framework: str, network: Network, source: str) -> list[str]:
     """Where the adapter cannot do what the graph `network` says, or the input `source`."""
     found = capabilities(framework).deviations
-    used = {layer["op"] for layer in network["layers"]} | {source}
+    used = {layer["op"] for layer in network.layers} | {source}
     return [text for what, text in found.items() if what in used]
 
 
@@ -82,7 +83,7 @@ def single_precision_only(framework: str) -> bool:
     return capabilities(framework).single_precision_only
 
 
-def trace_bytes(framework: str) -> int:
+def parity_bytes(framework: str) -> int:
     """What parity steps take at most for each parameter, bytes."""
     return capabilities(framework).parity_bytes
 

@@ -12,7 +12,7 @@ INITIAL, TRAINED = "initial", "trained"
 DECIDE = (
     "network", "dataset", "learning_rate", "optimizer", "momentum", "nesterov", "beta1", "beta2",
     "epsilon", "weight_decay", "weight_decay_form", "weight_decay_on", "schedule", "milestones",
-    "schedule_factor", "rate_warmup_epochs", "crop_padding", "flip", "epochs", "seed",
+    "lr_gamma", "lr_warmup_epochs", "crop_padding", "flip", "epochs", "seed",
 )  # fmt: skip
 """The settings that decide which weights a training cell leaves, beside its framework and batch
 size; in all others, as its threads or its device, it may differ from the cell that predicts."""
@@ -87,7 +87,7 @@ def sources(cells: Mapping[str, Cell]) -> tuple[dict[str, str], list[str]]:
     trained: dict[Any, list[str]] = defaultdict(list)
     for name, cell in cells.items():
         if not is_inference(cell) and cell.steps is None:  # which keeps no weights
-            trained[_decided(cell, cell.framework, cell.effective_batch)].append(name)
+            trained[_decided(cell, cell.framework, cell.global_batch_size)].append(name)
     found, without = {}, []
     for name, cell in cells.items():
         if not is_inference(cell) or cell.weights == INITIAL:

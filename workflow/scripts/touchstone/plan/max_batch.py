@@ -8,6 +8,7 @@ from touchstone.plan.model import BEST, Cell
 from touchstone.plan.read import SLUG, digest, is_operation
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import Plan
+from touchstone.schema.spec import TrainingSpec
 
 STEPS = 6
 """Training steps of a probe: the first, and some in chunks as in a run."""
@@ -16,8 +17,8 @@ FIXED: dict[str, Any] = {
     "learning_rate": 1.0e-6,
     "schedule": "constant",
     "milestones": [],
-    "schedule_factor": 0.1,
-    "rate_warmup_epochs": 0.0,
+    "lr_gamma": 0.1,
+    "lr_warmup_epochs": 0.0,
     "epochs": 1,
     "steps": None,
     "evaluate_every": 0,
@@ -65,9 +66,11 @@ def as_planned(cell: Cell) -> dict[str, str]:
     return {key: "" if value is None else str(value) for key, value in values.items()}
 
 
-def probe_spec(cell: Cell, batch_size: int, memory_mib: float | None, root: Path) -> dict[str, Any]:
+def probe_spec(cell: Cell, batch_size: int, memory_mib: float | None, root: Path) -> TrainingSpec:
     """The spec of a few steps with `batch_size` under a limit of host memory (MiB)."""
     spec = make_spec(cell.model_copy(update={"batch_size": batch_size}), 1, root)
-    spec["phases"]["steps"] = STEPS
-    spec["limits"]["memory_mib"] = memory_mib
-    return spec
+    assert isinstance(spec, TrainingSpec)
+    return spec._replace(
+        phases=spec.phases._replace(probe_steps=STEPS),
+        limits=spec.limits._replace(memory_mib=memory_mib),
+    )

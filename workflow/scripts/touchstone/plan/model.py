@@ -151,7 +151,7 @@ class Cell(BaseModel):
     schedule: Annotated[
         Literal["constant", "step", "cosine"],
         Field(
-            description="of the rate: `step` multiplies it by `schedule_factor` at each of the "
+            description="of the rate: `step` multiplies it by `lr_gamma` at each of the "
             "`milestones`, `cosine` lets it fall to 0 over the run"
         ),
     ] = "constant"
@@ -162,8 +162,8 @@ class Cell(BaseModel):
             "list of such lists is several values"
         ),
     ] = []
-    schedule_factor: Annotated[float, Field(gt=0, description="`step`: what it changes by")] = 0.1
-    rate_warmup_epochs: Annotated[
+    lr_gamma: Annotated[float, Field(gt=0, description="`step`: what it changes by")] = 0.1
+    lr_warmup_epochs: Annotated[
         float, Field(ge=0, description="the rate grows linearly over this many epochs")
     ] = 0.0
     crop_padding: Annotated[
@@ -278,7 +278,7 @@ class Cell(BaseModel):
         return self.replicas * self.nodes
 
     @property
-    def effective_batch(self) -> int:
+    def global_batch_size(self) -> int:
         """Examples of a step, over all replicas."""
         return self.batch_size * (self.world_size if self.batch_split == "per_replica" else 1)
 

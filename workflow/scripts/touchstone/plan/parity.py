@@ -8,7 +8,14 @@ from touchstone.networks.graph import GraphError
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.read import ConfigError
-from touchstone.plan.spec import augmentation_of, execution_of, optimizer_of, schedule_of
+from touchstone.plan.spec import (
+    WHITE,
+    augmentation_of,
+    execution_of,
+    optimizer_of,
+    schedule_of,
+)
+from touchstone.schema.spec import Data, Network, ParitySpec, ParitySteps
 
 REFERENCE = "pytorch"
 """The framework that the others are compared with."""
@@ -17,7 +24,7 @@ CLASSES = 10
 SIDES = (32, 64, 96, 128, 224)
 """The network is built for the smallest of these image sizes that it accepts; one that takes no
 images, for a text."""
-STEPS = 32
+TEXT_LENGTH = 32
 """Tokens of such a text."""
 USUAL: dict[str, Any] = {
     "learning_rate": 2.0**-20,
@@ -29,42 +36,45 @@ USUAL: dict[str, Any] = {
 }
 """Exact in single precision, in which some kernels keep them; the rate is small, since a
 large one amplifies rounding from step to step."""
-TRACES: dict[str, dict[str, Any]] = {
+STEPS: dict[str, dict[str, Any]] = {
     "fp32": {"precision": "fp32", "optimizer": "sgd", "steps": 1},
     "fp64": {"precision": "fp64", "optimizer": "sgd", "steps": 10},
     "adam": {"precision": "fp64", "optimizer": "adam", "steps": 10},
 }
-"""What a network is traced with, by the names under which the certificate judges it."""
+"""The parity steps of a network, by the names under which the certificate judges them."""
 SINGLE: dict[str, Any] = {**USUAL, "learning_rate": 2.0**-14, "epsilon": 2.0**-10}
 """The settings where a framework has single precision alone: a rate at which its weights show an
 update, and an epsilon that keeps Adam from enlarging the rounding of small gradients."""
-SINGLE_TRACES: dict[str, dict[str, Any]] = {
+SINGLE_STEPS: dict[str, dict[str, Any]] = {
     "sgd32": {"precision": "fp32", "optimizer": "sgd", "steps": 10},
     "adam32": {"precision": "fp32", "optimizer": "adam", "steps": 10},
 }
-"""What such a framework is traced with."""
-EXACT_TRACES: dict[str, dict[str, Any]] = {
-    "sgd64": {**SINGLE_TRACES["sgd32"], "precision": "fp64"},
-    "adam64": {**SINGLE_TRACES["adam32"], "precision": "fp64"},
+"""The parity steps of such a framework."""
+EXACT_STEPS: dict[str, dict[str, Any]] = {
+    "sgd64": {**SINGLE_STEPS["sgd32"], "precision": "fp64"},
+    "adam64": {**SINGLE_STEPS["adam32"], "precision": "fp64"},
 }
-"""What the reference is traced with beside these, for them to be compared with."""
-APART = 2.0**-16
+"""Those of the reference beside these, for them to be compared with."""
+PERTURBATION = 2.0**-16
 """By what share of themselves, at most, images are changed to see how far rounding is amplified:
 so that the logits move by some ten times what single precision does to them."""
-APART_TRACES = {f"{name}apart": {**trace, "apart": APART} for name, trace in EXACT_TRACES.items()}
-"""The same from images that are apart."""
+PERTURBED_STEPS = {
+    f"{name}apart": {**one, "perturbation": PERTURBATION} for name, one in EXACT_STEPS.items()
+}
+"""The same from images that are changed."""
 
 
 @cache
-def reduced(network: str) -> dict[str, Any]:
-    """The network's graph at reduced resolution; raises ConfigError if it fits none.
+def reduced(network: str) -> Network:
+    """The network at reduced resolution.
 
-    Each of its traces asks for it several times: nobody may change it.
+    Raises:
+        ConfigError: no size fits it.
     """
     cause = ""
-    for shape in [*((side, side, 3) for side in SIDES), (STEPS, 1, 1)]:
+    for shape in [*((side, side, 3) for side in SIDES), (TEXT_LENGTH, 1, 1)]:
         try:
-            return networks.build(network, shape, CLASSES).as_dict()
+            return networks.build(network, shape, CLASSES).network()
         except GraphError as fault:
             cause = cause or str(fault)
     raise ConfigError(
@@ -72,57 +82,66 @@ def reduced(network: str) -> dict[str, Any]:
     )
 
 
-def trace_spec(
-    graph: dict[str, Any], framework: str, mode: str, single: bool = False, **settings: Any
-) -> dict[str, Any]:
-    """The spec of the traces of `graph`: what of docs/contracts.md their runner reads.
+def steps_spec(
+    network: Network, framework: str, mode: str, single: bool = False, **settings: Any
+) -> ParitySpec:
+    """The spec of the parity steps of a network.
 
-    `single` are the traces for frameworks that have single precision alone, which for others
-    include double precision. `settings` of a cell may replace the usual ones.
+    Args:
+        network: at the size at which it is compared.
+        mode: an execution mode of the framework.
+        single: compare in single precision, as frameworks need that have nothing else; others
+            compute it in double precision too.
+        settings: of a cell, in place of the usual ones.
     """
-    traces, usual = (SINGLE_TRACES, SINGLE) if single else (TRACES, USUAL)
+    wanted, usual = (SINGLE_STEPS, SINGLE) if single else (STEPS, USUAL)
     if single and not frameworks.single_precision_only(framework):
-        traces = {**SINGLE_TRACES, **EXACT_TRACES}
-        if "vocabulary" not in graph:  # no word is nearly another one
-            traces |= APART_TRACES
+        wanted = {**SINGLE_STEPS, **EXACT_STEPS}
+        if network.vocabulary is None:  # no word is nearly another one
+            wanted |= PERTURBED_STEPS
     cell = Cell(
-        framework=framework, network=graph["name"], dataset="synthetic", mode=mode,
+        framework=framework, network=network.name, dataset="synthetic", mode=mode,
         input="synthetic", batch_size=BATCH_SIZE, threads=1, **{**usual, **settings},
     )  # fmt: skip
-    steps = max(trace["steps"] for trace in traces.values())
-    return {
-        "format": 1,
-        "seed": cell.seed,
-        "factors": {"framework": framework, "input": "synthetic", "batch_size": BATCH_SIZE},
-        "network": graph,
-        "data": {
-            "encoding": "raw",
-            "folder": "",
-            "shape": graph["input"],
-            "classes": CLASSES,
-            "train_examples": steps * BATCH_SIZE,
-            "test_examples": BATCH_SIZE,
+    return ParitySpec(
+        framework=framework,
+        seed=cell.seed,
+        batch_size=BATCH_SIZE,
+        input="synthetic",
+        network=network,
+        data=Data(
+            format="",
+            encoding="raw",
+            folder="",
+            shards={},
+            shape=network.input,
+            classes=CLASSES,
+            train_examples=max(one["steps"] for one in wanted.values()) * BATCH_SIZE,
+            test_examples=BATCH_SIZE,
+            mean=[],
+            std=[],
+            pixel_maximum=WHITE if network.vocabulary is None else 1,
+        ),
+        schedule=schedule_of(cell),
+        augmentation=augmentation_of(cell),
+        execution=execution_of(cell),
+        parity_steps={
+            name: ParitySteps(
+                precision=one["precision"],
+                optimizer=optimizer_of(cell.model_copy(update={"optimizer": one["optimizer"]})),
+                steps=one["steps"],
+                perturbation=one.get("perturbation"),
+            )
+            for name, one in wanted.items()
         },
-        "schedule": schedule_of(cell),
-        "augmentation": augmentation_of(cell),
-        "execution": execution_of(cell),
-        "traces": {
-            name: {
-                **trace,
-                "optimizer": optimizer_of(
-                    cell.model_copy(update={"optimizer": trace["optimizer"]})
-                ),
-            }
-            for name, trace in traces.items()
-        },
-    }
+    )
 
 
-def parity_spec(network: str, framework: str, single: bool = False) -> dict[str, Any]:
+def parity_spec(network: str, framework: str, single: bool = False) -> ParitySpec:
     """The spec by which a network is compared: at reduced resolution, in the usual mode.
 
-    A framework that has single precision alone is always traced for that; the reference is
+    A framework that has only single precision is always compared in that; the reference is
     where `single` asks for it.
     """
     single = single or frameworks.single_precision_only(framework)
-    return trace_spec(reduced(network), framework, frameworks.modes(framework)[0], single)
+    return steps_spec(reduced(network), framework, frameworks.modes(framework)[0], single)

@@ -1,4 +1,4 @@
-"""The spec of a run: everything that its runner is told, and nothing else."""
+"""The spec of a run: everything that its runner reads, and nothing else."""
 
 from functools import cache
 from pathlib import Path
@@ -9,26 +9,42 @@ from touchstone.datasets import catalogue
 from touchstone.plan import frameworks, inference
 from touchstone.plan.model import Cell
 from touchstone.plan.read import canonical, digest, digest_of_text, is_operation, name_of
+from touchstone.schema.spec import (
+    Augmentation,
+    Calls,
+    Data,
+    Execution,
+    Factors,
+    InferenceSpec,
+    Limits,
+    Network,
+    OperationSpec,
+    Optimizer,
+    RunSpec,
+    Schedule,
+    TimedPhases,
+    TrainingPhases,
+    TrainingSpec,
+    spec_to_json,
+)
+from touchstone.schema.values import to_json
 
-FORMAT = 1
 FACTORS = (
-    "framework", "network", "dataset", "device", "precision", "mode", "input", "batch_size",
-    "learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "epochs",
+    "framework", "network", "dataset", "device", "precision", "mode", "input", "learning_rate",
+    "optimizer", "momentum", "weight_decay", "schedule", "epochs",
 )  # fmt: skip
-"""The settings that tables and records name."""
-
+"""The factors of every run, beside its batch size."""
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16-amp": 2}
 """Of a number that a product reads or writes; operations count those of single precision."""
-WARMUP = ("warmup_steps", "warmup_seconds", "chunk_seconds")
-PLAIN = {
-    "optimizer": "sgd", "momentum": 0.0, "nesterov": False, "weight_decay": 0.0,
-    "weight_decay_form": "coupled", "weight_decay_on": "all",
-}  # fmt: skip
+NOTHING = Network("", [], "", 0, 0, 0, [], [])
+"""In the place of a network whose digest is known."""
+WHITE = 255
+"""The largest value of a byte that is a pixel."""
 
 
 @cache
-def _graph(network: str, shape: tuple[int, ...], classes: int) -> dict[str, Any]:
-    return networks.build(network, shape, classes).as_dict()
+def _network(name: str, shape: tuple[int, ...], classes: int) -> Network:
+    return networks.build(name, shape, classes).network()
 
 
 @cache
@@ -42,128 +58,130 @@ def seed_of(cell: Cell, repeat: int) -> int:
 
 
 def data_folder(cell: Cell) -> str:
-    """Where the cell's converted data set lies, relative to the working folder."""
+    """The folder of the cell's converted data set, relative to the working folder."""
     return f"results/data/{cell.dataset}/{frameworks.record_format(cell.framework)}"
 
 
-def make_spec(cell: Cell, repeat: int, root: Path) -> dict[str, Any]:
-    """The spec of repeat `repeat` of `cell`, as in docs/contracts.md; `root` is the project."""
+def make_spec(cell: Cell, repeat: int, root: Path) -> RunSpec:
+    """The spec of repeat `repeat` of `cell`; `root` is the project's folder."""
     if is_operation(cell):
         return _operation_spec(cell, repeat)
     dataset = _dataset(cell.dataset, root / "config/datasets")
-    network = _graph(cell.network, tuple(dataset.shape), len(dataset.classes))
-    sharded = frameworks.of_records(cell.framework, "SHARDED")
-    spec = {
-        "format": FORMAT,
-        "cell": name_of(cell),
-        "repeat": repeat,
-        "seed": seed_of(cell, repeat),
-        "factors": {
-            **{key: getattr(cell, key) for key in FACTORS},
-            "batch_size": cell.effective_batch,
-            **({} if cell.steps is None else {"steps": cell.steps}),
-        },
-        "network": network,
-        "data": {
-            "format": frameworks.record_format(cell.framework),
-            "encoding": "raw" if dataset.photos is None else "jpeg",
-            "folder": data_folder(cell),
-            "stems": {
-                split: catalogue.stems(split, shards if sharded else 1)
-                for split, shards in dataset.shards.model_dump().items()
-            },
-            "shape": list(dataset.shape),
-            "classes": len(dataset.classes),
-            "train_examples": dataset.splits.train,
-            "test_examples": dataset.splits.test,
-            "mean": list(dataset.mean),
-            "std": list(dataset.std),
-            **({"white": 1} if dataset.tokens else {}),
-        },
-        "optimizer": optimizer_of(cell),
-        "schedule": schedule_of(cell),
-        "augmentation": augmentation_of(cell),
-        "deviations": frameworks.deviations(cell.framework, network, cell.input),
-        "execution": execution_of(cell),
-        "phases": {
-            **{
-                key: getattr(cell, key)
-                for key in ("epochs", "evaluate_every", "target_accuracy", *WARMUP)
-            },
-            **({} if cell.steps is None else {"measured_steps": cell.steps}),
-        },
-        "limits": limits_of(cell),
-        "sampling_interval": cell.sampling_interval,
-    }
-    return _inference_spec(spec, cell) if inference.is_inference(cell) else spec
+    network = _network(cell.network, tuple(dataset.shape), len(dataset.classes))
+    deviations = frameworks.deviations(cell.framework, network, cell.input)
+    data = _data_of(cell, dataset)
+    if inference.is_inference(cell):
+        return InferenceSpec(
+            **_common(cell, repeat),
+            factors=_factors_of(cell)._replace(
+                steps=cell.steps, workload=cell.workload, weights=cell.weights
+            ),
+            network=network,
+            data=data,
+            deviations=deviations,
+            phases=_timed_phases(cell, cell.inference_seconds),
+        )
+    return TrainingSpec(
+        **_common(cell, repeat),
+        factors=_factors_of(cell)._replace(steps=cell.steps),
+        network=network,
+        data=data,
+        optimizer=optimizer_of(cell),
+        schedule=schedule_of(cell),
+        augmentation=augmentation_of(cell),
+        deviations=deviations,
+        phases=TrainingPhases(
+            epochs=cell.epochs,
+            evaluate_every=cell.evaluate_every,
+            target_accuracy=cell.target_accuracy,
+            warmup_steps=cell.warmup_steps,
+            warmup_seconds=cell.warmup_seconds,
+            chunk_seconds=cell.chunk_seconds,
+            measured_steps=cell.steps,
+        ),
+    )
 
 
-def _inference_spec(spec: dict[str, Any], cell: Cell) -> dict[str, Any]:
-    """The spec of a run that predicts: it lasts for a time, and updates nothing.
-
-    The optimiser is the one without states, for adapters make one with every network.
-    """
-    names = ("workload", "weights")
-    return {
-        **spec,
-        "factors": {**spec["factors"], **{key: getattr(cell, key) for key in names}},
-        "inference": {"weights": cell.weights},
-        "optimizer": optimizer_of(cell.model_copy(update=PLAIN)),
-        "augmentation": None,
-        "phases": {
-            "seconds": cell.inference_seconds,
-            **{key: getattr(cell, key) for key in WARMUP},
-        },
-    }
-
-
-def _operation_spec(cell: Cell, repeat: int) -> dict[str, Any]:
-    """The spec of an operation: it has neither network nor data, and lasts for a time."""
+def _operation_spec(cell: Cell, repeat: int) -> OperationSpec:
     operation = operations.load(cell.network)
     dimensions = operations.dimensions(cell.network, cell.dataset)
+    collective = operations.collective(cell.network)
+    return OperationSpec(
+        **_common(cell, repeat),
+        factors=_factors_of(cell)._replace(batch_size=cell.batch_size),
+        operation=Calls(
+            name=cell.network,
+            dimensions=dimensions,
+            flops=operation.flops(**dimensions),
+            traffic=operation.traffic(**dimensions) * BYTES[cell.precision] // 4,
+            exchanged=operation.exchanged(**dimensions) if collective else None,
+        ),
+        deviations=[],
+        phases=_timed_phases(cell, cell.operation_seconds),
+    )
+
+
+def _common(cell: Cell, repeat: int) -> dict[str, Any]:
+    """The fields that every kind of spec has alike."""
     return {
-        "format": FORMAT,
         "cell": name_of(cell),
         "repeat": repeat,
         "seed": seed_of(cell, repeat),
-        "factors": {key: getattr(cell, key) for key in FACTORS},
-        "operation": {
-            "name": cell.network,
-            "dimensions": dimensions,
-            "flops": operation.flops(**dimensions),
-            "traffic": operation.traffic(**dimensions) * BYTES[cell.precision] // 4,
-            **(
-                {"exchanged": operation.exchanged(**dimensions)}
-                if operations.collective(cell.network)
-                else {}
-            ),
-        },
-        "deviations": [],
-        "optimizer": {},
         "execution": execution_of(cell),
-        "phases": {
-            "seconds": cell.operation_seconds,
-            **{key: getattr(cell, key) for key in WARMUP},
-        },
-        "limits": limits_of(cell),
+        "limits": Limits(cell.time_limit, cell.memory_limit, cell.time_limit_factor),
         "sampling_interval": cell.sampling_interval,
     }
+
+
+def _factors_of(cell: Cell) -> Factors:
+    return Factors(
+        batch_size=cell.global_batch_size, **{name: getattr(cell, name) for name in FACTORS}
+    )
+
+
+def _timed_phases(cell: Cell, seconds: float) -> TimedPhases:
+    return TimedPhases(seconds, cell.warmup_steps, cell.warmup_seconds, cell.chunk_seconds)
+
+
+def _data_of(cell: Cell, dataset: catalogue.Dataset) -> Data:
+    sharded = frameworks.of_records(cell.framework, "SHARDED")
+    return Data(
+        format=frameworks.record_format(cell.framework),
+        encoding="raw" if dataset.photos is None else "jpeg",
+        folder=data_folder(cell),
+        shards={
+            split: catalogue.shard_names(split, shards if sharded else 1)
+            for split, shards in dataset.shards.model_dump().items()
+        },
+        shape=list(dataset.shape),
+        classes=len(dataset.classes),
+        train_examples=dataset.splits.train,
+        test_examples=dataset.splits.test,
+        mean=list(dataset.mean),
+        std=list(dataset.std),
+        pixel_maximum=1 if dataset.tokens else WHITE,
+    )
 
 
 @cache
-def _graph_digest(network: str, shape: tuple[int, ...], classes: int) -> str:
-    return digest(_graph(network, shape, classes))
+def _network_digest(name: str, shape: tuple[int, ...], classes: int) -> str:
+    return digest(to_json(_network(name, shape, classes)))
 
 
 def spec_digests(cell: Cell, repeats: int, root: Path) -> list[str]:
-    """The digests of the whole specs of repeats 1 to `repeats`; that of a network's graph is taken
-    once, and what the repeats have in common is spelled once."""
+    """The digests of the specs of repeats 1 to `repeats`.
+
+    The digest of a network is computed once, and what the repeats share is written out once.
+    """
     spec = make_spec(cell, 1, root)
-    if not is_operation(cell):
-        data = spec["data"]
-        spec["network"] = _graph_digest(cell.network, tuple(data["shape"]), data["classes"])
+    if isinstance(spec, OperationSpec):
+        values = spec_to_json(spec)
+    else:
+        data = spec.data
+        known = _network_digest(cell.network, tuple(data.shape), data.classes)
+        values = spec_to_json(spec._replace(network=NOTHING)) | {"network": known}
     own = {"repeat", "seed"}
-    parts = {key: "" if key in own else canonical(value) for key, value in sorted(spec.items())}
+    parts = {key: "" if key in own else canonical(value) for key, value in sorted(values.items())}
     digests = []
     for repeat in range(1, repeats + 1):
         parts.update(repeat=f"{repeat}", seed=f"{seed_of(cell, repeat)}")
@@ -178,56 +196,50 @@ def training_examples(cell: Cell, root: Path) -> int:
     return count
 
 
-def optimizer_of(cell: Cell) -> dict[str, Any]:
-    """The update equation of a cell, as specs tell it: only what its optimiser knows."""
-    keys = ("momentum", "nesterov") if cell.optimizer == "sgd" else ("beta1", "beta2", "epsilon")
-    return {
-        "name": cell.optimizer,
-        **{key: getattr(cell, key) for key in ("learning_rate", *keys, "weight_decay")},
-        "decoupled": cell.weight_decay_form == "decoupled",
-        "spared": [] if cell.weight_decay_on == "all" else ["bias", "scale", "offset"],
-    }
+def optimizer_of(cell: Cell) -> Optimizer:
+    """The update equation of a cell, with the settings of its own optimizer only."""
+    names = ("momentum", "nesterov") if cell.optimizer == "sgd" else ("beta1", "beta2", "epsilon")
+    return Optimizer(
+        name=cell.optimizer,
+        learning_rate=cell.learning_rate,
+        weight_decay=cell.weight_decay,
+        decoupled=cell.weight_decay_form == "decoupled",
+        spared=[] if cell.weight_decay_on == "all" else ["bias", "scale", "offset"],
+        **{name: getattr(cell, name) for name in names},
+    )
 
 
-def schedule_of(cell: Cell) -> dict[str, Any]:
-    """How the rate of a cell goes, as specs tell it."""
-    return {
-        "name": cell.schedule,
-        "milestones": cell.milestones,
-        "factor": cell.schedule_factor,
-        "warmup_epochs": cell.rate_warmup_epochs,
-    }
+def schedule_of(cell: Cell) -> Schedule:
+    """How the learning rate of a cell changes."""
+    return Schedule(cell.schedule, list(cell.milestones), cell.lr_gamma, cell.lr_warmup_epochs)
 
 
-def augmentation_of(cell: Cell) -> dict[str, Any] | None:
-    """What is done to a training image, as specs tell it; None if nothing is."""
+def augmentation_of(cell: Cell) -> Augmentation | None:
+    """How the training images of a cell change at random; None if they do not."""
     if not cell.crop_padding and not cell.flip:
         return None
-    return {"crop_padding": cell.crop_padding, "flip": cell.flip}
+    return Augmentation(cell.crop_padding, cell.flip)
 
 
-def limits_of(cell: Cell) -> dict[str, Any]:
-    """What ends a run of a cell, as specs tell it."""
-    return {
-        "seconds": cell.time_limit,
-        "memory_mib": cell.memory_limit,
-        "factor": cell.time_limit_factor,
-    }
-
-
-def execution_of(cell: Cell) -> dict[str, Any]:
-    """How a cell is executed, as specs tell it."""
-    keys = (
-        "device", "precision", "mode", "threads", "wait_policy", "reader_threads", "deterministic",
-    )  # fmt: skip
-    execution = {key: getattr(cell, key) for key in keys}
-    if cell.world_size > 1:
-        kind, why = frameworks.replicas(cell.framework)
-        execution.update(replicas=cell.replicas, batch_split=cell.batch_split, replicas_are=kind)
-        if why:
-            execution["why_no_replicas"] = why
-    if cell.nodes > 1:
-        execution["nodes"] = cell.nodes
-        if why := frameworks.why_no_nodes(cell.framework):
-            execution["why_no_nodes"] = why
-    return execution
+def execution_of(cell: Cell) -> Execution:
+    """How a cell is executed."""
+    execution = Execution(
+        device=cell.device,
+        precision=cell.precision,
+        mode=cell.mode or frameworks.modes(cell.framework)[0],
+        threads=cell.threads,
+        wait_policy=cell.wait_policy,
+        reader_threads=cell.reader_threads,
+        deterministic=cell.deterministic,
+        replicas=cell.replicas,
+        nodes=cell.nodes,
+    )
+    if cell.world_size == 1:
+        return execution
+    kind, why = frameworks.replicas(cell.framework)
+    return execution._replace(
+        batch_split=cell.batch_split,
+        replicas_are=kind,
+        why_no_replicas=why,
+        why_no_nodes=frameworks.why_no_nodes(cell.framework) if cell.nodes > 1 else None,
+    )

@@ -19,9 +19,9 @@ class Entry:
     """A published figure beside what was measured, both in `unit`; either may be missing.
 
     `factors` are the source's words where it has the figure. `values` are by block. `reason`
-    says why nothing was measured, `remark` why nothing is published, or how that was read. `apart`
-    is what tells a cell of ours from another one at the same place. `unlike` is why the two sides
-    are not compared.
+    says why nothing was measured, `remark` why nothing is published, or how that was read.
+    `distinguishing` is what differs from another cell of ours at the same place. `changed` is why
+    the two sides are not compared.
     """
 
     name: str
@@ -35,8 +35,8 @@ class Entry:
     flags: tuple[str, ...]
     cell: str | None
     line: int | None
-    apart: str = ""
-    unlike: str | None = None
+    distinguishing: str = ""
+    changed: str | None = None
 
     @property
     def measured(self) -> float | None:
@@ -46,14 +46,14 @@ class Entry:
     @property
     def difference(self) -> float | None:
         """Measured - published."""
-        if self.unlike or self.measured is None or self.published is None:
+        if self.changed or self.measured is None or self.published is None:
             return None
         return self.measured - self.published
 
     @property
     def ratio(self) -> float | None:
         """Measured / published; accuracies have none, for a share has no natural zero."""
-        if self.unlike or self.metric == "test_accuracy":
+        if self.changed or self.metric == "test_accuracy":
             return None
         if self.measured is None or not self.published:
             return None
@@ -125,7 +125,7 @@ def _entry(
         flags=partner.flags if partner else (),
         cell=partner.cell if partner else None,
         line=point.row.line if point.row else None,
-        unlike=partner.unlike if partner else None,
+        changed=partner.changed if partner else None,
     )
 
 
@@ -169,7 +169,7 @@ def _differing(ones: Sequence[Mapping[str, Level]]) -> list[str]:
     ]
 
 
-def told_apart(found: Sequence[Entry], factors: Sequence[str]) -> list[Entry]:
+def labels_that_differ(found: Sequence[Entry], factors: Sequence[str]) -> list[Entry]:
     """The entries, each of our own cells that shares its place with another told apart from it.
 
     `factors` are those that make the place.
@@ -186,7 +186,7 @@ def told_apart(found: Sequence[Entry], factors: Sequence[str]) -> list[Entry]:
             if what and all(factor in found[i].factors or factor == "metric" for factor in factors):
                 result[i] = replace(found[i], remark=f"{found[i].remark}; here with {what}")
             elif what:
-                result[i] = replace(found[i], apart=what)
+                result[i] = replace(found[i], distinguishing=what)
     return result
 
 
@@ -215,7 +215,7 @@ def source_names(dossier: Dossier) -> dict[str, str]:
 def not_comparable(entry: Entry) -> str:
     """Why two sides that are there are not compared, if they are not."""
     both = entry.measured is not None and entry.published is not None
-    return f"not comparable: {entry.unlike}" if entry.unlike and both else ""
+    return f"not comparable: {entry.changed}" if entry.changed and both else ""
 
 
 def label(entry: Entry, factor: str) -> str:
@@ -226,7 +226,7 @@ def label(entry: Entry, factor: str) -> str:
         return show(entry.factors[factor])
     if entry.line is not None:
         return ""
-    return f"here ({', '.join(filter(None, (str(entry.factors['device']), entry.apart)))})"
+    return f"here ({', '.join(filter(None, (str(entry.factors['device']), entry.distinguishing)))})"
 
 
 def head(entry: Entry, factors: Sequence[str]) -> tuple[str, ...]:

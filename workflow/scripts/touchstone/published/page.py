@@ -29,9 +29,9 @@ from touchstone.published.entries import (
     changes,
     entries,
     label,
+    labels_that_differ,
     pivot,
     source_names,
-    told_apart,
 )
 from touchstone.published.exports import (
     BLANK,
@@ -55,8 +55,8 @@ from touchstone.published.points import (
     matches,
     measured_points,
     published_points,
-    told_unlike,
     totals,
+    with_changed_labels,
 )
 from touchstone.published.table import Table, number, show, words
 from touchstone.report.figures.render import drawing, render
@@ -127,7 +127,7 @@ def make(
         measured += bottlenecks(together)
     by_cell = {one.plan.name: pair for one, pair in zip(study.cells, pairs, strict=True)}
     changed = {name: changes([pair]) for name, pair in by_cell.items()}
-    measured = told_unlike(measured, changed)
+    measured = with_changed_labels(measured, changed)
     ours, theirs = Judge(measured, exact=False, changed=changed), Judge(published, exact=True)
     claims = [(claim, ours.judge(claim), theirs.judge(claim)) for claim in dossier.claims]
     findings = examine(table)
@@ -137,7 +137,7 @@ def make(
     for layout in dossier.tables:
         factors = [*layout.rows, *layout.columns]
         found = entries(published, shown, layout.where, layout.also, dossier)
-        found = told_apart(found, factors)
+        found = labels_that_differ(found, factors)
         pivoted = pivot(layout, found)
         said = [*_said(found, by_cell, scale, repeats), *([BLANK] if pivoted.blank else [])]
         laid.append(Laid(pivoted, said, Notes()))
@@ -163,7 +163,7 @@ def make(
             ]
             if not found:
                 continue
-            found = told_apart(found, [spec.x, spec.series])
+            found = labels_that_differ(found, [spec.x, spec.series])
             images = render(draw(spec, found))
             for kind, image in images.items():
                 files[f"figures/{spec.id}.{kind}"] = image

@@ -44,7 +44,7 @@ class Point:
 
     A published figure has one value; `row` is where it stands, `reading` how it was taken, and
     `missing` why this workflow has nothing like it. A measured one has the name of its cell;
-    `unlike` is what the scale of the study changed, where no published figure is like it then.
+    `changed` is what the scale of the study changed, where no published figure is like it then.
     """
 
     metric: str
@@ -57,7 +57,7 @@ class Point:
     missing: str | None = None
     cell: str | None = None
     flags: tuple[str, ...] = ()
-    unlike: str | None = None
+    changed: str | None = None
 
 
 def level(name: str, value: Any) -> Level:
@@ -153,7 +153,9 @@ def measured_points(
     return points
 
 
-def told_unlike(points: Iterable[Point], changed: Mapping[str, Mapping[str, str]]) -> list[Point]:
+def with_changed_labels(
+    points: Iterable[Point], changed: Mapping[str, Mapping[str, str]]
+) -> list[Point]:
     """Measured figures with what the scale of their study changed that keeps them from comparison.
 
     Args:
@@ -163,7 +165,7 @@ def told_unlike(points: Iterable[Point], changed: Mapping[str, Mapping[str, str]
     for point in points:
         change = changed.get(point.cell or "", {}) if point.metric in OF_THE_WHOLE else {}
         words = ", ".join(change[name] for name in OF_THE_SCALE if name in change)
-        found.append(replace(point, unlike=words or None))
+        found.append(replace(point, changed=words or None))
     return found
 
 

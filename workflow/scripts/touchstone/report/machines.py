@@ -16,9 +16,10 @@ from touchstone.report.rendering import templates
 from touchstone.results.bundle import FRESH, unpack
 from touchstone.results.certificates import read_certificates
 from touchstone.results.files import InputError
-from touchstone.results.metrics import METRICS, STATUSES
+from touchstone.results.metrics import METRICS
 from touchstone.results.study import Cell, Result, Study, read_study
 from touchstone.results.tables import counted, gather
+from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import LEVEL, SESSION_SD, Ratio, summarise, unpaired_ratio
 
 COLUMNS = (

@@ -21,6 +21,9 @@ from touchstone.results.telemetry import (
     peak_of,
     percentile,
 )
+from touchstone.schema import events
+from touchstone.schema.spec import InferenceSpec, OperationSpec
+from touchstone.schema.status import ERROR, OK
 
 OF_TRAINING = (
     "throughput", "training_time", "test_accuracy", "final_loss", "cpu_time_per_1000_images",
@@ -49,16 +52,13 @@ def answers_of(
     leaves nothing to be trusted: settings that differ from those asked for are one.
     """
     answers: dict[str, Answer] = dict.fromkeys(METRICS, status_reason)
-    if "first_step" in phases and run.of("outcome")[0]["status"] != "error":
-        answers["first_step_time"] = phases["first_step"].seconds
-    if (
-        not finished
-        and run.of("outcome")[0]["status"] != "error"
-        and (whole := is_whole(run)).parts
-    ):
-        answers["other_cpu_utilization"] = share_of_others(run, whole)
-    if "inference" in run.spec and run.of("outcome")[0]["status"] != "error":
-        answers |= _inference(run, phases, status_reason)
+    if run.outcome.status != ERROR:
+        if "first_step" in phases:
+            answers["first_step_time"] = phases["first_step"].seconds
+        if not finished and (whole := is_whole(run)).parts:
+            answers["other_cpu_utilization"] = share_of_others(run, whole)
+        if isinstance(run.spec, InferenceSpec):
+            answers |= _inference(run, phases, status_reason)
     if not finished:
         return answers
     measured = phases["measured"]
@@ -90,14 +90,14 @@ def answers_of(
         answers[name] = _over(increase(run, column, measured), measured.seconds * unit)
     if "first_step" in phases:
         answers["training_time"] = trained_until(phases, measured.end)
-    if run.of("outcome")[0]["status"] == "ok":
+    if run.outcome.status == OK:
         answers |= {name: peak_of(run, column) for name, column in PEAKS.items()}
         answers["gpu_allocator_peak"] = _allocator_peak(run)
-        if "operation" not in run.spec:
+        if not isinstance(run.spec, OperationSpec):
             answers["test_accuracy"] = accuracy_of(run)
-    if "operation" in run.spec:
+    if isinstance(run.spec, OperationSpec):
         answers |= dict.fromkeys(OF_TRAINING, "an operation is called, not trained")
-    if "inference" in run.spec:
+    if isinstance(run.spec, InferenceSpec):
         why = "the cell predicts, and trains nothing"
         answers |= dict.fromkeys(("training_time", "final_loss"), why)
     else:
@@ -114,8 +114,8 @@ def _inference(run: Run, phases: dict[str, Phase], status_reason: str) -> dict[s
         needed = ("build", "first_step", "evaluation")
         found["total_inference_time"] = sum(phases[name].seconds for name in needed)
     if "latency" in phases:
-        chunks = [event for event in run.of("chunk") if event["phase"] == "latency"]
-        times = sorted(chunk["end"] - chunk["begin"] for chunk in chunks)
+        chunks = [event for event in run.of(events.Chunk) if event.phase == "latency"]
+        times = sorted(chunk.end - chunk.begin for chunk in chunks)
         for percent in (50, 95, 99):
             found[f"latency_p{percent}"] = percentile(times, percent)
     return found
@@ -123,33 +123,32 @@ def _inference(run: Run, phases: dict[str, Phase], status_reason: str) -> dict[s
 
 def _work(run: Run, measured: Phase) -> dict[str, Answer]:
     """What the measured phase computed and moved in its time; of an operation, how well."""
-    operation = run.spec.get("operation")
-    told = [event["value"] for event in run.of("deviation")]
-    if operation is None:
-        macs = run.spec["network"]["training_macs" if run.trains else "macs"]
+    spec, compared = run.spec, [event.value for event in run.of(events.Deviation)]
+    if not isinstance(spec, OperationSpec):
+        macs = spec.network.training_macs if run.trains else spec.network.macs
         flops = 2 * macs * measured.examples
         shown = "what a network computes is shown by its certificate"
         return {
             "flop_rate": flops / measured.seconds / 1e9,
             "memory_rate": "the bytes that a network moves are not counted",
             **dict.fromkeys(OF_EXCHANGE, "only an all-reduce exchanges an array"),
-            "deviation": told[-1] if told else shown,
+            "deviation": compared[-1] if compared else shown,
         }
     calls = measured.steps / measured.seconds / 1e9
     return {
-        "flop_rate": operation["flops"] * calls,
-        "memory_rate": operation["traffic"] * calls,
-        **_exchange(run, calls),
-        "deviation": told[-1] if told else "the run ended before its results were compared",
+        "flop_rate": spec.operation.flops * calls,
+        "memory_rate": spec.operation.traffic * calls,
+        **_exchange(spec, calls),
+        "deviation": compared[-1] if compared else "the run ended before its results were compared",
     }
 
 
-def _exchange(run: Run, calls: float) -> dict[str, Answer]:
+def _exchange(spec: OperationSpec, calls: float) -> dict[str, Answer]:
     """The bandwidths of an operation between replicas, of its calls / s / 10^9."""
-    exchanged = run.spec["operation"].get("exchanged")
+    exchanged = spec.operation.exchanged
     if exchanged is None:
         return dict.fromkeys(OF_EXCHANGE, "only an all-reduce exchanges an array")
-    replicas, bandwidth = run.spec["execution"]["replicas"], exchanged * calls
+    replicas, bandwidth = spec.execution.replicas, exchanged * calls
     factor = 2 * (replicas - 1) / replicas
     return dict(zip(OF_EXCHANGE, (bandwidth, bandwidth * factor), strict=True))
 
@@ -187,9 +186,9 @@ def _step_times(chunks: list[Chunk], begin: float) -> dict[str, Answer]:
 
 
 def _allocator_peak(run: Run) -> Answer:
-    told = [event.get("device_peak_mib") for event in run.of("memory")]
-    if told and told[-1] is not None:
-        return float(told[-1])
-    if run.spec["factors"].get("device") == "cpu":
+    peaks = [event.device_peak_mib for event in run.of(events.Memory)]
+    if peaks and peaks[-1] is not None:
+        return float(peaks[-1])
+    if run.spec.factors.device == "cpu":
         return "the cell trains on the CPU"
-    return "the framework does not tell its allocator's peak"
+    return "the framework does not report its allocator's peak"

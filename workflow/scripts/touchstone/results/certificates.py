@@ -16,9 +16,9 @@ REMEDY = "Make it again with `snakemake parity`"
 
 
 class Deviation(NamedTuple):
-    """The largest deviation of one kind in one trace, and what is tolerated of it."""
+    """The largest deviation of one kind in some parity steps, and what is tolerated of it."""
 
-    trace: str
+    case: str
     kind: str
     value: float
     tolerance: float
@@ -85,10 +85,10 @@ def proof(
         why = "the certificate does not have this framework"
         return Proof(network, framework, "not shown", why, reference, [])
     deviations = [
-        Deviation(trace, kind, found[kind], tolerance)
-        for trace, kinds in one.get("tolerances", certificate["tolerances"]).items()
+        Deviation(case, kind, found[kind], tolerance)
+        for case, kinds in one.get("tolerances", certificate["tolerances"]).items()
         for kind, tolerance in kinds.items()
-        if kind in (found := one.get("deviations", {}).get(trace, {}))
+        if kind in (found := one.get("deviations", {}).get(case, {}))
     ]
     if one["equal"]:
         verdict, why = "equal", SINGLE if one.get("single_precision_only") else ""

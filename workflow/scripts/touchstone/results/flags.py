@@ -68,7 +68,7 @@ def _switches(run: Run, answers: dict[str, Answer]) -> float:
 def flags_of(
     run: Run, phases: dict[str, Phase], settings: dict[str, Any], answers: dict[str, Answer]
 ) -> list[str]:
-    measured, asked = phases["measured"], run.spec["phases"]
+    measured, planned = phases["measured"], run.spec.phases
     throttle = throttle_bits(run, measured)
     warmup = phases.get("warmup", Phase(()))
     samples = sum(map(measured.covers, run.samples))
@@ -76,8 +76,8 @@ def flags_of(
     raised = {
         "noisy_machine": bool(noisy_flags(answers)),
         "threads_sleep": _switches(run, answers) > SWITCH_LIMIT,
-        "short_warmup": warmup.steps < asked["warmup_steps"]
-        or warmup.seconds < asked["warmup_seconds"],
+        "short_warmup": warmup.steps < planned.warmup_steps
+        or warmup.seconds < planned.warmup_seconds,
         "few_samples": samples < MINIMUM_SAMPLES,
         "drifting": drift is True,
         "drift_untested": drift is None,

@@ -1,6 +1,5 @@
 """Losses and accuracies of a run."""
 
-import math
 from statistics import fmean
 from typing import Any
 
@@ -8,35 +7,36 @@ from touchstone.results.measured import Answer, as_metric, events_error
 from touchstone.results.metrics import CENSORED
 from touchstone.results.phases import Phase, trained_until
 from touchstone.results.run_files import Run
+from touchstone.schema.events import Chunk, Evaluation
+from touchstone.schema.spec import OperationSpec, TrainingSpec
+from touchstone.schema.status import DIVERGED, ERROR, OK, TIMEOUT
 
 
-def losses_of(run: Run) -> tuple[int, list[float]]:
+def losses_of(run: Run) -> tuple[int, list[float | None]]:
     """The number of steps, and the training loss of every one, in order, if it trained.
 
-    Chunks must follow one another.
+    A loss that is not finite is None. Chunks must follow one another.
     """
-    steps, losses = 0, list[float]()
-    for chunk in run.of("chunk"):
-        if chunk["first_step"] != steps:
-            cause = f"a chunk begins at step {chunk['first_step']}, not {steps}"
+    steps, losses = 0, list[float | None]()
+    for chunk in run.of(Chunk):
+        if chunk.first_step != steps:
+            cause = f"a chunk begins at step {chunk.first_step}, not {steps}"
             raise events_error(run, cause)
-        steps += chunk["steps"]
-        expected = chunk["steps"] if run.trains else 0
-        if chunk["steps"] < 1 or len(chunk["losses"]) != expected:
-            cause = f"a chunk of {chunk['steps']} steps has {len(chunk['losses'])} losses"
+        steps += chunk.steps
+        expected = chunk.steps if run.trains else 0
+        if chunk.steps < 1 or len(chunk.losses) != expected:
+            cause = f"a chunk of {chunk.steps} steps has {len(chunk.losses)} losses"
             raise events_error(run, cause)
-        try:
-            losses += map(float, chunk["losses"])
-        except (TypeError, ValueError) as error:
-            raise events_error(run, f"a loss is not a number ({error})") from None
+        losses += chunk.losses
     return steps, losses
 
 
-def epoch_means(losses: list[float], steps: int) -> list[float | None]:
+def epoch_means(losses: list[float | None], steps: int) -> list[float | None]:
     """Mean loss of each complete epoch of `steps` steps; None where a loss is not finite."""
     complete = len(losses) // steps if steps else 0
     epochs = [losses[i * steps : (i + 1) * steps] for i in range(complete)]
-    return [fmean(epoch) if all(map(math.isfinite, epoch)) else None for epoch in epochs]
+    finite = [[loss for loss in epoch if loss is not None] for epoch in epochs]
+    return [fmean(epoch) if len(epoch) == steps else None for epoch in finite]
 
 
 def evaluations_of(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
@@ -48,23 +48,22 @@ def evaluations_of(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
             steps += part.steps
             ends.setdefault(steps, part.end)
     found: list[dict[str, Any]] = []
-    for event in run.of("evaluation"):
-        examples = run.spec["data"]["test_examples"]
-        if event["examples"] != examples or not 0 <= event["correct"] <= examples:
-            cause = f"evaluated {event['correct']} / {event['examples']} correct"
+    for event in run.of(Evaluation):
+        examples = _test_examples(run)
+        if event.examples != examples or not 0 <= event.correct <= examples:
+            cause = f"evaluated {event.correct} / {event.examples} correct"
             raise events_error(run, f"{cause}, the test set has {examples} examples")
         if not run.trains:
             continue
-        if event["step"] not in ends:
-            cause = f"an evaluation after step {event['step']}, where no phase ends"
+        if event.step not in ends:
+            cause = f"an evaluation after step {event.step}, where no phase ends"
             raise events_error(run, cause)
-        loss = float(event["loss"])
         found.append(
             {
-                "epoch": event["epoch"],
-                "accuracy": event["correct"] / examples if examples else None,
-                "loss": loss if math.isfinite(loss) else None,
-                "seconds": trained_until(phases, ends[event["step"]]),
+                "epoch": event.epoch,
+                "accuracy": event.correct / examples if examples else None,
+                "loss": event.loss,
+                "seconds": trained_until(phases, ends[event.step]),
             }
         )
     return found
@@ -78,13 +77,13 @@ def to_accuracy(
     Of a run that went to its end or its time limit without, `censored_at` says how far it is
     known that more was needed.
     """
-    status = run.of("outcome")[0]["status"]
-    target = run.spec["phases"].get("target_accuracy")
+    status = run.outcome.status
+    target = run.spec.phases.target_accuracy if isinstance(run.spec, TrainingSpec) else None
     known = [each for each in evaluations if each["accuracy"] is not None]
-    last = known[-1] if known and status in ("ok", "timeout") else None
-    if target is None and status == "ok":
+    last = known[-1] if known and status in (OK, TIMEOUT) else None
+    if target is None and status == OK:
         return {name: as_metric(name, "the cell has no target accuracy") for name in CENSORED}
-    if target is None or status in ("diverged", "error"):
+    if target is None or status in (DIVERGED, ERROR):
         return {name: as_metric(name, status_reason) for name in CENSORED}
     reached = next((each for each in known if each["accuracy"] >= target), None)
     if reached:
@@ -105,10 +104,18 @@ def final_loss(means: list[float | None]) -> Answer:
 
 
 def accuracy_of(run: Run) -> Answer:
-    epochs, examples = run.spec["phases"].get("epochs", 0), run.spec["data"]["test_examples"]
-    if limit := run.spec["phases"].get("measured_steps"):
-        return f"the cell ends after {limit} measured steps, without an evaluation"
-    last = [event for event in run.of("evaluation") if event["epoch"] == epochs]
+    epochs = 0
+    if isinstance(run.spec, TrainingSpec):
+        epochs = run.spec.phases.epochs
+        if limit := run.spec.phases.measured_steps:
+            return f"the cell ends after {limit} measured steps, without an evaluation"
+    last = [event for event in run.of(Evaluation) if event.epoch == epochs]
     if not last:
         return f"no evaluation after epoch {epochs}"
-    return last[-1]["correct"] / examples if examples else "the test set is empty"
+    examples = _test_examples(run)
+    return last[-1].correct / examples if examples else "the test set is empty"
+
+
+def _test_examples(run: Run) -> int:
+    """The size of the test set; 0 of an operation, which has none."""
+    return 0 if isinstance(run.spec, OperationSpec) else run.spec.data.test_examples

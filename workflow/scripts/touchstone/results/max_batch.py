@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from touchstone.results.files import InputError, read_object
-from touchstone.results.metrics import STATUSES
+from touchstone.schema.status import STATUSES
 
 METRIC, UNIT = "max_batch_size", "images"
 REMEDY = "Delete it and run the workflow again"

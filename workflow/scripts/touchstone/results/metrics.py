@@ -177,18 +177,6 @@ METRICS = {
 CENSORED = {"time_to_accuracy": "seconds", "epochs_to_accuracy": "epoch"}
 """Metrics that a run may end too early for, and what of an evaluation is their value."""
 
-STATUSES = ("ok", "diverged", "oom", "timeout", "unsupported", "error")
-
-STATUS_MEANING = {
-    "ok": "The run finished and every planned step was done.",
-    "diverged": "The training loss stopped being a finite number.",
-    "oom": "Out of memory: on the device, or over the memory limit of the host.",
-    "timeout": "The run was stopped at its time limit, or because other programs slowed it down"
-    " many times.",
-    "unsupported": "The framework cannot do what the cell asks for.",
-    "error": "A fault of the machine or of the code, twice in a row: no result, to be tried again.",
-}
-
 PHASES = (
     "import", "load", "build", "first_step", "warmup", "measured", "evaluation", "latency",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Do frameworks compute the same? The largest deviations between traces of one network."""
+"""Do frameworks compute the same? The largest deviations between parity steps of a network."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ TOLERANCES = {
     "adam": {"losses": 1e-7, "update": 1e-5},
     "fp32": {"forward": 1e-5, "losses": 1e-3},
 }
-"""By trace; docs/parity.md says what each is and why it is as large as it is."""
+"""By name of the steps; docs/parity.md says what each is and why it is as large as it is."""
 SINGLE_FLOORS = {
     "sgd": {
         "forward": 1e-5,
@@ -49,12 +49,12 @@ NEGLIGIBLE_UPDATE = 1e-3
 gradients in single precision."""
 
 
-def deviations(trace: Arrays, reference: Arrays, single: bool = False) -> dict[str, float]:
-    """How far a trace is from another one.
+def deviations(found: Arrays, reference: Arrays, single: bool = False) -> dict[str, float]:
+    """How far parity steps are from others.
 
     Args:
-        trace, reference: mappings of arrays as `runtime.py` writes them for one trace.
-        single: whether the trace is in single precision and the reference in double: then the
+        found, reference: mappings of arrays as `runner/parity.py` keeps them.
+        single: whether the steps are in single precision and the reference in double: then the
             differences of gradients and updates are means, for a value within rounding of 0 in
             front of a ReLU changes a few of them as much as a fault would change all.
 
@@ -65,7 +65,7 @@ def deviations(trace: Arrays, reference: Arrays, single: bool = False) -> dict[s
         steps made of every array, relative to its largest change; statistics: the running
         statistics after all steps, relative to the largest (0 where there are none).
     """
-    losses = np.abs(trace["losses"] - reference["losses"]) / abs(float(reference["losses"][0]))
+    losses = np.abs(found["losses"] - reference["losses"]) / abs(float(reference["losses"][0]))
     gradients = [name for name in reference if name.startswith("gradient:")]
     weights = [name for name in reference if name.startswith("weight:")]
     statistics = [name for name in weights if name.endswith((".mean", ".variance"))]
@@ -76,18 +76,18 @@ def deviations(trace: Arrays, reference: Arrays, single: bool = False) -> dict[s
     size = _mean if single else _largest
     least = (NEGLIGIBLE_UPDATE if single else NEGLIGIBLE) * largest
     return {
-        "forward": _relative(trace["before"], reference["before"]),
-        "evaluation": _relative(trace["after"], reference["after"]),
+        "forward": _relative(found["before"], reference["before"]),
+        "evaluation": _relative(found["after"], reference["after"]),
         "losses": float(losses.max()),
         "gradients": max(
-            (_relative(trace[n], reference[n], least, size) for n in gradients),
+            (_relative(found[n], reference[n], least, size) for n in gradients),
             default=0.0,
         ),
         "update": max(
-            size(trace[name] - reference[name]) / max(moved[name], NEGLIGIBLE_UPDATE * farthest)
+            size(found[name] - reference[name]) / max(moved[name], NEGLIGIBLE_UPDATE * farthest)
             for name in trained
         ),
-        "statistics": max((_relative(trace[n], reference[n]) for n in statistics), default=0.0),
+        "statistics": max((_relative(found[n], reference[n]) for n in statistics), default=0.0),
     }
 
 
@@ -109,28 +109,28 @@ def _relative(
     return size(found - reference) / max(_largest(reference), least)
 
 
-def _traces(path: Path) -> dict[str, Arrays]:
-    """The arrays of every trace in a file, by its name."""
-    traces: dict[str, Arrays] = {}
+def _read(path: Path) -> dict[str, Arrays]:
+    """The arrays of all parity steps in a file, by their name."""
+    steps: dict[str, Arrays] = {}
     for key, array in np.load(path).items():
-        trace, _, name = key.rpartition("/")
-        traces.setdefault(trace, {})[name] = array
-    return traces
+        case, _, name = key.rpartition("/")
+        steps.setdefault(case, {})[name] = array
+    return steps
 
 
 def compare(network: str, paths: dict[str, Path], single: Path | None = None) -> dict[str, Any]:
     """The certificate of a network: every framework against the first, and the verdict.
 
-    `paths` has by framework the file of its traces, the reference first, and `single` the
-    reference's traces for those that have single precision alone. Raises InputError if traces
+    `paths` has by framework the file of its parity steps, the reference first, and `single` the
+    reference's for those that have single precision alone. Raises InputError if they
     are not of the same batches.
     """
     reference, *others = paths
-    expected = _traces(paths[reference])
-    exact = _traces(single) if single else {}
+    expected = _read(paths[reference])
+    exact = _read(single) if single else {}
     frameworks = {}
     for name in others:
-        found = _traces(paths[name])
+        found = _read(paths[name])
         alone = "sgd32" in found
         wanted = exact if alone else expected
         frameworks[name] = _without(found, wanted, reference) or (
@@ -149,7 +149,7 @@ def compare(network: str, paths: dict[str, Path], single: Path | None = None) ->
 def _without(
     found: dict[str, Arrays], expected: dict[str, Arrays], reference: str
 ) -> dict[str, Any] | None:
-    """What stands for a comparison where traces are missing: the reason; None where none is.
+    """What stands for a comparison where parity steps are missing: the reason; None where none is.
 
     It is `unsupported` where the framework cannot do what the network asks for, and `failed`
     where something that should have been there is not.
@@ -158,16 +158,16 @@ def _without(
     for kind, reason in found.get("", {}).items():
         return {**nothing, kind: str(reason)}
     for reason in expected.get("", {}).values():
-        return {**nothing, "failed": f"{reference} was not traced: {reason}"}
+        return {**nothing, "failed": f"{reference} has no parity steps: {reason}"}
     return None
 
 
 def _judge(found: dict[str, Arrays], expected: dict[str, Arrays], path: Path) -> dict[str, Any]:
-    """One framework's traces against the reference's."""
+    """One framework's parity steps against the reference's."""
     measured = {}
-    for trace in TOLERANCES:
-        _require_same_batches(found[trace], expected[trace], path)
-        measured[trace] = deviations(found[trace], expected[trace])
+    for case in TOLERANCES:
+        _require_same_batches(found[case], expected[case], path)
+        measured[case] = deviations(found[case], expected[case])
     beyond = _beyond(measured, TOLERANCES)
     return {"equal": not beyond, "beyond": beyond, "deviations": measured}
 
@@ -175,7 +175,7 @@ def _judge(found: dict[str, Arrays], expected: dict[str, Arrays], path: Path) ->
 def _judge_single(
     found: dict[str, Arrays], expected: dict[str, Arrays], path: Path
 ) -> dict[str, Any]:
-    """The traces of a framework that has single precision alone: a weaker proof.
+    """The parity steps of a framework that has single precision alone: a weaker proof.
 
     They are compared with the reference in double precision, and tolerated as far from it as
     `SINGLE_FACTOR` times the reference's own single precision is. That rounding sends a value to
@@ -185,10 +185,10 @@ def _judge_single(
     """
     measured, tolerances = {}, {}
     for optimizer, floors in SINGLE_FLOORS.items():
-        trace, exact = f"{optimizer}32", expected[f"{optimizer}64"]
-        _require_same_batches(found[trace], exact, path)
-        measured[trace] = deviations(found[trace], exact, single=True)
-        own = deviations(expected[trace], exact, single=True)
+        case, exact = f"{optimizer}32", expected[f"{optimizer}64"]
+        _require_same_batches(found[case], exact, path)
+        measured[case] = deviations(found[case], exact, single=True)
+        own = deviations(expected[case], exact, single=True)
         allowed = {key: max(least, SINGLE_FACTOR * own[key]) for key, least in floors.items()}
         if near := expected.get(f"{optimizer}64apart"):
             apart = deviations(near, exact, single=True)
@@ -196,7 +196,7 @@ def _judge_single(
                 key: max(allowed[key], APART_FACTOR * apart[key])
                 for key in allowed.keys() & set(AMPLIFIED)
             }
-        tolerances[trace] = allowed
+        tolerances[case] = allowed
     beyond = _beyond(measured, tolerances)
     return {
         "equal": not beyond,
@@ -209,16 +209,18 @@ def _judge_single(
 
 def _require_same_batches(found: Arrays, expected: Arrays, path: Path) -> None:
     if not np.array_equal(found["batches"], expected["batches"]):
-        raise InputError(path, "traces other batches", "Trace all frameworks again")
+        raise InputError(
+            path, "its parity steps are of other batches", "Compute those of all frameworks again"
+        )
 
 
 def _beyond(
     measured: dict[str, dict[str, float]], tolerances: dict[str, dict[str, float]]
 ) -> list[str]:
-    """Trace and kind of what is not within its tolerance."""
+    """Name of the steps, and kind, of what is not within its tolerance."""
     return [
-        f"{trace} {key}"
-        for trace, limits in tolerances.items()
+        f"{case} {key}"
+        for case, limits in tolerances.items()
         for key, limit in limits.items()
-        if not measured[trace][key] <= limit
+        if not measured[case][key] <= limit
     ]

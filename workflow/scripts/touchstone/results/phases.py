@@ -6,6 +6,8 @@ from touchstone.results.measured import DIVIDED, Part, events_error
 from touchstone.results.metrics import PHASES
 from touchstone.results.run_files import Run
 from touchstone.results.steadiness import Chunk
+from touchstone.schema import events
+from touchstone.schema.spec import TrainingSpec
 
 
 class Phase(NamedTuple):
@@ -42,11 +44,11 @@ class Phase(NamedTuple):
 def phases_of(run: Run) -> dict[str, Phase]:
     """The phases that were reached, by name."""
     phases: dict[str, Phase] = {}
-    for event in run.of("phase"):
-        name = event["name"]
+    for event in run.of(events.Phase):
+        name = event.name
         if name not in PHASES:
             raise events_error(run, f"unknown phase {name!r} (known: {', '.join(PHASES)})")
-        part = Part(event["begin"], event["end"], event.get("steps", 0), event.get("examples", 0))
+        part = Part(event.begin, event.end, event.steps, event.examples)
         if name in phases and name not in DIVIDED:
             raise events_error(run, f"phase {name!r} occurs twice")
         phases[name] = Phase((*(phases[name].parts if name in phases else ()), part))
@@ -54,15 +56,16 @@ def phases_of(run: Run) -> dict[str, Phase]:
 
 
 def planned_steps(run: Run, steps: int, phases: dict[str, Phase]) -> tuple[int, int]:
-    """The steps of an epoch, and of the whole run; what lasts for a time has those that it made.
+    """The steps of an epoch, and of the whole run; a run that lasts for a time has those it did.
 
-    Where so many measured steps are asked for, they come behind those of the warm-up.
+    Where the spec limits the measured steps, they come after those of the warm-up.
     """
-    if not run.trains:
+    spec = run.spec
+    if not isinstance(spec, TrainingSpec):
         return 0, steps
-    per_epoch = run.spec["data"]["train_examples"] // run.spec["factors"]["batch_size"]
-    planned = run.spec["phases"]["epochs"] * per_epoch
-    if limit := run.spec["phases"].get("measured_steps"):
+    per_epoch = spec.data.train_examples // spec.factors.batch_size
+    planned = spec.phases.epochs * per_epoch
+    if limit := spec.phases.measured_steps:
         before = sum(phases[name].steps for name in ("first_step", "warmup") if name in phases)
         planned = min(planned, before + limit)
     return per_epoch, planned
@@ -70,13 +73,13 @@ def planned_steps(run: Run, steps: int, phases: dict[str, Phase]) -> tuple[int, 
 
 def measured_chunks(run: Run, measured: Phase) -> list[Chunk]:
     """The chunks of the measured phase, with the time between its parts left out of their ends."""
-    told = [chunk for chunk in run.of("chunk") if chunk["phase"] == "measured"]
+    events_of_phase = [chunk for chunk in run.of(events.Chunk) if chunk.phase == "measured"]
     chunks, left_out, last = [], 0.0, measured.begin
     for part in measured.parts:
         left_out += part.begin - last
         last = part.end
-        inside = (chunk for chunk in told if part.begin <= chunk["end"] <= part.end)
-        chunks += [Chunk(chunk["steps"], chunk["end"] - left_out) for chunk in inside]
+        inside = (chunk for chunk in events_of_phase if part.begin <= chunk.end <= part.end)
+        chunks += [Chunk(chunk.steps, chunk.end - left_out) for chunk in inside]
     return chunks
 
 

@@ -11,6 +11,9 @@ from touchstone.results.measured import as_metric, events_error
 from touchstone.results.metrics import METRICS
 from touchstone.results.phases import Phase, measured_chunks, phases_of, planned_steps
 from touchstone.results.run_files import Run, read_run
+from touchstone.schema.events import Result, Settings, Software
+from touchstone.schema.status import DIVERGED, ERROR, OK
+from touchstone.schema.values import to_json
 
 
 def build_record(folder: Path) -> dict[str, Any]:
@@ -26,32 +29,29 @@ def build_record(folder: Path) -> dict[str, Any]:
         InputError: a file is missing, damaged, or contradicts another.
     """
     run = read_run(folder)
-    outcome = run.of("outcome")[0]
-    status = outcome["status"]
+    outcome = run.outcome
+    status = outcome.status
     phases = phases_of(run)
     steps, losses = losses_of(run)
     steps_per_epoch, steps_planned = planned_steps(run, steps, phases)
-    if status == "ok":
+    if status == OK:
         _check_finished(run, phases, steps, steps_planned)
-    finished = (
-        status not in ("diverged", "error") and steps == steps_planned and "measured" in phases
-    )
+    finished = status not in (DIVERGED, ERROR) and steps == steps_planned and "measured" in phases
     if "measured" in phases:
         _check_measured(run, phases["measured"])
-    stated = [e.get("reason") for e in (outcome, *run.of("result")) if e.get("reason")]
-    reason = None if status == "ok" else str(stated[0] if stated else "no reason given")
+    stated = [outcome.reason, *(result.reason for result in run.of(Result))]
+    reason = None if status == OK else next(filter(None, stated), "no reason given")
     means = epoch_means(losses, steps_per_epoch)
     answers = answers_of(run, phases, means, finished, f"{status}: {reason}")
-    evaluations = [] if status == "error" else evaluations_of(run, phases)
-    settings = next(iter(run.of("settings")), {})
-    software = next(iter(run.of("software")), {})
+    evaluations = [] if status == ERROR else evaluations_of(run, phases)
+    settings: dict[str, Any] = next((to_json(event) for event in run.of(Settings)), {})
     return {
         "format": FORMAT,
-        "cell": run.spec["cell"],
-        "repeat": run.spec["repeat"],
+        "cell": run.spec.cell,
+        "repeat": run.spec.repeat,
         "status": status,
         "reason": reason,
-        "factors": run.spec["factors"],
+        "factors": to_json(run.spec.factors),
         "flags": flags_of(run, phases, settings, answers) if finished else noisy_flags(answers),
         "metrics": {name: as_metric(name, answers[name]) for name in METRICS}
         | to_accuracy(run, evaluations, f"{status}: {reason}"),
@@ -59,20 +59,20 @@ def build_record(folder: Path) -> dict[str, Any]:
         "evaluations": evaluations,
         "losses": [{"epoch": i, "loss": mean} for i, mean in enumerate(means, start=1)],
         "provenance": {
-            "seed": run.spec["seed"],
-            "deviations": run.spec["deviations"],
+            "seed": run.spec.seed,
+            "deviations": run.spec.deviations,
             "started": run.env["run"]["started"],
             "machine": run.env["machine"],
             "environment": {k: v for k, v in run.env["run"].items() if k != "started"},
-            "software": {**run.env["software"], **_without_event(software)},
-            "settings": _without_event(settings),
-            "trials": run.spec.get("trials", []),
+            "software": {**run.env["software"], **_software(run)},
+            "settings": settings,
+            "trials": to_json(run.spec.trials or []),
             "start": run.env["start"],
             "unknown": run.env["unknown"],
             "run": folder.as_posix(),
             **({"nodes": _nodes(run)} if run.nodes else {}),
         },
-        **({"log_tail": outcome.get("log_tail", [])} if status == "error" else {}),
+        **({"log_tail": outcome.log_tail or []} if status == ERROR else {}),
     }
 
 
@@ -85,14 +85,17 @@ def _nodes(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _without_event(event: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in event.items() if k != "event"}
+def _software(run: Run) -> dict[str, Any]:
+    """The framework, its version and those of its libraries, by name."""
+    for event in run.of(Software):
+        return {"framework": event.framework, "version": event.version, **event.others}
+    return {}
 
 
 def _check_finished(run: Run, phases: dict[str, Phase], steps: int, planned: int) -> None:
     """InputError when a run calls itself ok without the evidence: no early stop counts as ok."""
-    result = [event["status"] for event in run.of("result")]
-    if result != ["ok"]:
+    result = [event.status for event in run.of(Result)]
+    if result != [OK]:
         raise events_error(run, f"the outcome is ok, but the runner's results are {result}")
     for name in ("first_step", "measured"):
         if name not in phases:
@@ -107,7 +110,7 @@ def _check_measured(run: Run, measured: Phase) -> None:
     if measured.seconds <= 0 or measured.steps < 1 or measured.steps != steps:
         cause = f"the measured phase states {measured.steps} steps in {measured.seconds:g} s"
         raise events_error(run, f"{cause}, its chunks have {steps}")
-    expected = measured.steps * run.spec["factors"]["batch_size"]
+    expected = measured.steps * run.spec.factors.batch_size
     if measured.examples != expected:
         cause = f"the measured phase states {measured.examples} examples"
         raise events_error(run, f"{cause}, its steps x batch size are {expected}")

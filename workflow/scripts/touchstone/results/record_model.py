@@ -21,7 +21,8 @@ from pydantic_core import CoreSchema
 
 from touchstone.measure.trials import WAIT_POLICIES
 from touchstone.results.files import FORMAT
-from touchstone.results.metrics import FLAGS, METRICS, PHASES, STATUSES
+from touchstone.results.metrics import FLAGS, METRICS, PHASES
+from touchstone.schema.status import STATUSES
 
 OF_OK = ("step_rate", "first_step_time", "flop_rate")
 """Metrics that every run with the status `ok` has a number for."""

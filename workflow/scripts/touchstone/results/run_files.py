@@ -5,37 +5,18 @@ import io
 import math
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from touchstone.results.files import RERUN, InputError, parse_json, read_object, read_text
-from touchstone.results.metrics import STATUSES
 from touchstone.results.nodes import Node, folders, shift, together
+from touchstone.schema.events import Chunk, Event, Outcome, Phase, event_from_json, outcome_of
+from touchstone.schema.spec import ParitySpec, RunSpec, TrainingSpec, spec_from_json
+from touchstone.schema.status import OK, STATUSES
+from touchstone.schema.values import WrongValue
 
 NUMBER = (int, float)
 Kind = type | tuple[type, ...]
 
-SPEC_FIELDS: dict[str, Kind] = {
-    "cell": str,
-    "repeat": int,
-    "seed": int,
-    "factors": dict,
-    "factors.batch_size": int,
-    "phases.warmup_steps": int,
-    "phases.warmup_seconds": NUMBER,
-    "sampling_interval": NUMBER,
-}
-TRAINING_FIELDS: dict[str, Kind] = {
-    "network.training_macs": int,
-    "data.train_examples": int,
-    "data.test_examples": int,
-    "phases.epochs": int,
-}
-INFERENCE_FIELDS: dict[str, Kind] = {
-    "network.macs": int,
-    "data.test_examples": int,
-    "inference.weights": str,
-}
-OPERATION_FIELDS: dict[str, Kind] = {"operation.flops": int, "operation.traffic": int}
 ENV_FIELDS: dict[str, Kind] = {
     "machine": dict,
     "machine.logical_cores": int,
@@ -46,33 +27,12 @@ ENV_FIELDS: dict[str, Kind] = {
     "sensors": dict,
     "unknown": dict,
 }
-EVENT_FIELDS: dict[str, dict[str, Kind]] = {
-    "phase": {"name": str, "begin": NUMBER, "end": NUMBER},
-    "settings": {"requested": dict, "effective": dict},
-    "software": {"framework": str, "version": str},
-    "chunk": {
-        "phase": str,
-        "first_step": int,
-        "steps": int,
-        "begin": NUMBER,
-        "end": NUMBER,
-        "losses": list,
-    },
-    "evaluation": {
-        "epoch": int,
-        "step": int,
-        "examples": int,
-        "correct": int,
-        "loss": (*NUMBER, str),
-    },
-    "deviation": {"value": NUMBER, "tolerance": NUMBER},
-    "result": {"status": str},
-    "outcome": {"status": str},
-}
+
+E = TypeVar("E")
 
 
 class Run(NamedTuple):
-    """A run's files: spec and env objects, events in order, telemetry columns.
+    """A run's files: spec, env object, events in order, telemetry columns.
 
     `telemetry` maps a column to its (time, value) pairs, rows without a value left out;
     `samples` are the times of all rows (s, ascending). Of a run on several nodes `env` is that of
@@ -80,9 +40,9 @@ class Run(NamedTuple):
     """
 
     folder: Path
-    spec: dict[str, Any]
+    spec: RunSpec
     env: dict[str, Any]
-    events: list[dict[str, Any]]
+    events: list[Event]
     samples: list[float]
     telemetry: dict[str, list[tuple[float, float]]]
     nodes: tuple[Node, ...] = ()
@@ -100,11 +60,16 @@ class Run(NamedTuple):
     @property
     def trains(self) -> bool:
         """Whether it trained; else it called an operation, or predicted, for a time."""
-        return "operation" not in self.spec and "inference" not in self.spec
+        return isinstance(self.spec, TrainingSpec)
 
-    def of(self, event: str) -> list[dict[str, Any]]:
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended."""
+        return outcome_of(self.events)
+
+    def of(self, kind: type[E]) -> list[E]:
         """All events of one kind, in order of time."""
-        return [e for e in self.events if e["event"] == event]
+        return [event for event in self.events if isinstance(event, kind)]
 
 
 def resample(
@@ -136,24 +101,47 @@ def _check(value: dict[str, Any], fields: dict[str, Kind], where: str, path: Pat
             raise InputError(path, f"{where}'{name}' is {part!r}, not {wanted}", RERUN)
 
 
-def _read_events(path: Path) -> list[dict[str, Any]]:
-    events = []
+def _read_spec(path: Path) -> RunSpec:
+    try:
+        spec = spec_from_json(read_object(path))
+    except WrongValue as fault:
+        raise InputError(path, str(fault), RERUN) from None
+    if isinstance(spec, ParitySpec):
+        raise InputError(path, "its kind is parity, which is no run of a study", RERUN)
+    epochs = spec.phases.epochs if isinstance(spec, TrainingSpec) else 1
+    counts = {
+        "repeat": spec.repeat, "factors.batch_size": spec.factors.batch_size,
+        "phases.epochs": epochs,
+    }  # fmt: skip
+    _check_counts(counts, path)
+    return spec
+
+
+def _check_counts(counts: dict[str, int], path: Path) -> None:
+    """InputError unless each count is at least 1."""
+    for name, count in counts.items():
+        if count < 1:
+            raise InputError(path, f"'{name}' is {count}, not at least 1", RERUN)
+
+
+def _read_events(path: Path) -> list[Event]:
+    events: list[Event] = []
     for number, line in enumerate(read_text(path, RERUN).splitlines(), start=1):
         try:
-            event = parse_json(line)
+            event = event_from_json(parse_json(line))
+        except WrongValue as fault:
+            raise InputError(path, f"line {number}: {fault}", RERUN) from None
         except ValueError as error:
             raise InputError(path, f"line {number} is not valid JSON ({error})", RERUN) from None
-        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-            raise InputError(path, f"line {number} is not an event", RERUN)
-        name = event["event"]
-        _check(event, EVENT_FIELDS.get(name, {}), f"line {number}: {name} ", path)
-        if name in ("phase", "chunk") and event["end"] < event["begin"]:
+        if isinstance(event, Phase | Chunk) and event.end < event.begin:
+            name = type(event).__name__.lower()
             raise InputError(path, f"line {number}: {name} ends before it begins", RERUN)
         events.append(event)
-    if [e["event"] for e in events].count("outcome") != 1 or events[-1]["event"] != "outcome":
+    outcomes = [event for event in events if isinstance(event, Outcome)]
+    if len(outcomes) != 1 or events[-1] is not outcomes[0]:
         cause = "the last line is not the run's one outcome, so the run did not finish"
         raise InputError(path, cause, RERUN)
-    status = events[-1]["status"]
+    status = outcomes[0].status
     if status not in STATUSES:
         raise InputError(path, f"unknown outcome {status!r} (known: {', '.join(STATUSES)})", RERUN)
     return events
@@ -193,29 +181,14 @@ def read_run(folder: Path) -> Run:
         InputError: a file is missing, damaged, unfinished or of a foreign format.
     """
     spec_path, env_path = folder / "spec.json", folder / "env.json"
-    spec, env = read_object(spec_path), read_object(env_path)
-    _check(spec, SPEC_FIELDS, "", spec_path)
-    fields = TRAINING_FIELDS
-    if "operation" in spec:
-        fields = OPERATION_FIELDS
-    elif "inference" in spec:
-        fields = INFERENCE_FIELDS
-    _check(spec, fields, "", spec_path)
+    spec, env = _read_spec(spec_path), read_object(env_path)
     _check(env, ENV_FIELDS, "", env_path)
-    counts = {
-        (spec_path, "repeat"): spec["repeat"],
-        (spec_path, "factors.batch_size"): spec["factors"]["batch_size"],
-        (spec_path, "phases.epochs"): spec["phases"].get("epochs", 1),
-        (env_path, "machine.logical_cores"): env["machine"]["logical_cores"],
-    }
-    for (path, name), count in counts.items():
-        if count < 1:
-            raise InputError(path, f"'{name}' is {count}, not at least 1", RERUN)
+    _check_counts({"machine.logical_cores": env["machine"]["logical_cores"]}, env_path)
     samples, telemetry = _read_telemetry(folder / "telemetry.csv")
     events = _read_events(folder / "events.jsonl")
     others = tuple(map(_read_node, folders(folder)))
-    wanted = spec.get("execution", {}).get("nodes", 1) - 1
-    if events[-1]["status"] == "ok" and len(others) != wanted:
+    wanted = spec.execution.nodes - 1
+    if outcome_of(events).status == OK and len(others) != wanted:
         cause = f"the outcome is ok, but {len(others)} other nodes left their files, not {wanted}"
         raise InputError(folder / "nodes", cause, RERUN)
     if len(others) != wanted:

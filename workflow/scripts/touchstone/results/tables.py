@@ -15,7 +15,10 @@ from touchstone.measure.trials import fastest
 from touchstone.results.certificates import Certificates, proof
 from touchstone.results.files import FORMAT, InputError, parse_json, read_text, write_atomic
 from touchstone.results.max_batch import METRIC, UNIT, MaxBatch, of_cell
-from touchstone.results.metrics import CENSORED, METRICS, STATUSES
+from touchstone.results.metrics import CENSORED, METRICS
+from touchstone.schema.spec import Trial
+from touchstone.schema.status import STATUSES
+from touchstone.schema.values import from_json
 from touchstone.statistics.intervals import paired_ratio, summarise
 
 FACTORS = (
@@ -194,20 +197,25 @@ def trained_mode(provenance: dict[str, Any]) -> str:
     return str(provenance["settings"].get("effective", {}).get("mode", ""))
 
 
-def tried(trial: dict[str, Any], first: dict[str, Any]) -> str:
+def trials_of(provenance: dict[str, Any]) -> list[Trial]:
+    """The trials of a run, in their order; none unless its cell has the mode `best`."""
+    return [from_json(Trial, trial) for trial in provenance.get("trials", [])]
+
+
+def tried(trial: Trial, first: Trial) -> str:
     """What a trial tried, `static, 1 thread`: threads and waiting where they are not those of the
     run's `first` one, which are the cell's own."""
-    words, threads = [trial["mode"]], trial["threads"]
-    if threads != first["threads"]:
-        words.append(f"{threads} thread{'s' if threads > 1 else ''}")
-    if trial["wait_policy"] != first["wait_policy"]:
-        words.append(f"{trial['wait_policy']} waiting")
+    words, threads = [trial.mode], trial.threads
+    if threads != first.threads:
+        words.append(f"{threads} thread{'' if threads == 1 else 's'}")
+    if trial.wait_policy != first.wait_policy:
+        words.append(f"{trial.wait_policy} waiting")
     return ", ".join(words)
 
 
 def chosen(provenance: dict[str, Any]) -> str:
     """What a run of the mode `best` chose; empty where no trial passed, and in another mode."""
-    trials = provenance.get("trials", [])
+    trials = trials_of(provenance)
     best = fastest(trials)
     return tried(best, trials[0]) if best else ""
 

@@ -125,7 +125,7 @@ def integral(run: Run, name: str, phase: Phase) -> Answer:
 
 def sampling_gaps(run: Run, phase: Phase) -> bool:
     """Whether a sensor was silent for too long in a phase; one that never spoke has no gap."""
-    limit = GAP_LIMIT * run.spec["sampling_interval"]
+    limit = GAP_LIMIT * run.spec.sampling_interval
     for sensor in run.env["sensors"].values():
         named = [run.telemetry.get(name, []) for name in sensor.get("columns", {})]
         times = sorted({t for column in named for t, _ in column})

@@ -4,32 +4,34 @@ import concurrent.futures
 import os
 import threading
 import zlib
-from typing import Any, List
+from typing import Any, Callable, List, Optional, Tuple
 
 import numpy as np
 
-from touchstone.runner.initial_weights import drawn
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.initial_weights import normal_numbers
+from touchstone.runner.job import Job
+from touchstone.schema.spec import Augmentation, Data
+from touchstone.schema.types import Array
 
 
-class Order:
-    """The order of the examples: a fresh seeded permutation for every epoch, or, where they are not
-    to be `shuffled`, that of the set.
+class BatchSampler:
+    """The batches of every epoch: a new seeded permutation of the examples, or, without `shuffled`,
+    the order of the set.
 
     The last partial batch of an epoch is dropped. NumPy freezes the stream of RandomState
-    (NEP 19), so every NumPy gives the same order. Where the spec augments, every example has
+    (NEP 19), so every NumPy gives the same order. With an `augmentation` every example has
     draws (top, left, mirrored): the corner at which it is cut out of itself with `crop_padding`
-    zeros on every side, and 1 if the cut is then mirrored left to right. Of every batch, `share`
-    is given.
+    zeros on every side, and 1 if the cut is then mirrored left to right. Of every batch, it gives
+    the `share`.
     """
 
     def __init__(
         self,
         seed: int,
-        examples: Any,
+        examples: int,
         batch_size: int,
-        augmentation: Any = None,
-        share: Any = slice(None),
+        augmentation: Optional[Augmentation] = None,
+        share: slice = slice(None),
         shuffled: bool = True,
     ) -> None:
         self.seed, self.examples, self.batch_size = seed, examples, batch_size
@@ -45,10 +47,10 @@ class Order:
         kept = examples[: steps * self.batch_size]
         return kept.reshape((steps, self.batch_size) + examples.shape[1:])
 
-    def _draws(self) -> Any:
+    def _draws(self, augmentation: Augmentation) -> Array:
         random = np.random.RandomState([self.seed, self.epoch, 1])
-        corner = random.randint(0, 2 * self.augmentation["crop_padding"] + 1, (self.examples, 2))
-        mirrored = random.randint(0, 1 + self.augmentation["flip"], (self.examples, 1))
+        corner = random.randint(0, 2 * augmentation.crop_padding + 1, (self.examples, 2))
+        mirrored = random.randint(0, 1 + augmentation.flip, (self.examples, 1))
         return np.concatenate([corner, mirrored], axis=1).astype(np.int32)
 
     def peek(self, steps: int) -> Any:
@@ -59,7 +61,7 @@ class Order:
                 order = np.random.RandomState([self.seed, self.epoch]).permutation(order)
             self.left = np.concatenate([self.left, self._rows(order)])
             if self.augmentation:
-                rows = self._rows(self._draws())
+                rows = self._rows(self._draws(self.augmentation))
                 self.left_draws = np.concatenate([self.left_draws, rows])
             self.epoch += 1
         return self.left[:steps, self.share]
@@ -72,27 +74,27 @@ class Order:
         return taken, draws
 
 
-def order_of(spec: Spec, share: Any = slice(None)) -> Any:
-    """The Order of a spec's training set: noise is not shuffled, which would only cost time."""
-    return Order(
-        spec["seed"], spec["data"]["train_examples"], spec["factors"]["batch_size"],
-        spec["augmentation"], share, spec["factors"]["input"] != "synthetic",
+def sampler_of(job: Job, share: slice = slice(None)) -> BatchSampler:
+    """The sampler of a job's training set. Noise is not shuffled, which would only cost time."""
+    return BatchSampler(
+        job.seed, job.data.train_examples, job.batch_size, job.augmentation, share,
+        job.input != "synthetic",
     )  # fmt: skip
 
 
-class Reader:
+class RecordReader:
     """Reads records in threads of its own, one chunk of steps before it is taken.
 
     With no threads, a chunk is read when it is taken.
     """
 
-    def __init__(self, fetch: Any, threads: int) -> None:
+    def __init__(self, fetch: Callable[[Array], Any], threads: int) -> None:
         self.fetch, self.threads = fetch, []
         self.ahead = np.empty((0, 0), np.int64)
         self.parts: List[Any] = []
         self.pool = concurrent.futures.ThreadPoolExecutor(threads) if threads else None
         if self.pool:
-            # All of them are there before the first step, none comes up while measuring.
+            # All of them start before the first step, none while measuring.
             started = threading.Barrier(threads)
             ready = [self.pool.submit(self._start, started) for _ in range(threads)]
             self.threads = [each.result() for each in ready]
@@ -110,59 +112,59 @@ class Reader:
             self.ahead, self.parts = following, [self.pool.submit(self.fetch, p) for p in parts]
         return taken
 
-    def live(self) -> Any:
+    def live(self) -> int:
         """The number of its threads that live."""
         return sum(thread.is_alive() for thread in self.threads)
 
 
-def examples(adapter: Any, spec: Spec, split: Any) -> Any:
+def examples(adapter: Any, job: Job, split: str) -> Tuple[Array, Array]:
     """Images as the network takes them, float32, and labels, int64, of a split.
 
-    Of a text these are its tokens, whole numbers: the bytes, for `white` is 1 and the mean 0.
+    Of a text these are its tokens, whole numbers: its bytes, for their maximum is 1, their mean 0.
     Raises ValueError if the records are not what the spec says.
     """
-    data = spec["data"]
-    count, shape = data[split + "_examples"], tuple(data["shape"])
-    if spec["factors"]["input"] == "synthetic":
-        random = np.random.RandomState([spec["seed"], zlib.crc32(split.encode())])
-        if "vocabulary" in spec["network"]:
-            images = random.randint(0, spec["network"]["vocabulary"], (count,) + shape)
+    data, shape = job.data, tuple(job.data.shape)
+    count = data.train_examples if split == "train" else data.test_examples
+    if job.input == "synthetic":
+        random = np.random.RandomState([job.seed, zlib.crc32(split.encode())])
+        if job.network.vocabulary:
+            images = random.randint(0, job.network.vocabulary, (count,) + shape)
             images = images.astype(np.float32)
         else:
-            images = drawn(random, (count,) + shape)
-        return images, random.randint(0, data["classes"], count)
-    stem = os.path.join(data["folder"], split)
-    pixels, labels = adapter.read(stems(data, split), shape)
+            images = normal_numbers(random, (count,) + shape)
+        return images, random.randint(0, data.classes, count)
+    path = os.path.join(data.folder, split)
+    pixels, labels = adapter.read_records(shards(data, split), shape)
     if pixels.shape != (count,) + shape or pixels.dtype != np.uint8 or len(labels) != count:
         message = "{}: {} records of shape {}, the spec says {} of {}"
-        raise ValueError(message.format(stem, len(pixels), pixels.shape[1:], count, shape))
+        raise ValueError(message.format(path, len(pixels), pixels.shape[1:], count, shape))
     labels = np.asarray(labels, np.int64)
-    wrong = labels[(labels < 0) | (labels >= data["classes"])]
+    wrong = labels[(labels < 0) | (labels >= data.classes)]
     if len(wrong):
         message = "{}: a record has the label {}, the spec says {} classes"
-        raise ValueError(message.format(stem, wrong[0], data["classes"]))
-    images = pixels / np.float32(data.get("white", 255))
-    images -= np.float32(data["mean"])
-    images /= np.float32(data["std"])
+        raise ValueError(message.format(path, wrong[0], data.classes))
+    images = pixels / np.float32(data.pixel_maximum)
+    images -= np.asarray(data.mean, np.float32)
+    images /= np.asarray(data.std, np.float32)
     return images, labels
 
 
-def stems(data: Any, split: Any) -> Any:
-    """Where the record files of a split lie, in stored order, without their suffixes."""
-    return [os.path.join(data["folder"], name) for name in data["stems"][split]]
+def shards(data: Data, split: str) -> List[str]:
+    """The paths of a split's record files, in stored order, without their suffixes."""
+    return [os.path.join(data.folder, name) for name in data.shards[split]]
 
 
-def reader_of(adapter: Any, spec: Spec) -> Any:
-    """The Reader of the training set, which is opened; None where all of it is loaded.
+def reader_of(adapter: Any, job: Job) -> Optional[RecordReader]:
+    """The reader of the training set, which it opens; None where all of it is loaded.
 
     Raises ValueError if the records are not what the spec says.
     """
-    data = spec["data"]
-    if spec["factors"]["input"] != "records":
+    data = job.data
+    if job.input != "records":
         return None
-    stem = os.path.join(data["folder"], "train")
-    count = adapter.open(stems(data, "train"))
-    if count != data["train_examples"]:
+    path = os.path.join(data.folder, "train")
+    count = adapter.open_records(shards(data, "train"))
+    if count != data.train_examples:
         message = "{}: {} records, the spec says {}"
-        raise ValueError(message.format(stem, count, data["train_examples"]))
-    return Reader(adapter.fetch, spec["execution"]["reader_threads"])
+        raise ValueError(message.format(path, count, data.train_examples))
+    return RecordReader(adapter.fetch_records, job.execution.reader_threads)

@@ -1,12 +1,13 @@
 """The settings that are requested and read back from the live framework."""
 
 import math
-from typing import Any
+from typing import Any, Dict
 
 import numpy as np
 
 from touchstone.runner.adapters.base import Adapter
-from touchstone.schema.types import Spec
+from touchstone.runner.job import Job
+from touchstone.schema.events import Settings, Software
 
 ARITHMETIC = {"fp16-amp": "fp16"}
 """What products show in a precision, where it is not called like the precision."""
@@ -14,7 +15,13 @@ SETTING_TOLERANCE = 1e-6
 """Relative; a setting kept in float32 is read back with an error up to 6e-8."""
 
 
-def check_settings(requested: Spec, effective: Spec) -> None:
+def software_of(adapter: Adapter) -> Software:
+    """What computes, NumPy included."""
+    found = adapter.software()
+    return found._replace(others=dict(found.others, numpy=np.__version__))
+
+
+def check_settings(requested: Dict[str, Any], effective: Dict[str, Any]) -> None:
     """Raise ValueError if the live framework does not do what was asked; None asks for nothing."""
     wrong = []
     for key, asked in requested.items():
@@ -31,50 +38,55 @@ def check_settings(requested: Spec, effective: Spec) -> None:
         raise ValueError("the framework's settings differ from the spec's: " + "; ".join(wrong))
 
 
-def prove_settings(events: Any, adapter: Any, spec: Spec, requested: Spec, effective: Spec) -> None:
-    """Write what was asked of the live framework, what was read back from it, where the run has
-    not what the framework does by itself, and the adapter's hints. Raises ValueError where the
-    first two differ."""
-    differs = adapter.capabilities.differs.get(spec["execution"]["device"], [])
-    events.write(
-        "settings", requested=requested, effective=effective, differs=differs, hints=adapter.hints()
-    )
+def prove_settings(
+    events: Any,
+    adapter: Adapter,
+    job: Job,
+    requested: Dict[str, Any],
+    effective: Dict[str, Any],
+) -> None:
+    """Write the event `Settings`. Raises ValueError where requested and effective ones differ."""
+    differs = adapter.capabilities.differs.get(job.execution.device, ())
+    events.write(Settings(requested, effective, list(differs), adapter.hints()))
     check_settings(requested, effective)
 
 
-def requested_settings(spec: Spec, threads: int, rate: Any, adapter: Any) -> Any:
-    """The settings that must be read back with these very values."""
-    settings = {
-        key: value
-        for key, value in spec["optimizer"].items()
-        if key not in ("name", "decoupled", "spared")
-    }
-    settings.update({key: spec["execution"][key] for key in ("device", "precision", "mode")})
-    settings.update(
-        learning_rate=float(rate),
-        optimizer=spec["optimizer"]["name"],
-        batch_size=spec["factors"]["batch_size"],
-        threads=threads,
-        reader_threads=(
-            spec["execution"]["reader_threads"] if spec["factors"]["input"] == "records" else 0
-        ),
-        parameters=spec["network"]["parameter_count"],
-        arithmetic=shown_by_products(spec),
-    )
-    if "replicas" in spec["execution"]:
-        nodes = spec["execution"].get("nodes", 1)
-        settings["replicas"] = spec["execution"]["replicas"] * nodes
-        if nodes > 1:
-            settings["nodes"] = nodes
-    if type(adapter).make_deterministic is not Adapter.make_deterministic:
-        settings["deterministic"] = spec["execution"]["deterministic"]
-    settings.update(adapter.asked())
+def requested_settings(job: Job, threads: int, rate: float, adapter: Adapter) -> Dict[str, Any]:
+    """The settings of training that must be read back with these very values; `rate` is that of the
+    last step."""
+    execution = job.execution
+    settings = settings_without_updates(job, threads, adapter)
+    settings.update(job.optimizer.own_settings(), learning_rate=float(rate))
+    settings["optimizer"] = job.optimizer.name
+    settings["reader_threads"] = execution.reader_threads if job.input == "records" else 0
     return settings
 
 
-def shown_by_products(spec: Spec) -> Any:
-    """The arithmetic that products must show in the precision of a spec."""
-    return ARITHMETIC.get(spec["execution"]["precision"], spec["execution"]["precision"])
+def settings_without_updates(job: Job, threads: int, adapter: Adapter) -> Dict[str, Any]:
+    """The requested settings that inference has too."""
+    execution = job.execution
+    settings = {
+        "device": execution.device,
+        "precision": execution.precision,
+        "mode": execution.mode,
+        "batch_size": job.batch_size,
+        "threads": threads,
+        "parameters": job.network.parameter_count,
+        "arithmetic": shown_by_products(job),
+    }
+    if execution.replicas_are:
+        settings["replicas"] = execution.world_size
+        if execution.nodes > 1:
+            settings["nodes"] = execution.nodes
+    if type(adapter).make_deterministic is not Adapter.make_deterministic:
+        settings["deterministic"] = execution.deterministic
+    settings.update(adapter.extra_settings())
+    return settings
+
+
+def shown_by_products(job: Job) -> str:
+    """The arithmetic that products must show in the precision of a job."""
+    return ARITHMETIC.get(job.execution.precision, job.execution.precision)
 
 
 def arithmetic(adapter: Any) -> Any:
@@ -86,12 +98,12 @@ def arithmetic(adapter: Any) -> Any:
     found = ["less than bf16"] * 2
     for name, bits in (("bf16", 7), ("tf32", 10), ("fp32", 23), ("fp64", 52)):
         one = np.full((64, 64), 1 + 2.0**-bits)
-        for i, product in enumerate(adapter.products(one, np.eye(64))):
+        for i, product in enumerate(adapter.matrix_products(one, np.eye(64))):
             if (np.asarray(product) == one).all():
                 found[i] = name
     if "tf32" in found:
         large = np.full((64, 64), 2.0**20)
-        for i, product in enumerate(adapter.products(large, np.eye(64))):
+        for i, product in enumerate(adapter.matrix_products(large, np.eye(64))):
             if found[i] == "tf32" and not (np.asarray(product) == large).all():
                 found[i] = "fp16"
     return found[0] if found[0] == found[1] else " in products, ".join(found) + " in convolutions"

@@ -1,17 +1,19 @@
 """The file of events that a run writes."""
 
-import json
 import math
 import os
 import threading
 import time
-from typing import Any
+from typing import Optional
 
-SAMPLE_NOW = os.environ.get("TOUCHSTONE_SAMPLE_NOW")
-"""A pipe's file descriptor: a byte asks the sensors for a sample at this very moment."""
+from touchstone.schema.events import Chunk, Event, Phase, event_to_line
+from touchstone.schema.variables import SAMPLE_NOW
+
+SENSORS = os.environ.get(SAMPLE_NOW)
+"""The pipe to the sensors, where there are any."""
 
 
-class Events:
+class EventWriter:
     """The file of events: one JSON object a line, written out at least twice a second."""
 
     def __init__(self, path: str) -> None:
@@ -19,33 +21,34 @@ class Events:
         self.flushed = 0.0
         self.lock = threading.Lock()
 
-    def write(self, event: Any, **fields: Any) -> None:
+    def write(self, event: Event) -> None:
+        """Write an event."""
         with self.lock:
-            self.put(event, **fields)
+            self.write_locked(event)
 
-    def put(self, event: Any, **fields: Any) -> None:
+    def write_locked(self, event: Event) -> None:
         """Write an event; the caller holds the lock."""
-        self.file.write(json.dumps(dict(event=event, **fields)) + "\n")
+        self.file.write(event_to_line(event))
         now = time.monotonic()
-        if event != "chunk" or now - self.flushed > 0.5:
+        if not isinstance(event, Chunk) or now - self.flushed > 0.5:
             self.file.flush()
             self.flushed = now
 
-    def phase(self, name: str, begin: float, **fields: Any) -> Any:
+    def phase(self, name: str, begin: float, steps: int = 0, examples: int = 0) -> float:
         """Write that the phase `name` began at `begin` and ends now; returns now."""
         end = time.monotonic()
         if name in ("warmup", "measured"):
             sample_now()
-        self.write("phase", name=name, begin=begin, end=end, **fields)
+        self.write(Phase(name, begin, end, steps, examples))
         return end
 
 
 def sample_now() -> None:
-    """Have the sensors look at an edge of the measured phase."""
-    if SAMPLE_NOW:
-        os.write(int(SAMPLE_NOW), b".")
+    """Have the sensors take a sample at an edge of the measured phase."""
+    if SENSORS:
+        os.write(int(SENSORS), b".")
 
 
-def spelled(number: float) -> Any:
-    """A loss for JSON: 7 significant digits, and a word where it is not finite."""
-    return float("%.7g" % number) if math.isfinite(number) else repr(float(number))
+def json_number(number: float) -> Optional[float]:
+    """A loss for JSON: 7 significant digits; None where it is not a finite number."""
+    return float("%.7g" % number) if math.isfinite(number) else None

@@ -1,47 +1,47 @@
-"""This process among those that train one model together."""
+"""The place of this process among those that train one model together."""
 
 import os
-from typing import Any
+from typing import Any, Optional
 
 from touchstone.runner import replicas
-from touchstone.schema.types import Spec
+from touchstone.runner.job import Group
+from touchstone.schema.spec import Execution
+from touchstone.schema.variables import RANK
 
-FOLLOWS = "TOUCHSTONE_REPLICA" in os.environ
-"""Whether this process trains beside another, which tells it what to do (`_replicas.py`)."""
+FOLLOWS = RANK in os.environ
+"""Whether this process trains with another one, which says what comes next (`replicas.py`)."""
 
 
-def group_of(spec: Spec, events: Any) -> Any:
-    """This process among those that train one model together; None where it trains alone.
+def processes_of(execution: Execution, events: Any) -> Any:
+    """This process among those that train one model together; None where there is only one.
 
-    Replicas that are devices of one process are the adapter's own matter: where there are several
-    nodes, each has one. Raises NotImplementedError where the adapter has none.
+    Replicas that are devices of one process are the adapter's own matter: on several nodes, each
+    node has one such process. Raises NotImplementedError where the adapter has none.
     """
-    execution = spec["execution"]
-    if "replicas" not in execution:
+    if execution.world_size == 1:
         return None
-    if execution["replicas_are"] is None:
-        raise NotImplementedError(execution["why_no_replicas"])
-    if execution["replicas_are"] == "devices" and "nodes" not in execution:
+    if execution.replicas_are is None:
+        raise NotImplementedError(execution.why_no_replicas)
+    if execution.replicas_are == "devices" and execution.nodes == 1:
         return None
     return replicas.join(execution, events)
 
 
-def grouped(spec: Spec, group: Any) -> Any:
-    """The spec with what an adapter must know of its process's place among the replicas."""
-    if not group:
-        return spec
-    local = group.local_size
-    told = {"rank": group.rank, "size": group.size, "rendezvous": group.rendezvous}
-    told.update(local_rank=group.rank % local, local_size=local, interface=group.interface)
-    return dict(spec, group=told)
+def group_of(process: Any) -> Optional[Group]:
+    """What an adapter must know of this process's place; None where there is only one."""
+    if not process:
+        return None
+    return Group(
+        process.rank, process.size, process.rendezvous, process.rank % process.local_size,
+        process.local_size, process.interface,
+    )  # fmt: skip
 
 
-def threads_of_replica(spec: Spec, threads: int) -> Any:
+def threads_of_replica(execution: Execution, threads: int) -> int:
     """The threads of each replica, of the run's: also in the variables that libraries read."""
-    replicas = spec["execution"].get("replicas", 1)
-    if replicas == 1:
+    if execution.replicas == 1:
         return threads
-    own = max(1, threads // replicas)
+    own = max(1, threads // execution.replicas)
     for name in os.environ:
         if name.endswith("_NUM_THREADS"):
             os.environ[name] = str(own)

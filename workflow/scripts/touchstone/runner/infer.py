@@ -1,6 +1,4 @@
-"""The runner of inference, run inside a framework's own environment as `runtime.py` is.
-
-    run.py SPEC.json EVENTS.jsonl
+"""A run that predicts.
 
 Reads the test set, builds the network with the weights of a file, predicts the whole test set
 once, and then measures: first with the queue kept full, then waiting for every batch. Images are
@@ -11,28 +9,34 @@ import os
 import tempfile
 import time
 import zipfile
-from typing import Any, List
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
 from touchstone.runner import BEGIN
 from touchstone.runner.adapters import make_adapter
 from touchstone.runner.batches import examples
-from touchstone.runner.checks import arithmetic, prove_settings
-from touchstone.runner.checks import requested_settings as requested_of_training
-from touchstone.runner.events import spelled
+from touchstone.runner.checks import (
+    arithmetic,
+    prove_settings,
+    settings_without_updates,
+    software_of,
+)
+from touchstone.runner.events import json_number
 from touchstone.runner.initial_weights import initial_weights
+from touchstone.runner.job import Job, job_of
 from touchstone.runner.outcome import raise_foreseen
 from touchstone.runner.train import cross_entropy
-from touchstone.schema.types import Array, Spec
+from touchstone.schema.events import Chunk, Deviation, Evaluation, Memory
+from touchstone.schema.spec import InferenceSpec, Parameter, TimedPhases
+from touchstone.schema.types import Array, Arrays
 
 TOLERANCE = 1e-3
 """Of outputs in single precision, relative to the largest: another batch size, framework or form
 of the network adds in another order, layer after layer."""
 
-
 SILENCE = 0.5
-"""Seconds after which chunks are told of."""
+"""Seconds between writes of chunks."""
 
 
 class Predictions:
@@ -44,8 +48,8 @@ class Predictions:
         self.events, self.of_set = events, len(images) // batch_size
         self.made = 0
         self.pending: Any = None
-        self.untold: List[Any] = []
-        self.told = time.monotonic()
+        self.unwritten: List[Any] = []
+        self.written = time.monotonic()
 
     def begin(self, phase: str, batches: Any) -> Any:
         """Begin a chunk; wait for the one before it, so that at most one is queued.
@@ -59,43 +63,42 @@ class Predictions:
             handles.append(self.adapter.predict(self.images[first : first + self.size]))
         previous, self.pending = self.pending, (phase, self.made, start, handles)
         self.made += batches
-        return self._fetched(previous)
+        return self._outputs(previous)
 
     def finish(self) -> Any:
         """Wait for every batch begun; returns the outputs of the last chunk."""
         previous, self.pending = self.pending, None
-        return self._fetched(previous)
+        return self._outputs(previous)
 
-    def _fetched(self, chunk: Any) -> Any:
+    def _outputs(self, chunk: Any) -> Any:
         if chunk is None:
             return []
         phase, first, start, handles = chunk
-        outputs = [self.adapter.fetched(handle) for handle in handles]
+        outputs = [self.adapter.fetch_outputs(handle) for handle in handles]
         end = time.monotonic()
-        self.untold.append((phase, first, len(handles), start, end))
-        if end - self.told > SILENCE:
-            self.tell()
+        self.unwritten.append((phase, first, len(handles), start, end))
+        if end - self.written > SILENCE:
+            self.write()
         return outputs
 
-    def tell(self) -> None:
-        """Write the events that are due; written after each, they are felt by a single image."""
-        for phase, first, steps, start, end in self.untold:
-            self.events.write(
-                "chunk", phase=phase, first_step=first, steps=steps, begin=start, end=end, losses=[]
-            )
-        self.untold = []
-        self.told = time.monotonic()
+    def write(self) -> None:
+        """Write the chunks that are due; a write after each would slow down single images."""
+        for phase, first, steps, start, end in self.unwritten:
+            self.events.write(Chunk(phase, first, steps, start, end, []))
+        self.unwritten = []
+        self.written = time.monotonic()
 
 
-def phase(predictions: Any, name: str, begin: float, first: int) -> Any:
+def phase(predictions: Predictions, name: str, begin: float, first: int) -> float:
     """Write a phase that began at `begin` with batch `first`; returns the time."""
     batches = predictions.made - first
     examples = batches * predictions.size
-    predictions.tell()
-    return predictions.events.phase(name, begin, steps=batches, examples=examples)
+    predictions.write()
+    end: float = predictions.events.phase(name, begin, steps=batches, examples=examples)
+    return end
 
 
-def predict_all(predictions: Any, begin: float) -> Any:
+def predict_all(predictions: Predictions, begin: float) -> Tuple[Array, float]:
     """Predict every batch of the test set once, the very first by itself.
 
     Returns the outputs, array (examples, classes), and the time.
@@ -110,41 +113,41 @@ def predict_all(predictions: Any, begin: float) -> Any:
     return np.concatenate(outputs), phase(predictions, "evaluation", begin, first)
 
 
-def measure(predictions: Any, phases: Any, begin: float) -> Any:
+def measure(predictions: Predictions, phases: TimedPhases, begin: float) -> float:
     """Warm up, predict with the queue kept full, and then batch by batch; returns the time."""
     first, size = predictions.made, 1
-    chosen = phases["chunk_seconds"] == 0
+    chosen = phases.chunk_seconds == 0
     while True:
         start = time.monotonic()
         predictions.begin("warmup", size)
         predictions.finish()
         now = time.monotonic()
-        if not chosen and now - start >= phases["chunk_seconds"] / 2:
-            size = max(1, int(round(phases["chunk_seconds"] * size / (now - start))))
+        if not chosen and now - start >= phases.chunk_seconds / 2:
+            size = max(1, int(round(phases.chunk_seconds * size / (now - start))))
             chosen = True
         elif not chosen:
             size *= 2
-        if predictions.made - first >= phases["warmup_steps"]:
-            if now - begin >= phases["warmup_seconds"]:
+        if predictions.made - first >= phases.warmup_steps:
+            if now - begin >= phases.warmup_seconds:
                 break
-        if now - begin >= phases["warmup_seconds"] + phases["seconds"]:
+        if now - begin >= phases.warmup_seconds + phases.seconds:
             break  # batches that take this long would be warmed up for minutes
     begin = phase(predictions, "warmup", begin, first)
 
     first = predictions.made
-    while time.monotonic() - begin < phases["seconds"]:
+    while time.monotonic() - begin < phases.seconds:
         predictions.begin("measured", size)
     predictions.finish()
     begin = phase(predictions, "measured", begin, first)
 
     first = predictions.made
-    while time.monotonic() - begin < phases["seconds"]:
+    while time.monotonic() - begin < phases.seconds:
         predictions.begin("latency", 1)
         predictions.finish()
     return phase(predictions, "latency", begin, first)
 
 
-def read_weights(path: str, parameters: List[Spec]) -> Any:
+def read_weights(path: str, parameters: List[Parameter]) -> Tuple[Arrays, Optional[Array]]:
     """The weights of a file, and the outputs that were kept with them, or None.
 
     Raises ValueError, which names the file, if they are not those of the network.
@@ -156,13 +159,13 @@ def read_weights(path: str, parameters: List[Spec]) -> Any:
         raise ValueError("{}: no file of weights: {}".format(path, fault))
     logits, wrong = found.pop("logits", None), []
     for parameter in parameters:
-        name, shape = parameter["name"], tuple(parameter["shape"])
+        name, shape = parameter.name, tuple(parameter.shape)
         array = found.get(name)
         if array is None:
             wrong.append("{} is missing".format(name))
         elif array.shape != shape:
             wrong.append("{} has the shape {}, not {}".format(name, array.shape, shape))
-    known = {parameter["name"] for parameter in parameters}
+    known = {parameter.name for parameter in parameters}
     wrong += ["{} is none of its arrays".format(name) for name in sorted(set(found) - known)]
     if wrong:
         more = "; and {} more".format(len(wrong) - 3) if len(wrong) > 3 else ""
@@ -171,32 +174,31 @@ def read_weights(path: str, parameters: List[Spec]) -> Any:
     return {name: array.astype(np.float32, copy=False) for name, array in found.items()}, logits
 
 
-def requested_settings(spec: Spec, threads: int, adapter: Any) -> Any:
+def requested_settings(job: Job, threads: int, adapter: Any) -> Dict[str, Any]:
     """What must be read back: as in training, but for what only an update has."""
-    requested = requested_of_training(spec, threads, 0.0, adapter)
-    for name in list(spec["optimizer"]) + ["optimizer", "reader_threads", "loss_scaling"]:
-        requested.pop(name, None)
+    requested = settings_without_updates(job, threads, adapter)
+    requested.pop("loss_scaling", None)
     return requested
 
 
-def infer(spec: Spec, events: Any, threads: int) -> None:
+def infer(spec: InferenceSpec, events: Any, threads: int) -> None:
     """The whole run but its outcome. Raises ValueError if weights or outputs are wrong."""
-    adapter = make_adapter(spec, threads)
-    events.write("software", numpy=np.__version__, **adapter.software())
+    size, parameters = spec.factors.batch_size, spec.network.parameters
+    job = job_of(spec)
+    adapter = make_adapter(job, threads)
+    events.write(software_of(adapter))
     begin = events.phase("import", BEGIN)
     try:
-        images, labels = examples(adapter, spec, "test")
-        size = spec["factors"]["batch_size"]
+        images, labels = examples(adapter, job, "test")
         missing = -len(images) % size
         if missing:
             images = np.concatenate([images, images[:missing]])
         images = adapter.prepare(images)
-        parameters = spec["network"]["parameters"]
-        path = spec["inference"].get("file")
+        path = spec.weights
         if path is None:
             folder = tempfile.TemporaryDirectory()
             path = os.path.join(folder.name, "initial.npz")
-            np.savez(path, **initial_weights(parameters, spec["seed"]))
+            np.savez(path, **initial_weights(parameters, spec.seed))
         begin = events.phase("load", begin)
 
         weights, logits = read_weights(path, parameters)
@@ -207,23 +209,20 @@ def infer(spec: Spec, events: Any, threads: int) -> None:
         outputs = outputs[: len(labels)]
         correct = int((outputs.argmax(axis=1) == labels).sum())
         loss = cross_entropy(outputs, labels) / len(labels)
-        events.write(
-            "evaluation", epoch=0, step=predictions.made, examples=len(labels), correct=correct,
-            loss=spelled(loss),
-        )  # fmt: skip
-        measure(predictions, spec["phases"], time.monotonic())
+        events.write(Evaluation(0, predictions.made, len(labels), correct, json_number(loss)))
+        measure(predictions, spec.phases, time.monotonic())
 
-        requested = requested_settings(spec, threads, adapter)
-        effective = dict(adapter.predicting(), arithmetic=arithmetic(adapter))
-        prove_settings(events, adapter, spec, requested, effective)
+        requested = requested_settings(job, threads, adapter)
+        effective = dict(adapter.inference_settings(), arithmetic=arithmetic(adapter))
+        prove_settings(events, adapter, job, requested, effective)
         if logits is not None:
             shown = outputs[: len(logits)]
             deviation = float(np.abs(shown - logits[: len(shown)]).max() / np.abs(logits).max())
-            events.write("deviation", value=deviation, tolerance=TOLERANCE)
+            events.write(Deviation(deviation, TOLERANCE))
             if not deviation <= TOLERANCE:
                 message = "{}: the outputs are {:.2g} from those kept there; {:g} is the most"
                 raise ValueError(message.format(path, deviation, TOLERANCE))
-        events.write("memory", device_peak_mib=adapter.device_memory_peak())
+        events.write(Memory(adapter.device_memory_peak()))
     except Exception as error:
         raise_foreseen(adapter, error)
         raise

@@ -15,16 +15,16 @@ def raise_foreseen(adapter: Any, error: Exception) -> None:
     """Raise MemoryError or NotImplementedError where the adapter knows an error to mean that."""
     if adapter.is_out_of_memory(error):
         raise MemoryError(str(error).strip().splitlines()[0])
-    reason = adapter.why_unsupported(error)
+    reason = adapter.unsupported_reason(error)
     if reason:
         raise NotImplementedError(reason)
 
 
-def leave() -> None:
+def exit_now() -> None:
     """End this process, all its files being written, without taking the framework apart.
 
-    That takes up to a second, for which the next run would wait. What asked to be called at the end
-    of the process is called, and what C has not written yet is written.
+    That takes up to a second, for which the next run would wait. What registered itself for the
+    end of the process is called, and what C has not written yet is written.
     """
     atexit._run_exitfuncs()
     sys.stdout.flush()

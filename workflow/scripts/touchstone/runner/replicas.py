@@ -2,15 +2,15 @@
 
 The first starts the others on its machine by its own command, with their rank in the environment.
 All of them make the same adapter, draw the same order of examples and take their share of every
-batch. Only the first looks at the clock, evaluates and writes events: it tells the others through
-a pipe how many steps come next. The end of that pipe is the end of training.
+batch. Only the first reads the clock, evaluates and writes events: it announces through a pipe how
+many steps come next. The end of that pipe is the end of training.
 
-On every other node the node's supervisor starts one (`measure/nodes.py`), which starts those
-beside it; all of them are told through a connection to the first instead.
+On every other node the node's supervisor starts one (`measure/nodes.py`), which starts the others
+there; the first announces steps to all of them through a connection.
 
-Where one ends before it was told to, the one that started it ends as that one did, at once: it
-may itself be waiting in an exchange that will never come about. Of another node the supervisors
-know, and end the run.
+If one ends too early, the one that started it ends in the same way, at once: it may itself be
+waiting in an exchange that will never happen. The supervisors notice it on other nodes, and end
+the run.
 """
 
 import ctypes
@@ -26,32 +26,34 @@ import tempfile
 import termios
 import threading
 import time
-from typing import Any, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
-RANK, RENDEZVOUS, INTERFACE, WORD = (
-    "TOUCHSTONE_REPLICA", "TOUCHSTONE_RENDEZVOUS", "TOUCHSTONE_INTERFACE",
-    "TOUCHSTONE_REPLICA_WORD",
-)  # fmt: skip
-"""Environment variables of the others: their rank, the address at which the framework's processes
-find each other, the network interface that leads to the other nodes, and the file descriptor that
-takes their last word."""
-RANKS, FIRST = "TOUCHSTONE_RANKS", "TOUCHSTONE_FIRST"
-"""Set by the supervisors where there are several nodes. Of the first process: the descriptor of a
-listening socket, its host's name and a secret; of those on other nodes: host, port, secret."""
-SAMPLE_NOW = "TOUCHSTONE_SAMPLE_NOW"
-"""A pipe's file descriptor: a byte asks the sensors of this node for a sample."""
+from touchstone.schema import status
+from touchstone.schema.events import Event, Result, event_to_line
+from touchstone.schema.spec import Execution
+from touchstone.schema.values import from_json, to_json
+from touchstone.schema.variables import (
+    INTERFACE,
+    LEADER,
+    LISTENER,
+    RANK,
+    RENDEZVOUS,
+    REPORT_TO,
+    SAMPLE_NOW,
+)
+
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when its parent dies."""
 SIOCGIFADDR = 0x8915
 """netdevice(7): the address of a network interface."""
 GREETING = 10.0
-"""Seconds that whoever connects has to say who it is."""
+"""Seconds that a process has to show the secret after it has connected."""
 
 
-class Leader:
+class ReplicaLauncher:
     """A process that starts others on its machine, and ends as they do if they do too early.
 
-    `events` takes the last word of one that fails, and is locked for it.
+    `events` takes the result of one that fails, and is locked for it.
     """
 
     events: Any
@@ -59,9 +61,9 @@ class Leader:
     PATIENCE = 5.0
     """Seconds that the others have to end, or to say why they failed."""
     folder: Any = None
-    told_to_end = False
+    may_end = False
 
-    def lead(self, ranks: Sequence[int], command: Any, variables: Any) -> None:
+    def launch(self, ranks: Sequence[int], command: List[str], variables: Dict[str, str]) -> None:
         """Start a process by `command` for each of the ranks."""
         started = [self._start(rank, command, variables) for rank in ranks]
         self.orders = [process.stdin for process, _ in started]
@@ -71,87 +73,90 @@ class Leader:
             watcher.daemon = True
             watcher.start()
 
-    def _start(self, rank: int, command: Any, variables: Any) -> Any:
-        """The process with this rank, and the end of the pipe from which its last word comes."""
-        heard, word = os.pipe()
-        told = dict(os.environ, **variables)
-        told.pop(SAMPLE_NOW, None)  # a descriptor that it does not get
-        told.update({RANK: str(rank), WORD: str(word)})
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=told, pass_fds=[word])
-        os.close(word)
-        return process, heard
+    def _start(self, rank: int, command: List[str], variables: Dict[str, str]) -> Any:
+        """The process with this rank, and the end of the pipe from which its report comes."""
+        reports, report_to = os.pipe()
+        environment = dict(os.environ, **variables)
+        environment.pop(SAMPLE_NOW, None)  # a descriptor that it does not get
+        environment.update({RANK: str(rank), REPORT_TO: str(report_to)})
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, env=environment, pass_fds=[report_to]
+        )
+        os.close(report_to)
+        return process, reports
 
-    def _watch(self, process: Any, heard: Any) -> None:
-        """Wait for the end of one of the others; end this process too if it was not to end yet."""
-        with open(heard) as pipe:
-            said = pipe.read()
+    def _watch(self, process: Any, reports: int) -> None:
+        """Wait for the end of one of the others; end this process too if that came too early."""
+        with open(reports) as pipe:
+            report = pipe.read()
         code = process.wait()
-        if self.told_to_end and code == 0 and not said:
+        if self.may_end and code == 0 and not report:
             return
-        if said:
-            time.sleep(1.0)  # this process may be about to write what led there
-        self.events.lock.acquire()  # for good: nothing is to follow its word
+        if report:
+            time.sleep(1.0)  # this process may be about to write what led to it
+        self.events.lock.acquire()  # for good: no event follows the result
         if self.folder:
             self.folder.cleanup()
-        if said:
-            self.events.put("result", **json.loads(said))
+        if report:
+            self.events.write_locked(from_json(Result, json.loads(report)))
             os._exit(0)
         if code < 0:
-            # So the supervisor learns of a process that the kernel killed for want of memory.
+            # The supervisor then sees that the kernel killed a process that lacked memory.
             os.kill(os.getpid(), -code)
         os._exit(code or 1)
 
 
-class First(Leader):
+class RankZero(ReplicaLauncher):
     """The process with rank 0, which starts those on its node and leads them all.
 
     Args:
         replicas: how many processes train together on a node, `local_size`.
         nodes: on how many nodes they are.
         command: what starts one of them.
-        events: takes the last word of one that fails, and is locked for it.
+        events: takes the result of one that fails, and is locked for it.
     """
 
-    rank, interface, ready = 0, "lo", 0.0
+    rank, ready = 0, 0.0
+    interface: Optional[str] = "lo"
 
     def __init__(self, replicas: Any, nodes: Any, command: Any, events: Any) -> None:
         self.size, self.local_size = replicas * nodes, replicas
         self.events = events
-        self.far: List[Any] = []
+        self.remote: List[Any] = []
         if nodes > 1:
             self._gather(self.size - replicas)
         else:
             self.folder = tempfile.TemporaryDirectory(prefix="touchstone-replicas-")
             self.rendezvous = "file://" + os.path.join(self.folder.name, "store")
-        told = {RENDEZVOUS: self.rendezvous, INTERFACE: self.interface or ""}
-        self.lead(range(1, replicas), command, told)
-        self.orders += self.far
+        variables = {RENDEZVOUS: self.rendezvous, INTERFACE: self.interface or ""}
+        self.launch(range(1, replicas), command, variables)
+        self.orders += self.remote
 
     def _gather(self, count: int) -> None:
         """Wait until the processes of the other nodes, so many, have connected."""
-        descriptor, host, secret = os.environ.pop(RANKS).split()
+        descriptor, host, secret = os.environ.pop(LISTENER).split()
         port = free_port()
         self.rendezvous = "tcp://{}:{}".format(host, port)
         with socket.socket(fileno=int(descriptor)) as listener:
-            while len(self.far) < count:
+            while len(self.remote) < count:
                 connection, _ = listener.accept()
                 connection.settimeout(GREETING)
                 try:
-                    said = connection.makefile("r").readline(len(secret) + 1)
+                    shown = connection.makefile("r").readline(len(secret) + 1)
                 except OSError:
-                    said = ""
-                if said.strip() != secret:
+                    shown = ""
+                if shown.strip() != secret:
                     connection.close()
                     continue
                 connection.settimeout(None)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.sendall(b"%d\n" % port)
                 self.interface = interface_of(connection.getsockname()[0])
-                self.far.append(connection.makefile("wb"))
+                self.remote.append(connection.makefile("wb"))
                 connection.close()  # when that file is closed
         self.ready = time.monotonic()
 
-    def tell(self, steps: int) -> None:
+    def announce(self, steps: int) -> None:
         """Have the others take so many steps; the caller must take them too."""
         for order in self.orders:
             try:
@@ -165,7 +170,7 @@ class First(Leader):
         """End training: wait for the others, no longer than `patience` s if it failed."""
         if patience is None:
             wait_for_sample()
-        self.told_to_end = True
+        self.may_end = True
         for order in self.orders:
             try:
                 order.close()
@@ -173,11 +178,11 @@ class First(Leader):
                 pass
         for watcher in self.watchers:
             watcher.join(patience)
-        if self.far and patience:
-            time.sleep(patience)  # one of another node may have failed first: see above
+        if self.remote and patience:
+            time.sleep(patience)  # a process of another node may have failed first: see above
 
 
-class Other:
+class LocalFollower:
     """A process with another rank on the first node; of several nodes each has `replicas`."""
 
     def __init__(self, replicas: Any, nodes: Any) -> None:
@@ -189,34 +194,34 @@ class Other:
         self.ready = 0.0
 
     def follow(self, loop: Any) -> None:
-        """Take the steps that the first process tells of."""
+        """Take the steps that the first process announces."""
         for line in iter(sys.stdin.readline, ""):
             loop.begin("", int(line))
         loop.finish()
 
 
-class Far(Leader):
+class RemoteFollower(ReplicaLauncher):
     """A process on another node than the first; the first on its node starts those beside it."""
 
-    told_to_end = True  # the first process tells them all, each by its own connection
+    may_end = True  # the first process announces the end to each by its own connection
 
     def __init__(self, replicas: Any, nodes: Any, command: Any, events: Any) -> None:
         die_with_parent()
         self.size, self.local_size = replicas * nodes, replicas
         self.rank, self.events = int(os.environ[RANK]), events
-        host, port, secret = os.environ[FIRST].split()
+        host, port, secret = os.environ[LEADER].split()
         connection = socket.create_connection((host, int(port)))
         connection.sendall(secret.encode() + b"\n")
         self.interface = interface_of(connection.getsockname()[0])
-        self.told = connection.makefile("r")
-        self.rendezvous = "tcp://{}:{}".format(host, int(self.told.readline()))
+        self.announced = connection.makefile("r")
+        self.rendezvous = "tcp://{}:{}".format(host, int(self.announced.readline()))
         self.ready = time.monotonic()
-        beside = 0 if WORD in os.environ else replicas
-        self.lead(range(self.rank + 1, self.rank + beside), command, {})
+        local = 0 if REPORT_TO in os.environ else replicas
+        self.launch(range(self.rank + 1, self.rank + local), command, {})
 
     def follow(self, loop: Any) -> None:
-        """Take the steps that the first process tells of."""
-        for line in iter(self.told.readline, ""):
+        """Take the steps that the first process announces."""
+        for line in iter(self.announced.readline, ""):
             loop.begin("", int(line))
         loop.finish()
         for watcher in self.watchers:
@@ -224,30 +229,33 @@ class Far(Leader):
         wait_for_sample()
 
 
-class Word:
-    """Stands for the events of such a process: only its last word is heard.
+class FollowerReporter:
+    """Takes the events of a follower, of which only the result counts.
 
-    The one that its node's supervisor has started writes it into the file of events; the others'
-    goes to the one that started them, if they have failed.
+    A process that its node's supervisor has started writes it into the file of events; the others
+    report to the process that started them, if they have failed.
     """
 
     def __init__(self, path: str) -> None:
         self.path, self.lock = path, threading.Lock()
 
-    def write(self, event: Any, **fields: Any) -> None:
-        if event != "result":
+    def write(self, event: Event) -> None:
+        """Report a result."""
+        if not isinstance(event, Result):
             return
-        if WORD not in os.environ:
+        if REPORT_TO not in os.environ:
             with self.lock:
-                self.put(event, **fields)
-        elif fields["status"] != "ok":
-            os.write(int(os.environ[WORD]), json.dumps(fields).encode())
+                self.write_locked(event)
+        elif event.status != status.OK:
+            os.write(int(os.environ[REPORT_TO]), json.dumps(to_json(event)).encode())
 
-    def put(self, event: Any, **fields: Any) -> None:
+    def write_locked(self, event: Event) -> None:
+        """Write an event; the caller holds the lock."""
         with open(self.path, "w", encoding="utf-8") as file:
-            file.write(json.dumps(dict(event=event, **fields)) + "\n")
+            file.write(event_to_line(event))
 
-    def phase(self, name: str, begin: float, **fields: Any) -> Any:
+    def phase(self, name: str, begin: float, steps: int = 0, examples: int = 0) -> float:
+        """The time; the phases of a follower are not written."""
         return time.monotonic()
 
 
@@ -271,14 +279,15 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def free_port() -> Any:
-    """A port that nobody listens on now."""
+def free_port() -> int:
+    """A port on which nothing listens now."""
     with socket.socket() as probe:
         probe.bind(("", 0))
-        return probe.getsockname()[1]
+        port: int = probe.getsockname()[1]
+        return port
 
 
-def interface_of(address: Any) -> Any:
+def interface_of(address: str) -> Optional[str]:
     """The network interface with this IPv4 address; None where no interface has it."""
     for _, name in socket.if_nameindex():
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -291,17 +300,17 @@ def interface_of(address: Any) -> Any:
     return None
 
 
-def processes(execution: Any) -> Any:
+def processes(execution: Execution) -> int:
     """How many processes train together on a node: its replicas may be devices of one."""
-    return execution["replicas"] if execution["replicas_are"] == "processes" else 1
+    return execution.replicas if execution.replicas_are == "processes" else 1
 
 
-def join(execution: Any, events: Any) -> Any:
+def join(execution: Execution, events: Any) -> Any:
     """The place of this process among those of a run; the first on a node starts the others."""
-    nodes, replicas = execution.get("nodes", 1), processes(execution)
+    nodes, replicas = execution.nodes, processes(execution)
     command = [sys.executable] + sys.argv
-    if FIRST in os.environ:
-        return Far(replicas, nodes, command, events)
+    if LEADER in os.environ:
+        return RemoteFollower(replicas, nodes, command, events)
     if RANK in os.environ:
-        return Other(replicas, nodes)
-    return First(replicas, nodes, command, events)
+        return LocalFollower(replicas, nodes)
+    return RankZero(replicas, nodes, command, events)

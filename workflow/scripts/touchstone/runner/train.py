@@ -1,20 +1,23 @@
 """A training run: phases, the loop of chunks, evaluation."""
 
 import time
-from typing import Any
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
 from touchstone.runner import BEGIN
 from touchstone.runner.adapters import make_adapter
-from touchstone.runner.batches import examples, order_of, reader_of
-from touchstone.runner.checks import arithmetic, prove_settings, requested_settings
-from touchstone.runner.events import sample_now, spelled
-from touchstone.runner.group import FOLLOWS, group_of, grouped, threads_of_replica
+from touchstone.runner.batches import BatchSampler, RecordReader, examples, reader_of, sampler_of
+from touchstone.runner.checks import arithmetic, prove_settings, requested_settings, software_of
+from touchstone.runner.events import json_number, sample_now
+from touchstone.runner.group import FOLLOWS, group_of, processes_of, threads_of_replica
 from touchstone.runner.initial_weights import initial_weights
-from touchstone.runner.lr_schedule import Rates
+from touchstone.runner.job import job_of
+from touchstone.runner.lr_schedule import LRSchedule
 from touchstone.runner.outcome import Diverged, raise_foreseen
-from touchstone.schema.types import Array, Spec
+from touchstone.schema.events import Chunk, Evaluation, Memory
+from touchstone.schema.spec import TrainingPhases, TrainingSpec
+from touchstone.schema.types import Array
 
 
 def cross_entropy(logits: Any, labels: Array) -> float:
@@ -25,7 +28,7 @@ def cross_entropy(logits: Any, labels: Array) -> float:
     return float((total - logits[np.arange(len(labels)), labels]).sum())
 
 
-def evaluate(adapter: Any, images: Array, labels: Array, batch_size: int) -> Any:
+def evaluate(adapter: Any, images: Array, labels: Array, batch_size: int) -> Tuple[int, float]:
     """Correct predictions and mean cross-entropy; the last batch is filled up and cut."""
     correct, loss = 0, 0.0
     for start in range(0, len(images), batch_size):
@@ -47,49 +50,50 @@ def keep_weights(adapter: Any, path: str, images: Array, batch_size: int) -> Non
     np.savez(path, logits=logits, **adapter.weights())
 
 
-class Loop:
+class StepLoop:
     """Hands chunks of steps to the adapter and writes one event per finished chunk.
 
-    `tell` is given the number of steps of a chunk before it begins.
+    With `waits`, each chunk is waited for before the next begins. `announce` gets the number of
+    steps of a chunk before it begins.
     """
 
     def __init__(
         self,
         adapter: Any,
-        order: Any,
-        rates: Array,
+        sampler: BatchSampler,
+        rates: LRSchedule,
         events: Any,
-        total: Any,
-        reader: Any = None,
+        total: int,
+        reader: Optional[RecordReader] = None,
         waits: bool = False,
-        tell: Any = None,
+        announce: Optional[Callable[[int], None]] = None,
     ) -> None:
-        self.adapter, self.order, self.rates, self.events = adapter, order, rates, events
-        self.total, self.reader, self.waits, self.tell = total, reader, waits, tell
+        self.adapter, self.sampler, self.rates, self.events = adapter, sampler, rates, events
+        self.total, self.reader, self.waits, self.announce = total, reader, waits, announce
         self.step = 0
         self.pending: Any = None
 
     def begin(self, phase: str, steps: int) -> None:
         """Begin a chunk; wait for the one before it, so that at most one is queued.
 
-        Where the loop `waits`, it waits for this one too: its time is then a latency.
+        A loop that `waits` also waits for this one: its time is then a latency.
         """
         first, start = self.step, time.monotonic()
-        if self.tell:
-            self.tell(steps)
-        batches, draws = self.order.take(steps)
+        if self.announce:
+            self.announce(steps)
+        batches, draws = self.sampler.take(steps)
         self.step += steps
         if self.reader:
-            following = self.order.peek(min(steps, self.total - self.step))
+            following = self.sampler.peek(min(steps, self.total - self.step))
             batches = self.reader.take(batches, following)
         self.last_rates = self.rates.take(first, steps)
-        handle = self.adapter.train(batches, self.last_rates, draws)
+        handle = self.adapter.train_steps(batches, self.last_rates, draws)
         previous, self.pending = self.pending, (phase, first, steps, start, handle)
         self._finish(previous)
         if self.waits:
             self.finish()
 
-    def finish(self) -> Any:
+    def finish(self) -> float:
         """Wait for every step begun; returns the time."""
         previous, self.pending = self.pending, None
         self._finish(previous)
@@ -101,37 +105,45 @@ class Loop:
             return
         phase, first, steps, start, handle = chunk
         losses = self.adapter.losses(handle)
+        end = time.monotonic()
         self.events.write(
-            "chunk", phase=phase, first_step=first, steps=steps, begin=start,
-            end=time.monotonic(), losses=[spelled(loss) for loss in losses],
-        )  # fmt: skip
+            Chunk(phase, first, steps, start, end, [json_number(loss) for loss in losses])
+        )
         if not np.isfinite(losses).all():
             where = first + int(np.argmin(np.isfinite(losses)))
             self.pending = None
             raise Diverged("the loss is {} at step {}".format(losses[where - first], where))
 
 
-def run_phases(loop: Any, spec: Spec, events: Any, begin: float, evaluated: Any) -> Any:
+def run_phases(
+    loop: StepLoop,
+    phases: TrainingPhases,
+    batch_size: int,
+    events: Any,
+    begin: float,
+    evaluated: Callable[[float], float],
+) -> float:
     """First step, warm-up, measured steps; `begin` is the time. Raises Diverged.
 
-    At every end of an epoch at which the spec wants an evaluation, but the last, the phase is
+    At every end of an epoch at which `phases` want an evaluation, but the last, the phase is
     closed, `evaluated` is called with the time and returns it, and another part begins.
     """
-    phases, batch_size, total = spec["phases"], spec["factors"]["batch_size"], loop.total
-    every = phases["evaluate_every"] * loop.order.steps
+    total = loop.total
+    every = phases.evaluate_every * loop.sampler.steps
 
-    def phase(name: str, begin: float, first: int) -> Any:
+    def phase(name: str, begin: float, first: int) -> float:
         steps = loop.step - first
-        return events.phase(name, begin, steps=steps, examples=steps * batch_size)
+        written: float = events.phase(name, begin, steps=steps, examples=steps * batch_size)
+        return written
 
-    def left() -> Any:
+    def left() -> int:
         """Steps until the next evaluation, or the end."""
         return min(every - loop.step % every if every else total, total - loop.step)
 
-    def due() -> Any:
-        return every and loop.step % every == 0 and loop.step < total
+    def due() -> bool:
+        return every > 0 and loop.step % every == 0 and loop.step < total
 
-    def pause(begin: float) -> Any:
+    def pause(begin: float) -> float:
         begin = evaluated(begin)
         sample_now()
         return begin
@@ -142,23 +154,23 @@ def run_phases(loop: Any, spec: Spec, events: Any, begin: float, evaluated: Any)
     if due():
         begin = pause(begin)
 
-    # Chunks double until one lasts half of what is asked, or as long as there is between two
-    # evaluations, then take that size for good.
-    size, chosen, first, warm = 1, phases["chunk_seconds"] == 0, loop.step, begin
+    # Chunks double until one lasts half as long as asked for, or from one evaluation to the next,
+    # then keep that size.
+    size, chosen, first, warm = 1, phases.chunk_seconds == 0, loop.step, begin
     start_of_part, paused = first, 0.0
     while loop.step < (total + 1) // 2:
         if (
             chosen
-            and loop.step - first >= phases["warmup_steps"]
-            and time.monotonic() - warm - paused >= phases["warmup_seconds"]
+            and loop.step - first >= phases.warmup_steps
+            and time.monotonic() - warm - paused >= phases.warmup_seconds
         ):
             break
         start = time.monotonic()
         steps = min(size, left(), total // 2 - loop.step) or 1
         loop.begin("warmup", steps)
         seconds = loop.finish() - start
-        if not chosen and (seconds >= phases["chunk_seconds"] / 2 or steps == every):
-            size = max(1, int(round(phases["chunk_seconds"] * steps / seconds)))
+        if not chosen and (seconds >= phases.chunk_seconds / 2 or steps == every):
+            size = max(1, int(round(phases.chunk_seconds * steps / seconds)))
             chosen = True
         elif not chosen:
             size *= 2
@@ -169,10 +181,10 @@ def run_phases(loop: Any, spec: Spec, events: Any, begin: float, evaluated: Any)
     if loop.step > start_of_part or not paused:
         begin = phase("warmup", begin, start_of_part)
 
-    first, most = loop.step, phases.get("measured_seconds", float("inf"))
-    if "measured_steps" in phases:
-        total = loop.total = min(total, first + phases["measured_steps"])
-    while loop.step < total and time.monotonic() - begin < most:
+    first, most = loop.step, phases.measured_seconds
+    if phases.measured_steps is not None:
+        total = loop.total = min(total, first + phases.measured_steps)
+    while loop.step < total and (most is None or time.monotonic() - begin < most):
         loop.begin("measured", min(size, left()))
         if due():
             loop.finish()
@@ -181,72 +193,74 @@ def run_phases(loop: Any, spec: Spec, events: Any, begin: float, evaluated: Any)
     return phase("measured", begin, first)
 
 
-def train(spec: Spec, events: Any, threads: int) -> None:
+def train(spec: TrainingSpec, events: Any, threads: int) -> None:
     """The whole run but its outcome. Raises what the adapter raises, and Diverged."""
-    group, share = group_of(spec, events), slice(None)
-    threads = threads_of_replica(spec, threads)
-    spec = grouped(spec, group)
-    if group:
-        size = spec["factors"]["batch_size"] // group.size
-        share = slice(group.rank * size, (group.rank + 1) * size)
-    adapter = make_adapter(spec, threads)
-    events.write("software", numpy=np.__version__, **adapter.software())
-    # Other nodes are waited for before it.
-    begin = events.phase("import", max(BEGIN, group.ready) if group else BEGIN)
+    process, share, phases = processes_of(spec.execution, events), slice(None), spec.phases
+    threads = threads_of_replica(spec.execution, threads)
+    if process:
+        size = spec.factors.batch_size // process.size
+        share = slice(process.rank * size, (process.rank + 1) * size)
+    job = job_of(spec, group_of(process))
+    adapter = make_adapter(job, threads)
+    events.write(software_of(adapter))
+    # The wait for other nodes comes before it.
+    begin = events.phase("import", max(BEGIN, process.ready) if process else BEGIN)
     try:
-        reader = reader_of(adapter, spec)
-        loaded = None if reader else examples(adapter, spec, "train")
-        evaluates = not FOLLOWS and "measured_steps" not in spec["phases"]
-        test_images, test_labels = examples(adapter, spec, "test") if evaluates else ((), ())
+        reader = reader_of(adapter, job)
+        loaded = None if reader else examples(adapter, job, "train")
+        evaluates = not FOLLOWS and phases.measured_steps is None
+        test_images, test_labels = examples(adapter, job, "test") if evaluates else ((), ())
         begin = events.phase("load", begin)
-        adapter.build(initial_weights(spec["network"]["parameters"], spec["seed"]))
+        adapter.build(initial_weights(spec.network.parameters, spec.seed))
         if loaded:
-            adapter.load(*loaded)
+            adapter.load_examples(*loaded)
             loaded = None  # some frameworks keep a copy of their own
         begin = events.phase("build", begin)
 
-        order = order_of(spec, share)
-        rates = Rates(
-            spec["optimizer"]["learning_rate"], spec["schedule"], order.steps,
-            spec["phases"]["epochs"],
-        )  # fmt: skip
-        total = spec["phases"]["epochs"] * order.steps
-        if "steps" in spec["phases"]:  # a probe: does this batch size fit into memory?
-            total = spec["phases"]["steps"]
-            test_images = test_images[: order.batch_size]
-            test_labels = test_labels[: order.batch_size]
-        waits = spec["phases"]["chunk_seconds"] == 0
-        tell = group.tell if group and not FOLLOWS else None
-        loop = Loop(adapter, order, rates, events, total, reader, waits, tell)
+        sampler = sampler_of(job, share)
+        rates = LRSchedule(
+            spec.optimizer.learning_rate, spec.schedule, sampler.steps, phases.epochs
+        )
+        total = phases.epochs * sampler.steps
+        if phases.probe_steps is not None:
+            total = phases.probe_steps
+            test_images = test_images[: sampler.batch_size]
+            test_labels = test_labels[: sampler.batch_size]
+        announce = process.announce if process and not FOLLOWS else None
+        waits = phases.chunk_seconds == 0
+        loop = StepLoop(adapter, sampler, rates, events, total, reader, waits, announce)
         if FOLLOWS:
-            group.follow(loop)
+            process.follow(loop)
             return
 
-        def evaluated(begin: float) -> Any:
-            correct, loss = evaluate(adapter, test_images, test_labels, order.batch_size)
+        def evaluated(begin: float) -> float:
+            correct, loss = evaluate(adapter, test_images, test_labels, sampler.batch_size)
             events.write(
-                "evaluation", epoch=loop.step // order.steps, step=loop.step,
-                examples=len(test_labels), correct=correct, loss=spelled(loss),
+                Evaluation(
+                    loop.step // sampler.steps, loop.step, len(test_labels), correct,
+                    json_number(loss),
+                )
             )  # fmt: skip
-            return events.phase("evaluation", begin)
+            end: float = events.phase("evaluation", begin)
+            return end
 
-        begin = run_phases(loop, spec, events, begin, evaluated)
-        if group:
-            group.end()
-        requested = requested_settings(spec, threads, loop.last_rates[-1], adapter)
+        begin = run_phases(loop, phases, sampler.batch_size, events, begin, evaluated)
+        if process:
+            process.end()
+        requested = requested_settings(job, threads, loop.last_rates[-1], adapter)
         effective = dict(adapter.settings(), arithmetic=arithmetic(adapter))
         effective["reader_threads"] = reader.live() if reader else 0
-        prove_settings(events, adapter, spec, requested, effective)
+        prove_settings(events, adapter, job, requested, effective)
 
-        if "measured_seconds" in spec["phases"]:  # a trial of the mode's speed alone
+        if phases.measured_seconds is not None:  # a trial only of the speed
             return
         if evaluates:
             evaluated(begin)
-        events.write("memory", device_peak_mib=adapter.device_memory_peak())
-        if "keep_weights" in spec:
-            keep_weights(adapter, spec["keep_weights"], test_images, order.batch_size)
+        events.write(Memory(adapter.device_memory_peak()))
+        if spec.keep_weights is not None:
+            keep_weights(adapter, spec.keep_weights, test_images, sampler.batch_size)
     except Exception as error:
-        if group and not FOLLOWS:
-            group.end(group.PATIENCE)  # where another failed first, this process ends as it did
+        if process and not FOLLOWS:
+            process.end(process.PATIENCE)  # if another failed first, this process ends as it did
         raise_foreseen(adapter, error)
         raise

@@ -6,5 +6,3 @@ Array = Any
 """A NumPy array, or one of the framework."""
 Arrays = Dict[str, Any]
 """Arrays by name."""
-Spec = Dict[str, Any]
-"""What a run is to do (docs/contracts.md), or a part of it."""

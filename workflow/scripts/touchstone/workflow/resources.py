@@ -28,7 +28,7 @@ class JobResources:
         cell, runs = self.context.cell(wildcards), 1
         if cell.mode == BEST:
             modes = frameworks.modes(cell.framework)
-            runs += trials.most(execution_of(cell), modes, frameworks.waits(cell.framework))
+            runs += trials.most_trials(execution_of(cell), modes, frameworks.waits(cell.framework))
         return math.ceil(runs * cell.time_limit / 60) + 10
 
     @inspected
@@ -62,8 +62,9 @@ class JobResources:
 
     def parity_mib(self, wildcards: Wildcards) -> int:
         """The memory that parity steps take at most, MiB."""
-        parameters = reduced(wildcards.network)["parameter_count"]
-        taken: int = parameters * frameworks.trace_bytes(wildcards.framework)
+        taken = reduced(wildcards.network).parameter_count * frameworks.parity_bytes(
+            wildcards.framework
+        )
         return 2048 + taken // 2**20
 
     def parity_threads(self, wildcards: Wildcards) -> int:

@@ -11,8 +11,8 @@ from touchstone.analysis.ranking_model import (
     SameOutcome,
 )
 from touchstone.report.text import counts_text, interval_text, listing, ratio_text
-from touchstone.results.metrics import STATUSES
 from touchstone.results.tables import DIFFERENT_ERA
+from touchstone.schema.status import STATUSES
 
 SENTENCES = 6
 """Sentences of the answer at most."""

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from touchstone.analysis.findings_model import CellSummary
 from touchstone.report.text import counts_text, missing_words, number, optional_number
-from touchstone.results.metrics import STATUSES
+from touchstone.schema.status import STATUSES
 
 
 class Column(NamedTuple):

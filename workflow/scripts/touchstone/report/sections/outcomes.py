@@ -4,14 +4,14 @@ from typing import Any
 
 from touchstone.analysis.findings_model import Findings
 from touchstone.report.rows import first_rows
-from touchstone.results.metrics import STATUS_MEANING
+from touchstone.schema.status import MEANINGS
 
 
 def view(findings: Findings) -> dict[str, Any]:
     """The counts of outcomes, and the runs that are not ok."""
     return {
         "outcomes": findings.outcomes,
-        "status_meaning": STATUS_MEANING,
+        "status_meaning": MEANINGS,
         "failures": first_rows(
             [{"cell": findings.cell[one.cell], "failure": one} for one in findings.failures]
         ),

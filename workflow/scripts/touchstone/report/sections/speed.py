@@ -7,7 +7,7 @@ from touchstone.analysis.ranking_model import ComparedCell, ComparisonSummary
 from touchstone.report.rows import first_rows, sortable_rows
 from touchstone.report.sections.answer import setting_of
 from touchstone.report.text import counts_text, missing_words, number
-from touchstone.results.metrics import STATUSES
+from touchstone.schema.status import STATUSES
 
 
 def view(findings: Findings) -> dict[str, Any]:

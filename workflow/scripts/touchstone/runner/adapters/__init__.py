@@ -4,21 +4,18 @@ import importlib
 import os
 from typing import Any
 
-from touchstone.schema.types import Spec
+from touchstone.runner.job import Job
 
 
-def make_adapter(spec: Spec, threads: int) -> Any:
-    """The adapter of the spec's framework, its framework imported."""
-    execution, package = (
-        spec["execution"],
-        "touchstone.runner.adapters." + spec["factors"]["framework"],
-    )
+def make_adapter(job: Job, threads: int) -> Any:
+    """The adapter of the job's framework, its framework imported."""
+    package, execution = "touchstone.runner.adapters." + job.framework, job.execution
     variables = importlib.import_module(package + ".capabilities").CAPABILITIES.variables
     for name, value in variables.get("", {}).items():
         os.environ.setdefault(name, value)
-    for asked in (execution["mode"], execution.get("wait_policy")):
-        os.environ.update(variables.get(asked, {}))
-    adapter = importlib.import_module(package + ".adapter").Adapter(spec, threads)
-    if execution["deterministic"]:
+    for choice in (execution.mode, execution.wait_policy):
+        os.environ.update(variables.get(choice, {}))
+    adapter = importlib.import_module(package + ".adapter").Adapter(job, threads)
+    if execution.deterministic:
         adapter.make_deterministic()
     return adapter

@@ -3,46 +3,47 @@
 An adapter is a folder: `capabilities.py`, which imports nothing of the framework, and `adapter.py`
 with a class `Adapter` of the kind below that it can be. What is optional has a default here.
 
-Where the spec's `execution` has `replicas`, so many train one model. With "devices", the adapter
-splits every batch evenly over them; with "processes", each is given its share, and finds its
-`rank`, the `size` and an address for the `rendezvous` in spec["group"]. Losses are means over all
-replicas, `threads` those of one replica, and `settings` has the `replicas` at work and the
-batch size of all. With several `nodes` each has so many `replicas`, in processes with a rank or as
-devices of one; spec["group"] has the `local_rank` too, and `settings` the `nodes` at work.
+Where the job's `execution` has several `replicas`, they train one model. With "devices", the
+adapter splits every batch evenly over them; with "processes", each gets its share, and finds its
+place in `job.group`. Losses are means over all replicas, `threads` those of one replica, and
+`settings` has the `replicas` at work and the batch size of all. With several `nodes` each has
+`replicas`, in processes with a rank or as devices of one; `settings` then has the `nodes` at work.
 """
 
 from abc import ABC, abstractmethod
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from touchstone.runner.job import Job
 from touchstone.schema.capabilities import Capabilities
-from touchstone.schema.types import Array, Spec
+from touchstone.schema.events import Software
+from touchstone.schema.types import Array
 
 
 class Adapter(ABC):
     """One framework, for one run of basic operations.
 
-    The constructor imports nothing more. It raises NotImplementedError with the reason if the spec
+    The constructor imports nothing more. It raises NotImplementedError with the reason if the job
     asks for what the framework cannot do here.
     """
 
     capabilities: Capabilities
 
     @abstractmethod
-    def __init__(self, spec: Spec, threads: int) -> None: ...
+    def __init__(self, job: Job, threads: int) -> None: ...
 
     @abstractmethod
     def synchronize(self) -> None:
         """Wait for all that the device was given."""
 
     @abstractmethod
-    def products(self, a: Array, b: Array) -> Tuple[Array, Array]:
+    def matrix_products(self, a: Array, b: Array) -> Tuple[Array, Array]:
         """The product of float64 matrices in the precision of the network, as training computes
         it: by the framework's matrix product, and by its 1 x 1 convolution; arrays of the type of
         the weights."""
 
     @abstractmethod
-    def software(self) -> Dict[str, Any]:
-        """Versions of what computes."""
+    def software(self) -> Software:
+        """The framework, its version, and those of the libraries that it uses."""
 
     def device_memory_peak(self) -> Optional[float]:
         """MiB that the framework's allocator had at most, or None."""
@@ -52,8 +53,8 @@ class Adapter(ABC):
     def is_out_of_memory(self, error: Exception) -> bool:
         """Whether that exception means that memory ran out."""
 
-    def why_unsupported(self, error: Exception) -> Optional[str]:
-        """The reason, where that exception means that the framework cannot do what the spec asks
+    def unsupported_reason(self, error: Exception) -> Optional[str]:
+        """The reason, where that exception means that the framework cannot do what the job asks
         for; else None."""
         return None
 
@@ -63,8 +64,8 @@ class Adapter(ABC):
         name = self.__module__.split(".")[-2]
         raise NotImplementedError("{} cannot be made deterministic here".format(name))
 
-    def asked(self) -> Dict[str, Any]:
-        """What it asks of the framework beyond the spec, as `settings` must give it back (layout),
+    def extra_settings(self) -> Dict[str, Any]:
+        """What it asks of the framework beyond the job, as `settings` must give it back (layout),
         and None for what it leaves to the framework (threads between operations)."""
         return {}
 
@@ -78,8 +79,8 @@ class InferenceAdapter(Adapter):
     """One framework, for one run that predicts."""
 
     @abstractmethod
-    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
-        """All records of the files `stem` + their suffix, in stored order: uint8 images
+    def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+        """All records of the files `shards` + their suffix, in stored order: uint8 images
         (examples, height, width, channels), and labels. Of a photo ("encoding": "jpeg") its middle,
         decoded with the exact transform and turned by no EXIF tag."""
 
@@ -99,11 +100,11 @@ class InferenceAdapter(Adapter):
         training needs; returns a handle at once if it can."""
 
     @abstractmethod
-    def fetched(self, handle: Any) -> Array:
+    def fetch_outputs(self, handle: Any) -> Array:
         """Wait for it; the output in host memory, array (batch, classes)."""
 
     @abstractmethod
-    def predicting(self) -> Dict[str, Any]:
+    def inference_settings(self) -> Dict[str, Any]:
         """The effective settings of prediction, read back."""
 
 
@@ -120,36 +121,36 @@ class TrainingAdapter(InferenceAdapter):
     def predict(self, batch: Any) -> Any:
         raise NotImplementedError("this adapter does not predict")
 
-    def fetched(self, handle: Any) -> Array:
+    def fetch_outputs(self, handle: Any) -> Array:
         raise NotImplementedError("this adapter does not predict")
 
-    def predicting(self) -> Dict[str, Any]:
+    def inference_settings(self) -> Dict[str, Any]:
         raise NotImplementedError("this adapter does not predict")
 
-    def open(self, stems: Sequence[str]) -> int:
+    def open_records(self, shards: Sequence[str]) -> int:
         """Where the input is "records", before `build`: the training set, left in its record files.
 
         Checks every record, raises ValueError with the file's name if it is damaged, and returns
         their number."""
         raise NotImplementedError("this adapter has its examples in memory only")
 
-    def fetch(self, indices: Array) -> Any:
+    def fetch_records(self, indices: Array) -> Any:
         """The records that were opened, for int64 indices (steps, batch size), as `train` takes
         them; runs beside other calls."""
         raise NotImplementedError("this adapter has its examples in memory only")
 
     @abstractmethod
-    def load(self, images: Array, labels: Array) -> None:
+    def load_examples(self, images: Array, labels: Array) -> None:
         """Put the training set, float32 as in `prepare`, where steps take it from."""
 
     @abstractmethod
-    def train(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
+    def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         """Begin one step for each row of int64 indices (steps, batch size) into the training set
         that was loaded, of neighbours where the input is "synthetic"; or, where it was opened, one
         for each batch of a list of what `fetch` gave.
 
-        Each has its learning rate, float64 (steps,), and, where the spec augments, int32 draws
-        (steps, batch size, 3): see `batches.Order`. Returns a handle at once if it can."""
+        Each has its learning rate, float64 (steps,), and, where the job augments, int32 draws
+        (steps, batch size, 3): see `batches.BatchSampler`. Returns a handle at once if it can."""
 
     @abstractmethod
     def losses(self, handle: Any) -> Array:
@@ -169,8 +170,8 @@ class TrainingAdapter(InferenceAdapter):
         raise NotImplementedError("this adapter has no momentum")
 
     def set_masks(self, masks: Dict[str, Array]) -> None:
-        """Only where spec["execution"]["dropout"] is "supplied": what the dropout layers multiply
-        by in the steps to come, float32 arrays (batch size,) + shape of the layer."""
+        """Only where the job has `supplied_masks`: what the dropout layers multiply by in the
+        steps to come, float32 arrays (batch size,) + shape of the layer."""
         if masks:
             raise NotImplementedError("this adapter has no dropout")
 

@@ -19,7 +19,9 @@ from touchstone.runner.adapters.caffe.network import (
     shares_of,
     training_network,
 )
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.events import Software
+from touchstone.schema.types import Array
 
 BLAS = ctypes.CDLL(caffe._caffe.__file__)
 """Caffe's library, which has its OpenBLAS inside."""
@@ -43,47 +45,47 @@ class Adapter(Inputs):
 
     capabilities = CAPABILITIES
 
-    def __init__(self, spec: Spec, threads: int) -> None:
-        self.spec = spec
-        if spec["execution"]["device"] == "gpu":
+    def __init__(self, job: Job, threads: int) -> None:
+        self.job = job
+        if job.execution.device == "gpu":
             raise NotImplementedError("Caffe sees no GPU: this build computes on CPUs alone")
-        if spec["execution"]["precision"] != "fp32":
+        if job.execution.precision != "fp32":
             raise NotImplementedError("Caffe's Python interface has single precision alone")
         BLAS.openblas_set_num_threads(threads)
         caffe.set_mode_cpu()
-        caffe.set_random_seed(spec["seed"])
+        caffe.set_random_seed(job.seed)
         self.folder = tempfile.TemporaryDirectory()
 
     def build(self, weights: Dict[str, Array]) -> None:
-        network, asked = self.spec["network"], self.spec["optimizer"]
-        batch_size = self.spec["factors"]["batch_size"]
-        supplied = self.spec["execution"].get("dropout") == "supplied"
-        training = training_network(network, batch_size, supplied, asked["spared"])
+        network, asked = self.job.network, self.job.optimizer
+        batch_size = self.job.batch_size
+        supplied = self.job.supplied_masks
+        training = training_network(network, batch_size, supplied, asked.spared)
         self.solver: Any = None
-        if asked["name"] == "sgd":
+        if asked.name == "sgd":
             self.solver = self._solver(training)
             self.net = self.solver.net
         else:
             self.net = caffe.Net(self._written(training), caffe.TRAIN)
         evaluation = Prototxt(network, batch_size).message
         self.evaluated = caffe.Net(self._written(evaluation), caffe.TEST)
-        self.lstms = [layer["name"] for layer in network["layers"] if layer["op"] == "lstm"]
+        self.lstms = [layer["name"] for layer in network.layers if layer["op"] == "lstm"]
         for name in self.lstms:
             for net in (self.net, self.evaluated):
                 # What multiplies the state before each step: every sequence begins anew.
                 net.blobs[name + "/goes on"].data[1:] = 1
         self.arrays, self.gradients = {}, {}
         for name in weights:
-            layer, kind = name.split(".")
+            owner, kind = name.split(".")
             suffix, place = NATIVE[kind]
-            blob = self.net.params[layer + suffix][place]
+            blob = self.net.params[owner + suffix][place]
             self.arrays[name], self.gradients[name] = blob.data, blob.diff
-        for layer, share in shares_of(network).items():
-            self.net.params[layer + "/share"][0].data[...] = share
+        for owner, share in shares_of(network).items():
+            self.net.params[owner + "/share"][0].data[...] = share
         # Caffe's statistics are sums, with that of their weights beside: m s + 1. From this start
         # they are those of the graph, for m / (1 - m) + 1 = 1 / (1 - m).
         self.sums = {}
-        for layer in network["layers"]:
+        for layer in network.layers:
             if layer["op"] == "batch_norm":
                 total = self.net.params[layer["name"]][2].data
                 total[...] = 1 / (1 - layer["momentum"])
@@ -113,45 +115,45 @@ class Adapter(Inputs):
 
     def _solver(self, net: Any) -> Any:
         """Caffe's solver of the spec's SGD for a network."""
-        asked = self.spec["optimizer"]
+        asked = self.job.optimizer
         message = caffe_pb2.SolverParameter(
-            type="Nesterov" if asked["nesterov"] else "SGD", lr_policy="fixed",
-            base_lr=asked["learning_rate"], momentum=asked["momentum"],
-            weight_decay=0 if asked["decoupled"] else asked["weight_decay"],
+            type="Nesterov" if asked.nesterov else "SGD", lr_policy="fixed",
+            base_lr=asked.learning_rate, momentum=asked.momentum,
+            weight_decay=0 if asked.decoupled else asked.weight_decay,
             snapshot_prefix=os.path.join(self.folder.name, "state"), snapshot_after_train=False,
             train_net_param=net,
         )  # fmt: skip
         return caffe.get_solver(self._written(message))
 
     def _optimize(self) -> None:
-        asked = self.spec["optimizer"]
-        told = {p["name"]: p for p in self.spec["network"]["parameters"] if p["trainable"]}
+        asked = self.job.optimizer
+        told = {p.name: p for p in self.job.network.parameters if p.trainable}
         self.trained = {name: (self.arrays[name], self.gradients[name]) for name in told}
         self.penalised = [
-            self.trained[name] + (np.float32(p["l1"]), np.float32(2 * p["l2"]))
+            self.trained[name] + (np.float32(p.l1), np.float32(2 * p.l2))
             for name, p in told.items()
-            if p["l1"] or p["l2"]
+            if p.l1 or p.l2
         ]
         decayed = [
             pair for name, pair in self.trained.items()
-            if asked["weight_decay"] and name.split(".")[1] not in asked["spared"]
+            if asked.weight_decay and name.split(".")[1] not in asked.spared
         ]  # fmt: skip
         # Caffe knows coupled decay alone: else the weights shrink before their step.
-        self.shrunk = decayed if asked["decoupled"] else []
-        self.rate = asked["learning_rate"]
+        self.shrunk = decayed if asked.decoupled else []
+        self.rate = asked.learning_rate
         # Its solver does the coupled decay of SGD; Adam is without a solver.
-        self.decayed = [] if asked["decoupled"] or self.solver else decayed
+        self.decayed = [] if asked.decoupled or self.solver else decayed
         if not self.solver:
             self.steps = 0
             self.moments = [
                 tuple(np.zeros_like(array) for _ in range(2)) for array, _ in self.trained.values()
             ]
 
-    def load(self, images: Array, labels: Array) -> None:
+    def load_examples(self, images: Array, labels: Array) -> None:
         self.images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         self.labels = labels.astype(np.float32)
 
-    def train(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
+    def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses, last = np.empty(len(rates), np.float32), len(self.net.layers) - 1
         steps = batches if isinstance(batches, np.ndarray) else each_batch(batches)
         for i, batch in enumerate(steps):
@@ -183,7 +185,7 @@ class Adapter(Inputs):
         self.solver.apply_update()
         # Caffe's velocity is rate x v, so that its rate must stay the same. What it has just
         # taken from the weights is in the place of their gradients.
-        rest = np.float32(1 - self.rate / self.spec["optimizer"]["learning_rate"])
+        rest = np.float32(1 - self.rate / self.job.optimizer.learning_rate)
         if rest:
             for array, update in self.trained.values():
                 array += rest * update
@@ -193,18 +195,18 @@ class Adapter(Inputs):
         for array, gradient, l1, l2 in self.penalised:
             gradient += l1 * np.sign(array) + l2 * array
         for array, _ in self.shrunk:
-            array *= np.float32(1 - self.rate * self.spec["optimizer"]["weight_decay"])
+            array *= np.float32(1 - self.rate * self.job.optimizer.weight_decay)
         for array, gradient in self.decayed:
-            gradient += np.float32(self.spec["optimizer"]["weight_decay"]) * array
+            gradient += np.float32(self.job.optimizer.weight_decay) * array
 
     def _adam_step(self) -> None:
         """A step of Adam; Caffe's adds epsilon before the correction, and is slower than this."""
-        asked = self.spec["optimizer"]
+        asked = self.job.optimizer
         self.steps += 1
-        root = (1 - asked["beta2"] ** self.steps) ** 0.5
+        root = (1 - asked.beta2**self.steps) ** 0.5
         numbers = [
-            asked["beta1"], 1 - asked["beta1"], asked["beta2"], 1 - asked["beta2"],
-            asked["epsilon"] * root, self.rate * root / (1 - asked["beta1"] ** self.steps),
+            asked.beta1, 1 - asked.beta1, asked.beta2, 1 - asked.beta2,
+            asked.epsilon * root, self.rate * root / (1 - asked.beta1 ** self.steps),
         ]  # fmt: skip
         singles: Any = [np.float32(number) for number in numbers]
         for (array, gradient), moments in zip(self.trained.values(), self.moments):
@@ -229,10 +231,10 @@ class Adapter(Inputs):
         self.evaluated.blobs["data"].data[...] = batch
         return next(iter(self.evaluated.forward().values())).copy()
 
-    def fetched(self, handle: Any) -> Array:
+    def fetch_outputs(self, handle: Any) -> Array:
         return handle
 
-    def predicting(self) -> Dict[str, Any]:
+    def inference_settings(self) -> Dict[str, Any]:
         types = {array.dtype.name for array in self.arrays.values()}
         return {
             "batch_size": self.evaluated.blobs["data"].shape[0],
@@ -271,7 +273,7 @@ class Adapter(Inputs):
             mask = mask.transpose(0, 3, 1, 2) if mask.ndim == 4 else mask
             self.net.blobs[name + "/mask"].data[...] = mask
 
-    def products(self, a: Array, b: Array) -> Tuple[Array, Array]:
+    def matrix_products(self, a: Array, b: Array) -> Tuple[Array, Array]:
         (rows, depth), columns = a.shape, b.shape[1]
         net = Message(caffe_pb2.NetParameter())
         net.given("data", (rows, depth, 1, 1))
@@ -288,16 +290,18 @@ class Adapter(Inputs):
         return found["product"].copy(), found["convolved"][:, :, 0, 0].copy()
 
     def settings(self) -> Dict[str, Any]:
-        asked = self.spec["optimizer"]
+        asked = self.job.optimizer
         types = {array.dtype.name for array in self.arrays.values()}
         if self.solver:
             own = self._solver_settings()
         else:
-            own = {key: asked[key] for key in ("beta1", "beta2", "epsilon")}
-            own.update(optimizer="adam", learning_rate=self.rate)
-            own["weight_decay"] = asked["weight_decay"] if self.decayed else 0.0
+            own = {
+                "optimizer": "adam", "learning_rate": self.rate,
+                "beta1": asked.beta1, "beta2": asked.beta2, "epsilon": asked.epsilon,
+            }  # fmt: skip
+            own["weight_decay"] = asked.weight_decay if self.decayed else 0.0
         if self.shrunk:
-            own["weight_decay"] = asked["weight_decay"]
+            own["weight_decay"] = asked.weight_decay
         return {
             **own,
             "batch_size": self.net.blobs["data"].shape[0],
@@ -328,7 +332,7 @@ class Adapter(Inputs):
         nesterov = isinstance(self.solver, caffe.NesterovSolver)
         first, second = updates(0, (1, 0))
         (decay,) = updates(1, (0,))
-        factor = self.rate / self.spec["optimizer"]["learning_rate"]
+        factor = self.rate / self.job.optimizer.learning_rate
         return {
             "optimizer": "sgd",
             "nesterov": nesterov,
@@ -337,8 +341,8 @@ class Adapter(Inputs):
             "weight_decay": decay / first,
         }
 
-    def software(self) -> Dict[str, Any]:
-        return {"framework": "caffe", "version": caffe.__version__, "cuda": None}
+    def software(self) -> Software:
+        return Software("caffe", caffe.__version__, {"cuda": None})
 
     def device_memory_peak(self) -> Optional[float]:
         return None

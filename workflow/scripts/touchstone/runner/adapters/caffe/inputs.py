@@ -12,7 +12,8 @@ from PIL import Image
 from touchstone.runner.adapters import base
 from touchstone.runner.adapters.readers.lmdb import opened, stored
 from touchstone.runner.adapters.readers.photos import middle
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.types import Array
 
 
 def each_batch(parts: Any) -> Iterator[Any]:
@@ -21,9 +22,9 @@ def each_batch(parts: Any) -> Iterator[Any]:
         yield from zip(images, labels)
 
 
-def numbered(transaction: Any, stem: str) -> Any:
+def numbered(transaction: Any, shard: str) -> Any:
     """All records in stored order, and for each the words that name it."""
-    path = os.path.join(stem, "data.mdb")
+    path = os.path.join(shard, "data.mdb")
     records = stored(transaction, path)
     return records, ["{}: record {}".format(path, i) for i in range(len(records))]
 
@@ -40,77 +41,78 @@ def photo_of(encoded: Any, shape: Any) -> Any:
 class Inputs(base.TrainingAdapter):
     """How the adapter takes records and examples."""
 
-    spec: Spec
+    job: Job
 
-    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+    def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
         images, labels = [], []
-        for stem in stems:
-            environment = opened(stem, folder=True)
+        for shard in shards:
+            environment = opened(shard, folder=True)
             with environment, environment.begin(buffers=True) as transaction:
-                for datum in map(self._datum, *numbered(transaction, stem)):
+                for datum in map(self._datum, *numbered(transaction, shard)):
                     images.append(self._planes(datum)[::-1].transpose(1, 2, 0))
                     labels.append(datum.label)
         return np.stack(images), labels
 
-    def open(self, stems: Sequence[str]) -> int:
+    def open_records(self, shards: Sequence[str]) -> int:
         # Caffe's own data layer reads in stored order alone, and so cannot follow the seed's.
         self.records, self.transactions = [], []
-        for stem in stems:
+        for shard in shards:
             # The records stay views of the file's map as long as this transaction lives.
-            self.transactions.append(opened(stem, folder=True).begin(buffers=True))
-            records, places = numbered(self.transactions[-1], stem)
+            self.transactions.append(opened(shard, folder=True).begin(buffers=True))
+            records, places = numbered(self.transactions[-1], shard)
             for record, place in zip(records, places):
                 label = self._datum(record, place).label
-                if not 0 <= label < self.spec["data"]["classes"]:
+                if not 0 <= label < self.job.data.classes:
                     message = "{} has the label {}, the spec says {} classes"
-                    raise ValueError(message.format(place, label, self.spec["data"]["classes"]))
+                    raise ValueError(message.format(place, label, self.job.data.classes))
             self.records += records
         self.mean, self.std = (
-            np.asarray(self.spec["data"][key], np.float32)[:, None, None] for key in ("mean", "std")
+            np.asarray(each, np.float32)[:, None, None]
+            for each in (self.job.data.mean, self.job.data.std)
         )
         return len(self.records)
 
     def _datum(self, record: Any, place: Any) -> Any:
         """A record as Caffe's message; raises ValueError if it is not of the spec's shape."""
-        data = self.spec["data"]
-        height, width, channels = data["shape"]
+        data = self.job.data
+        height, width, channels = data.shape
         try:
             datum = caffe_pb2.Datum.FromString(bytes(record))
         except DecodeError as fault:
             raise ValueError("{} is damaged: {}".format(place, fault)) from None
-        if data["encoding"] == "jpeg":
+        if data.encoding == "jpeg":
             good = datum.encoded
         else:
             found = datum.channels, datum.height, datum.width, len(datum.data)
             good = found == (channels, height, width, channels * height * width)
         if not good:
-            raise ValueError("{} is no Datum of {}".format(place, data["shape"]))
+            raise ValueError("{} is no Datum of {}".format(place, data.shape))
         return datum
 
     def _planes(self, datum: Any) -> Any:
         """The pixels of a record, uint8 (channels, height, width), blue first."""
-        height, width, channels = self.spec["data"]["shape"]
-        if self.spec["data"]["encoding"] == "jpeg":
+        height, width, channels = self.job.data.shape
+        if self.job.data.encoding == "jpeg":
             return photo_of(datum.data, (height, width, channels)).transpose(2, 0, 1)[::-1]
         return np.frombuffer(datum.data, np.uint8).reshape(channels, height, width)
 
-    def fetch(self, indices: Array) -> Any:
-        height, width, channels = self.spec["data"]["shape"]
+    def fetch_records(self, indices: Array) -> Any:
+        height, width, channels = self.job.data.shape
         images = np.empty(indices.shape + (channels, height, width), np.float32)
         labels = np.empty(indices.shape, np.float32)
         for batch, image, label in zip(indices, images, labels):
             datums = [caffe_pb2.Datum.FromString(bytes(self.records[i])) for i in batch.tolist()]
             label[:] = [datum.label for datum in datums]
             image[:] = np.stack([self._planes(datum) for datum in datums])[:, ::-1]
-            image /= np.float32(self.spec["data"].get("white", 255))
+            image /= np.float32(self.job.data.pixel_maximum)
             image -= self.mean
             image /= self.std
         return images, labels
 
     def _augmented(self, images: Array, draws: Array) -> Any:
         """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
-        height, width, _ = self.spec["data"]["shape"]
-        sides = (self.spec["augmentation"]["crop_padding"],) * 2
+        height, width, _ = self.job.data.shape
+        sides = (self.job.crop_padding,) * 2
         padded = np.pad(images, ((0, 0), (0, 0), sides, sides))
         top, left, mirrored = draws.T[:, :, None]
         columns = np.arange(width)

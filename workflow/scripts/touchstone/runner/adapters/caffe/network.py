@@ -8,7 +8,7 @@ import caffe
 import numpy as np
 from caffe.proto import caffe_pb2
 
-from touchstone.schema.types import Spec
+from touchstone.schema.spec import Layer, Network
 
 FIRST_READ_AFTERWARDS = ("lrn", "flatten", "global_avg_pool")
 """Layers whose result nothing may overwrite: the first needs it for its gradient, that of the
@@ -82,19 +82,19 @@ class Prototxt(Message):
 
     def __init__(
         self,
-        network: Spec,
+        network: Network,
         batch_size: int,
         training: bool = False,
         supplied: bool = False,
         spared: Any = (),
     ) -> None:
-        super().__init__(caffe_pb2.NetParameter(name=network["name"]))
+        super().__init__(caffe_pb2.NetParameter(name=network.name))
         self.batch_size, self.training, self.supplied = batch_size, training, supplied
         self.spared = spared
-        self.frozen = {p["name"] for p in network["parameters"] if not p["trainable"]}
-        layers = network["layers"]
+        self.frozen = {p.name for p in network.parameters if not p.trainable}
+        layers = network.layers
         self.shapes = {layer["name"]: layer["shape"] for layer in layers}
-        self.shapes["input"] = network["input"]
+        self.shapes["input"] = network.input
         self.ops = {layer["name"]: layer["op"] for layer in layers}
         self.uses = collections.Counter(source for layer in layers for source in layer["inputs"])
         missing = sorted(op for op in set(self.ops.values()) if not hasattr(self, "_" + op))
@@ -103,7 +103,7 @@ class Prototxt(Message):
             raise NotImplementedError(reason)
         if missing:
             raise NotImplementedError("Caffe's adapter has no layer " + ", ".join(missing))
-        self.tops = {"input": self.given("data", self._planes(network["input"]))}
+        self.tops = {"input": self.given("data", self._planes(network.input))}
         for layer in layers:
             bottoms = [self.tops[source] for source in layer["inputs"]]
             self.tops[layer["name"]] = getattr(self, "_" + layer["op"])(layer, bottoms)
@@ -112,13 +112,13 @@ class Prototxt(Message):
         """The shape of a batch as Caffe has it."""
         return [self.batch_size] + list(shape[2:]) + list(shape[:2])
 
-    def _top(self, layer: Spec) -> Any:
+    def _top(self, layer: Layer) -> Any:
         """The blob that the layer may write to: that of its source if nothing else reads it."""
         (source,) = layer["inputs"]
         free = source != "input" and self.ops[source] not in FIRST_READ_AFTERWARDS
         return self.tops[source] if free and self.uses[source] == 1 else layer["name"]
 
-    def _rates(self, layer: Spec, *kinds: Any) -> Any:
+    def _rates(self, layer: Layer, *kinds: Any) -> Any:
         """What multiplies the rate and the decay of a layer's arrays."""
         trained = [layer["name"] + "." + kind not in self.frozen for kind in kinds]
         return [
@@ -135,7 +135,7 @@ class Prototxt(Message):
             "Crop", name + "/cut", [source, like], crop_param=dict(axis=2, offset=skipped)
         )
 
-    def _conv(self, layer: Spec, bottoms: Any) -> Any:
+    def _conv(self, layer: Layer, bottoms: Any) -> Any:
         name, stride = layer["name"], layer["stride"]
         height, width, _ = self.shapes[layer["inputs"][0]]
         pads, skipped, found = [], [], []
@@ -158,7 +158,7 @@ class Prototxt(Message):
         )  # fmt: skip
         return self._cut(name, name, skipped, layer["shape"][:2], found)
 
-    def _dense(self, layer: Spec, bottoms: Any) -> Any:
+    def _dense(self, layer: Layer, bottoms: Any) -> Any:
         kinds = ("weight", "bias") if layer["bias"] else ("weight",)
         # Of a sequence every step by itself.
         axis = len(layer["shape"])
@@ -168,7 +168,7 @@ class Prototxt(Message):
             inner_product_param=told,
         )  # fmt: skip
 
-    def _batch_norm(self, layer: Spec, bottoms: Any) -> Any:
+    def _batch_norm(self, layer: Layer, bottoms: Any) -> Any:
         name, top = layer["name"], self._top(layer)
         if self.training:
             told = dict(module=__name__, layer=BatchNormalization.__name__)
@@ -183,17 +183,17 @@ class Prototxt(Message):
             scale_param=dict(bias_term=True),
         )  # fmt: skip
 
-    def _lrn(self, layer: Spec, bottoms: Any) -> Any:
+    def _lrn(self, layer: Layer, bottoms: Any) -> Any:
         if layer["size"] % 2 == 0:
             raise NotImplementedError("Caffe normalises over odd numbers of channels alone")
         told = dict(local_size=layer["size"], alpha=layer["alpha"], beta=layer["beta"])
         told["k"] = layer["k"]
         return self.add("LRN", layer["name"], bottoms, lrn_param=told)
 
-    def _max_pool(self, layer: Spec, bottoms: Any) -> Any:
+    def _max_pool(self, layer: Layer, bottoms: Any) -> Any:
         return self._pool("MAX", layer, bottoms)
 
-    def _avg_pool(self, layer: Spec, bottoms: Any) -> Any:
+    def _avg_pool(self, layer: Layer, bottoms: Any) -> Any:
         pooled = self._pool("AVE", layer, bottoms)
         if np.all(_share(layer, self.shapes[layer["inputs"][0]]) == 1):
             return pooled
@@ -202,7 +202,7 @@ class Prototxt(Message):
             scale_param=dict(axis=2, num_axes=2),
         )  # fmt: skip
 
-    def _pool(self, kind: str, layer: Spec, bottoms: Any) -> Any:
+    def _pool(self, kind: str, layer: Layer, bottoms: Any) -> Any:
         name, size, stride = layer["name"], layer["size"], layer["stride"]
         source, image = bottoms[0], list(self.shapes[layer["inputs"][0]][:2])
         if stride > size:
@@ -218,15 +218,15 @@ class Prototxt(Message):
         self.add("Pooling", name + "/all", [source], pooling_param=told)
         return self._cut(name, name + "/all", skipped, layer["shape"][:2], found)
 
-    def _global_avg_pool(self, layer: Spec, bottoms: Any) -> Any:
+    def _global_avg_pool(self, layer: Layer, bottoms: Any) -> Any:
         told = dict(pool="AVE", global_pooling=True)
         mean = self.add("Pooling", layer["name"] + "/mean", bottoms, pooling_param=told)
         return self.add("Flatten", layer["name"], [mean])
 
-    def _relu(self, layer: Spec, bottoms: Any) -> Any:
+    def _relu(self, layer: Layer, bottoms: Any) -> Any:
         return self.add("ReLU", layer["name"], bottoms, self._top(layer))
 
-    def _dropout(self, layer: Spec, bottoms: Any) -> Any:
+    def _dropout(self, layer: Layer, bottoms: Any) -> Any:
         if not self.training:
             return bottoms[0]
         if not self.supplied:
@@ -236,30 +236,30 @@ class Prototxt(Message):
         told = dict(operation="PROD")
         return self.add("Eltwise", layer["name"], bottoms + [mask], eltwise_param=told)
 
-    def _add(self, layer: Spec, bottoms: Any) -> Any:
+    def _add(self, layer: Layer, bottoms: Any) -> Any:
         return self.add("Eltwise", layer["name"], bottoms)
 
-    def _concat(self, layer: Spec, bottoms: Any) -> Any:
+    def _concat(self, layer: Layer, bottoms: Any) -> Any:
         return self.add("Concat", layer["name"], bottoms)
 
-    def _flatten(self, layer: Spec, bottoms: Any) -> Any:
+    def _flatten(self, layer: Layer, bottoms: Any) -> Any:
         return self.add("Flatten", layer["name"], bottoms)
 
-    def _embedding(self, layer: Spec, bottoms: Any) -> Any:
+    def _embedding(self, layer: Layer, bottoms: Any) -> Any:
         name = layer["name"]
         told = dict(input_dim=layer["vocabulary"], num_output=layer["width"], bias_term=False)
         rates = self._rates(layer, "weight")
         rows = self.add("Embed", name, bottoms, name + "/rows", param=rates, embed_param=told)
         return self._reshaped(layer, rows)
 
-    def _reshaped(self, layer: Spec, bottom: Any) -> Any:
+    def _reshaped(self, layer: Layer, bottom: Any) -> Any:
         """The blob with the shape of the layer's output."""
         told = dict(shape=dict(dim=self._planes(layer["shape"])))
         return self.add(
             "Reshape", layer["name"] + "/shaped", [bottom], layer["name"], reshape_param=told
         )
 
-    def _lstm(self, layer: Spec, bottoms: Any) -> Any:
+    def _lstm(self, layer: Layer, bottoms: Any) -> Any:
         name, units, batch = layer["name"], layer["units"], self.batch_size
         steps, _ = self.shapes[layer["inputs"][0]]
         by_step = dict(order=[1, 0, 2])
@@ -278,15 +278,15 @@ class Prototxt(Message):
         return self._reshaped(layer, last)
 
 
-def training_network(network: Spec, batch_size: int, supplied: Any, spared: Any) -> Any:
+def training_network(network: Network, batch_size: int, supplied: Any, spared: Any) -> Any:
     """The message of a graph with its loss, the mean cross-entropy of a batch."""
     net = Prototxt(network, batch_size, True, supplied, spared)
     net.given("label", [batch_size])
-    net.add("SoftmaxWithLoss", "loss", [net.tops[network["output"]], "label"])
+    net.add("SoftmaxWithLoss", "loss", [net.tops[network.output], "label"])
     return net.message
 
 
-def _windows(layer: Spec, axis: Any, length: Any) -> Any:
+def _windows(layer: Layer, axis: Any, length: Any) -> Any:
     """How Caffe makes the windows of a pooling layer along an axis.
 
     Returns the padding that it gets on both sides, how many windows are too many at the
@@ -306,7 +306,7 @@ def _windows(layer: Spec, axis: Any, length: Any) -> Any:
     )
 
 
-def _share(layer: Spec, image: Any) -> Any:
+def _share(layer: Layer, image: Any) -> Any:
     """What the averages of Caffe, which count padding, are multiplied by: (height, width)."""
     sides = []
     for axis, length in enumerate(image[:2]):
@@ -317,12 +317,12 @@ def _share(layer: Spec, image: Any) -> Any:
     return sides[0][:, None] * sides[1]
 
 
-def shares_of(network: Spec) -> Any:
+def shares_of(network: Network) -> Any:
     """By layer, what corrects the averages that count padding."""
-    shapes = {layer["name"]: layer["shape"] for layer in network["layers"]}
-    shapes["input"] = network["input"]
+    shapes = {layer["name"]: layer["shape"] for layer in network.layers}
+    shapes["input"] = network.input
     found = {}
-    for layer in network["layers"]:
+    for layer in network.layers:
         if layer["op"] == "avg_pool" and layer["stride"] <= layer["size"]:
             share = _share(layer, shapes[layer["inputs"][0]])
             if np.any(share != 1):

@@ -20,7 +20,10 @@ from touchstone.runner.adapters.cntk.network import (
     is_another,
     with_padding,
 )
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.events import Software
+from touchstone.schema.spec import Layer, Network
+from touchstone.schema.types import Array
 
 AVX2 = 5
 """What MKL's own variable calls AVX2, and its library tells of itself."""
@@ -32,38 +35,38 @@ class Adapter(Inputs):
 
     capabilities = CAPABILITIES
 
-    def __init__(self, spec: Spec, threads: int) -> None:
-        self.spec = spec
-        if spec["execution"]["device"] == "gpu":
+    def __init__(self, job: Job, threads: int) -> None:
+        self.job = job
+        if job.execution.device == "gpu":
             raise NotImplementedError("CNTK's wheel for CPUs sees no GPU")
         # MKL looks at this when it first computes, which is later than its import.
         os.environ.pop("MKL_DEBUG_CPU_TYPE", None)
-        if spec["execution"]["mode"] == "mkl_avx2":
+        if job.execution.mode == "mkl_avx2":
             if not has_avx2():
                 raise NotImplementedError("this processor has no AVX2, which mkl_avx2 means")
             os.environ["MKL_DEBUG_CPU_TYPE"] = str(AVX2)
         self.mkl = ctypes.CDLL("libmklml_intel.so")  # as CNTK has loaded it
         C.device.try_set_default_device(C.device.cpu())
         C.cntk_py.set_max_num_cputhreads(threads)
-        precision = spec["execution"]["precision"]
+        precision = job.execution.precision
         if precision not in PRECISIONS:
             raise NotImplementedError("CNTK has fp32 and fp64 alone on CPUs, not " + precision)
         self.dtype = PRECISIONS[precision]
 
     def build(self, weights: Dict[str, Array]) -> None:
-        network = self.spec["network"]
-        trained = {p["name"] for p in network["parameters"] if p["trainable"]}
-        self.layers = {layer["name"]: layer for layer in network["layers"]}
+        network = self.job.network
+        trained = {p.name for p in network.parameters if p.trainable}
+        self.layers = {layer["name"]: layer for layer in network.layers}
         self.arrays = {}
         for name, array in weights.items():
             array = self._native(name, array)
             self.arrays[name] = self._parameter(array) if name in trained else self._constant(array)
-        height, width, channels = network["input"]
+        height, width, channels = network.input
         self.image = C.input_variable((channels, height, width), dtype=self.dtype)
-        self.label = C.input_variable(self.spec["data"]["classes"], dtype=self.dtype)
-        self.one_hot = np.eye(self.spec["data"]["classes"], dtype=self.dtype)
+        self.label = C.input_variable(self.job.data.classes, dtype=self.dtype)
+        self.one_hot = np.eye(self.job.data.classes, dtype=self.dtype)
         self.masks = {}
-        if self.spec["execution"].get("dropout") == "supplied":
+        if self.job.supplied_masks:
             self.masks = {
                 name: C.input_variable(channels_first(layer["shape"]), dtype=self.dtype)
                 for name, layer in self.layers.items()
@@ -97,12 +100,12 @@ class Adapter(Inputs):
             return array.T
         return array.ravel() if kind == "bias" else array
 
-    def _function(self, network: Spec) -> Any:
+    def _function(self, network: Network) -> Any:
         """The graph as a function of `self.image`."""
         values = {"input": self.image}
-        shapes = {"input": network["input"]}
-        shapes.update({layer["name"]: layer["shape"] for layer in network["layers"]})
-        for layer in network["layers"]:
+        shapes = {"input": network.input}
+        shapes.update({layer["name"]: layer["shape"] for layer in network.layers})
+        for layer in network.layers:
             inputs = [values[source] for source in layer["inputs"]]
             own = {
                 name.split(".")[1]: array
@@ -111,9 +114,9 @@ class Adapter(Inputs):
             }
             shape = shapes[layer["inputs"][0]]
             values[layer["name"]] = self._layer(layer, inputs, shape, own)
-        return values[network["output"]]
+        return values[network.output]
 
-    def _layer(self, layer: Spec, inputs: Any, shape: Any, own: Any) -> Any:
+    def _layer(self, layer: Layer, inputs: Any, shape: Any, own: Any) -> Any:
         """What the layer makes of its inputs, of which the first has this shape."""
         op, x = layer["op"], inputs[0]
         if op == "conv":
@@ -145,7 +148,7 @@ class Adapter(Inputs):
             return C.relu(x)
         if op == "dropout":
             mask = self.masks.get(layer["name"])
-            seed = zlib.crc32(layer["name"].encode()) ^ self.spec["seed"]
+            seed = zlib.crc32(layer["name"].encode()) ^ self.job.seed
             return C.dropout(x, layer["rate"], seed) if mask is None else x * mask
         if op == "flatten":
             return C.reshape(x, (-1,))
@@ -183,7 +186,7 @@ class Adapter(Inputs):
             found.append(C.times(C.softmax(shares, 1), v))
         return C.splice(*found, axis=1)
 
-    def _lstm(self, x: Any, steps: int, layer: Spec, own: Any) -> Any:
+    def _lstm(self, x: Any, steps: int, layer: Layer, own: Any) -> Any:
         """An LSTM, step by step; the inputs of all steps are multiplied at once."""
         units = layer["units"]
         inputs = C.times(x, own["weight"]) + own["bias"]
@@ -197,7 +200,7 @@ class Adapter(Inputs):
             states.append(h)
         return C.splice(*states, axis=0) if layer["sequence"] else C.reshape(h, (units,))
 
-    def _pooled(self, x: Any, layer: Spec, shape: Any) -> Any:
+    def _pooled(self, x: Any, layer: Layer, shape: Any) -> Any:
         size, average = layer["size"], layer["op"] == "avg_pool"
         kind = C.AVG_POOLING if average else C.MAX_POOLING
         padded, pads, ceil = with_padding(x, layer, shape, (size, size), 0 if average else -3.4e38)
@@ -208,7 +211,7 @@ class Adapter(Inputs):
             pooled = pooled * self._constant(size * size / np.outer(*pixels)[None])
         return pooled
 
-    def _normalised(self, x: Any, layer: Spec, own: Any) -> Any:
+    def _normalised(self, x: Any, layer: Layer, own: Any) -> Any:
         """Batch normalisation; CNTK has a time constant for the momentum of the statistics."""
         momentum = layer["momentum"]
         constant = -self._batch_size() / math.log(momentum) if momentum else 0
@@ -221,36 +224,36 @@ class Adapter(Inputs):
 
     def _learners(self) -> Any:
         """CNTK's own learners where their equation is ours, else ours in its operations."""
-        asked = self.spec["optimizer"]
-        self.trained = [p["name"] for p in self.spec["network"]["parameters"] if p["trainable"]]
-        decayed = [name for name in self.trained if name.split(".")[1] not in asked["spared"]]
-        self.steps, self.rate = 0, asked["learning_rate"]
-        self.universal = is_another(self.spec)
+        asked = self.job.optimizer
+        self.trained = [p.name for p in self.job.network.parameters if p.trainable]
+        decayed = [name for name in self.trained if name.split(".")[1] not in asked.spared]
+        self.steps, self.rate = 0, asked.learning_rate
+        self.universal = is_another(self.job)
         if self.universal:
-            self.decayed = set(decayed if asked["weight_decay"] else ())
+            self.decayed = set(decayed if asked.weight_decay else ())
             self.scalars = {
                 key: self._parameter(np.array([value]))
-                for key, value in dict(asked, first=1.0, second=1.0).items()
-                if isinstance(value, float)
+                for key, value in dict(asked.own_settings(), first=1.0, second=1.0).items()
+                if not isinstance(value, bool)
             }
             self.states: Dict[str, Any] = {}
             arrays = [self.arrays[name] for name in self.trained]
             # A method will not do: CNTK counts `self` among its arguments.
             return [C.universal(lambda own, gradients: self._equation(own, gradients), arrays)]
         spared = [name for name in self.trained if name not in decayed]
-        groups = [(decayed, asked["weight_decay"]), (spared, 0.0)]
+        groups = [(decayed, asked.weight_decay), (spared, 0.0)]
         self.groups = [(names, decay) for names, decay in groups if names]
-        self.momentum = C.momentum_schedule(asked["momentum"], minibatch_size=self._batch_size())
+        self.momentum = C.momentum_schedule(asked.momentum, minibatch_size=self._batch_size())
         return [self._own_learner(names, decay) for names, decay in self.groups]
 
     def _batch_size(self) -> Any:
-        return self.spec["factors"]["batch_size"]
+        return self.job.batch_size
 
     def _own_learner(self, names: Any, decay: Any) -> Any:
         arrays, rate = [self.arrays[name] for name in names], self._schedule(self.rate)
-        if not self.spec["optimizer"]["momentum"]:
+        if not self.job.optimizer.momentum:
             return C.sgd(arrays, rate, l2_regularization_weight=decay)
-        kind = C.nesterov if self.spec["optimizer"]["nesterov"] else C.momentum_sgd
+        kind = C.nesterov if self.job.optimizer.nesterov else C.momentum_sgd
         # Without unit gain v = m v + g, not m v + (1 - m) g.
         return kind(arrays, rate, self.momentum, unit_gain=False, l2_regularization_weight=decay)
 
@@ -258,18 +261,18 @@ class Adapter(Inputs):
         """This rate for the mean gradient of a batch; CNTK's own would be for the sum."""
         return C.learning_parameter_schedule(rate, minibatch_size=self._batch_size())
 
-    def _equation(self, parameters: List[Spec], gradients: Any) -> Any:
+    def _equation(self, parameters: List[Any], gradients: Any) -> Any:
         """One step of the spec's update equation (docs/parity.md), as assignments."""
-        told = {each["name"]: each for each in self.spec["network"]["parameters"]}
-        decoupled, scalars = self.spec["optimizer"]["decoupled"], self.scalars
+        told = {each.name: each for each in self.job.network.parameters}
+        decoupled, scalars = self.job.optimizer.decoupled, self.scalars
         updates = []
         for name, array, gradient in zip(self.trained, parameters, gradients):
             gradient = gradient * self._constant([1.0 / self._batch_size()])  # it is a sum
-            if told[name]["l1"]:
+            if told[name].l1:
                 sign = C.greater(array, 0) - C.less(array, 0)
-                gradient = gradient + self._constant([told[name]["l1"]]) * sign
-            if told[name]["l2"]:
-                gradient = gradient + self._constant([2 * told[name]["l2"]]) * array
+                gradient = gradient + self._constant([told[name].l1]) * sign
+            if told[name].l2:
+                gradient = gradient + self._constant([2 * told[name].l2]) * array
             kept = array
             if name in self.decayed and decoupled:
                 kept = array * (1 - scalars["learning_rate"] * scalars["weight_decay"])
@@ -280,14 +283,14 @@ class Adapter(Inputs):
 
     def _step(self, name: str, gradient: Any) -> Any:
         """What is taken off the array `name`."""
-        asked, scalars = self.spec["optimizer"], self.scalars
+        asked, scalars = self.job.optimizer, self.scalars
         rate = scalars["learning_rate"]
-        kept = 2 if asked["name"] == "adam" else 1 if asked["momentum"] else 0
+        kept = 2 if asked.name == "adam" else 1 if asked.momentum else 0
         states = [self._parameter(np.zeros(gradient.shape)) for _ in range(kept)]
         self.states[name] = states
-        if asked["name"] == "adam":
+        if asked.name == "adam":
             # In single precision 1 - beta2 would lose three digits.
-            new1, new2 = (self._constant([1 - asked[key]]) for key in ("beta1", "beta2"))
+            new1, new2 = (self._constant([1 - beta]) for beta in (asked.beta1, asked.beta2))
             mean = C.assign(states[0], scalars["beta1"] * states[0] + new1 * gradient)
             square = new2 * gradient * gradient
             square = C.assign(states[1], scalars["beta2"] * states[1] + square)
@@ -296,13 +299,13 @@ class Adapter(Inputs):
         if not kept:
             return rate * gradient
         velocity = C.assign(states[0], scalars["momentum"] * states[0] + gradient)
-        if asked["nesterov"]:
+        if asked.nesterov:
             return rate * (gradient + scalars["momentum"] * velocity)
         return rate * velocity
 
     def _set_rate(self, rate: Any) -> None:
         """Make the next step one with this rate."""
-        asked = self.spec["optimizer"]
+        asked = self.job.optimizer
         self.steps += 1
         if rate != self.rate and self.universal:
             self.scalars["learning_rate"].value = np.array([rate], self.dtype)
@@ -310,13 +313,13 @@ class Adapter(Inputs):
             for learner in self.trainer.parameter_learners:
                 learner.reset_learning_rate(self._schedule(rate))
         self.rate = rate
-        if asked["name"] == "adam":
+        if asked.name == "adam":
             for key, power in (("first", 1.0), ("second", 0.5)):
-                beta = asked["beta1" if key == "first" else "beta2"]
+                beta = asked.beta1 if key == "first" else asked.beta2
                 factor = (1 - beta**self.steps) ** -power
                 self.scalars[key].value = np.array([factor], self.dtype)
 
-    def train(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
+    def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses = []
         for i, (images, labels) in enumerate(self._batches(batches)):
             if draws is not None:
@@ -356,7 +359,7 @@ class Adapter(Inputs):
         self.predicted = self.model.eval({self.image: batch})
         return self.predicted
 
-    def fetched(self, handle: Any) -> Array:
+    def fetch_outputs(self, handle: Any) -> Array:
         return handle
 
     def _computing(self) -> Any:
@@ -374,7 +377,7 @@ class Adapter(Inputs):
             parameters=sum(int(np.prod(parameter.shape)) for parameter in parameters),
         )
 
-    def predicting(self) -> Dict[str, Any]:
+    def inference_settings(self) -> Dict[str, Any]:
         return dict(batch_size=len(self.predicted), **self._computing())
 
     def weights(self) -> Dict[str, Array]:
@@ -392,7 +395,7 @@ class Adapter(Inputs):
                 found.update((name, state / rate) for name, state in zip(names, states))
         return {name: self._canonical(name, array) for name, array in found.items()}
 
-    def products(self, a: Array, b: Array) -> Tuple[Array, Array]:
+    def matrix_products(self, a: Array, b: Array) -> Tuple[Array, Array]:
         a, b = a.astype(self.dtype), b.astype(self.dtype)
         images = C.input_variable((a.shape[1], 1, 1), dtype=self.dtype)
         filters = self._constant(np.ascontiguousarray(b.T)[:, :, None, None])
@@ -401,13 +404,13 @@ class Adapter(Inputs):
         return product, convolved.eval({images: a[:, :, None, None]})[:, :, 0, 0]
 
     def settings(self) -> Dict[str, Any]:
-        asked = self.spec["optimizer"]
+        asked = self.job.optimizer
         kinds = {each.create_checkpoint()["type"] for each in self.trainer.parameter_learners}
         if self.universal:
             own: Dict[str, Any] = {key: float(each.value[0]) for key, each in self.scalars.items()}
             del own["first"], own["second"]
-            if asked["name"] == "sgd":
-                own["nesterov"] = asked["nesterov"]
+            if asked.name == "sgd":
+                own["nesterov"] = asked.nesterov
         else:
             rates = {learner.learning_rate() for learner in self.trainer.parameter_learners}
             own = {
@@ -418,15 +421,15 @@ class Adapter(Inputs):
             }
         return dict(
             own,
-            optimizer=asked["name"] if self.universal else "sgd",
+            optimizer=asked.name if self.universal else "sgd",
             batch_size=self.trainer.previous_minibatch_sample_count,
             **self._computing(),
         )
 
-    def software(self) -> Dict[str, Any]:
+    def software(self) -> Software:
         version = ctypes.create_string_buffer(200)
         self.mkl.MKL_Get_Version_String(version, len(version))
-        return {"framework": "cntk", "version": C.__version__, "mkl": version.value.decode()}
+        return Software("cntk", C.__version__, {"mkl": version.value.decode()})
 
     def device_memory_peak(self) -> Optional[float]:
         return None

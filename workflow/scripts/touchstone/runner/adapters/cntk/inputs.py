@@ -7,15 +7,16 @@ import numpy as np
 from PIL import Image
 
 from touchstone.runner.adapters import base
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.types import Array
 
 
-def listed_files(stem: str) -> Any:
+def listed_files(shard: str) -> Any:
     """The PNG files of a split and their labels, in stored order.
 
     Raises ValueError if its map file is damaged.
     """
-    path = stem + ".map"
+    path = shard + ".map"
     folder = os.path.dirname(path)
     found = []
     with open(path, encoding="ascii", errors="replace") as lines:
@@ -50,36 +51,36 @@ class Inputs(base.TrainingAdapter):
     """How the adapter takes records and examples."""
 
     dtype: Any
-    spec: Spec
+    job: Job
 
-    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
-        found = [each for stem in stems for each in listed_files(stem)]
+    def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+        found = [each for shard in shards for each in listed_files(shard)]
         images = [decoded_images(path, shape) for path, _ in found]
         return np.stack(images), [label for _, label in found]
 
-    def open(self, stems: Sequence[str]) -> int:
-        data = self.spec["data"]
-        self.files = [each for stem in stems for each in listed_files(stem)]
+    def open_records(self, shards: Sequence[str]) -> int:
+        data = self.job.data
+        self.files = [each for shard in shards for each in listed_files(shard)]
         for path, label in self.files:
-            decoded_images(path, data["shape"], check=True)
-            if label >= data["classes"]:
+            decoded_images(path, data.shape, check=True)
+            if label >= data.classes:
                 message = "{}: the label is {}, the spec says {} classes"
-                raise ValueError(message.format(path, label, data["classes"]))
+                raise ValueError(message.format(path, label, data.classes))
         self.mean, self.std = (
-            np.asarray(data[key], np.float32)[:, None, None] for key in ("mean", "std")
+            np.asarray(each, np.float32)[:, None, None] for each in (data.mean, data.std)
         )
         return len(self.files)
 
-    def fetch(self, indices: Array) -> Any:
-        shape = self.spec["data"]["shape"]
+    def fetch_records(self, indices: Array) -> Any:
+        shape = self.job.data.shape
         files = [self.files[i] for i in indices.ravel().tolist()]
         pixels = np.stack([decoded_images(path, shape) for path, _ in files]).transpose(0, 3, 1, 2)
-        white = np.float32(self.spec["data"].get("white", 255))
-        images = (pixels / white - self.mean) / self.std
+        pixel_maximum = np.float32(self.job.data.pixel_maximum)
+        images = (pixels / pixel_maximum - self.mean) / self.std
         labels = np.array([label for _, label in files])
         return images.reshape(indices.shape + images.shape[1:]), labels.reshape(indices.shape)
 
-    def load(self, images: Array, labels: Array) -> None:
+    def load_examples(self, images: Array, labels: Array) -> None:
         self.images = np.ascontiguousarray(images.transpose(0, 3, 1, 2), self.dtype)
         self.labels = labels
 
@@ -87,7 +88,7 @@ class Inputs(base.TrainingAdapter):
         """Images and labels of every step."""
         if isinstance(batches, np.ndarray):
             for batch in batches:
-                if self.spec["factors"]["input"] == "synthetic":
+                if self.job.input == "synthetic":
                     batch = slice(batch[0], batch[-1] + 1)
                 yield self.images[batch], self.labels[batch]
             return
@@ -97,8 +98,8 @@ class Inputs(base.TrainingAdapter):
 
     def _augmented(self, images: Array, draws: Array) -> Any:
         """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
-        height, width, channels = self.spec["data"]["shape"]
-        side = self.spec["augmentation"]["crop_padding"]
+        height, width, channels = self.job.data.shape
+        side = self.job.crop_padding
         images = np.pad(images, ((0, 0), (0, 0), (side, side), (side, side)), "constant")
         top, left, mirrored = draws.T[:, :, None]
         rows = top + np.arange(height)

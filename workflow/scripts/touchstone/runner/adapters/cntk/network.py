@@ -5,26 +5,27 @@ from typing import Any
 import cntk as C
 import numpy as np
 
-from touchstone.schema.types import Spec
+from touchstone.runner.job import Job
+from touchstone.schema.spec import Layer
 
 
-def is_another(spec: Spec) -> Any:
+def is_another(job: Job) -> Any:
     """Whether the update equation is one that CNTK's own learners have not.
 
     Their velocity is rate v, which a change of the rate would scale; they know no penalties
     of single arrays and coupled decay alone; their Adam adds epsilon before its corrections.
     """
-    asked, schedule = spec["optimizer"], spec["schedule"]
-    if asked["name"] != "sgd" or (asked["decoupled"] and asked["weight_decay"]):
+    asked, schedule = job.optimizer, job.schedule
+    if asked.name != "sgd" or (asked.decoupled and asked.weight_decay):
         return True
-    arrays = [each for each in spec["network"]["parameters"] if each["trainable"]]
-    if any(each["l1"] or each["l2"] for each in arrays):
+    arrays = [each for each in job.network.parameters if each.trainable]
+    if any(each.l1 or each.l2 for each in arrays):
         return True
-    constant = schedule["name"] == "constant" and not schedule["warmup_epochs"]
-    return bool(asked["momentum"]) and not constant
+    constant = schedule.name == "constant" and not schedule.lr_warmup_epochs
+    return bool(asked.momentum) and not constant
 
 
-def with_padding(x: Any, layer: Spec, shape: Any, window: Any, value: Any) -> Any:
+def with_padding(x: Any, layer: Layer, shape: Any, window: Any, value: Any) -> Any:
     """The image as CNTK's convolution or pooling takes it, and how that is told to pad it.
 
     That is a list of booleans by axis, and whether to use the ceiling. CNTK pads an axis with
@@ -51,7 +52,7 @@ def with_padding(x: Any, layer: Spec, shape: Any, window: Any, value: Any) -> An
     return C.pad(x, pattern, C.CONSTANT_PAD, value), pads, False
 
 
-def covered(layer: Spec, shape: Any, axis: Any) -> Any:
+def covered(layer: Layer, shape: Any, axis: Any) -> Any:
     """How many pixels of the image every window of a pooling has along an axis, int array."""
     begin = np.arange(layer["shape"][axis]) * layer["stride"] - layer["padding"][2 * axis]
     return np.minimum(begin + layer["size"], shape[axis]) - np.maximum(begin, 0)
@@ -68,7 +69,7 @@ def dilated_filter(kernel: Any, dilation: Any) -> Any:
     return C.slice(spread, [2, 3], [0, 0], ends)
 
 
-def depthwise(x: Any, kernel: Any, layer: Spec) -> Any:
+def depthwise(x: Any, kernel: Any, layer: Layer) -> Any:
     """The convolution of every channel by itself: a sum of moved images, each times its weights.
 
     CNTK's own takes minutes for a step of Xception; this takes 1.6 s (docs/parity.md).

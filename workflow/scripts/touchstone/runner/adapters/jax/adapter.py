@@ -28,7 +28,10 @@ from touchstone.runner.adapters.jax.network import (
     pool_threads,
     rows_last,
 )
-from touchstone.schema.types import Array, Arrays, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.events import Software
+from touchstone.schema.spec import Layer
+from touchstone.schema.types import Array, Arrays
 
 PRECISIONS = {
     ("float32", "float32"): "fp32",
@@ -43,16 +46,16 @@ AXIS = "replica"
 class Adapter(Inputs):
     capabilities = CAPABILITIES
 
-    def __init__(self, spec: Spec, threads: int) -> None:
-        self.spec = spec
-        device = spec["execution"]["device"]
-        self.replicas = spec["execution"].get("replicas", 1)
-        self.group: Any = spec.get("group")  # of the nodes, one process on each
-        self.world_size = self.replicas * (self.group["size"] if self.group else 1)
+    def __init__(self, job: Job, threads: int) -> None:
+        self.job = job
+        device = job.execution.device
+        self.replicas = job.execution.replicas
+        self.group: Any = job.group  # of the nodes, one process on each
+        self.world_size = self.replicas * (self.group.size if self.group else 1)
         # XLA makes its pool of threads, which all replicas share, when a device is first asked for.
         os.environ["NPROC"] = str(threads * self.replicas)
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        precision = spec["execution"]["precision"]
+        precision = job.execution.precision
         if precision == "fp16-amp":
             raise NotImplementedError("JAX has no loss scaling of its own, which fp16 needs")
         if precision == "tf32" and device == "cpu":
@@ -85,28 +88,28 @@ class Adapter(Inputs):
         self.mesh = Mesh(np.array(chosen), [AXIS])
         self.dtype = np.float64 if precision == "fp64" else np.float32
         self.computed = jnp.bfloat16 if precision == "bf16" else self.dtype
-        self.supplied = spec["execution"].get("dropout") == "supplied"
-        self.optimizer = spec["optimizer"]
+        self.supplied = job.supplied_masks
+        self.optimizer = job.optimizer
 
     def _join(self) -> None:
         """Find the processes of the other nodes."""
-        address = self.group["rendezvous"].split("//")[1]
+        address = self.group.rendezvous.split("//")[1]
         bound = "0.0.0.0:" + address.split(":")[1]
         jax.distributed.initialize(
-            address, self.group["size"], self.group["rank"], coordinator_bind_address=bound,
+            address, self.group.size, self.group.rank, coordinator_bind_address=bound,
             cluster_detection_method="deactivate",
         )  # fmt: skip
 
     def build(self, weights: Dict[str, Array]) -> None:
-        self.layers = self.spec["network"]["layers"]
+        self.layers = self.job.network.layers
         self.by_name = {layer["name"]: layer for layer in self.layers}
-        self.parameters = {p["name"]: p for p in self.spec["network"]["parameters"]}
-        self.trained = [name for name, p in self.parameters.items() if p["trainable"]]
+        self.parameters = {p.name: p for p in self.job.network.parameters}
+        self.trained = [name for name, p in self.parameters.items() if p.trainable]
         arrays = {
             name: jnp.asarray(self._native(name, array), self.dtype)
             for name, array in weights.items()
         }
-        moments = 2 if self.optimizer["name"] == "adam" else bool(self.optimizer["momentum"])
+        moments = 2 if self.optimizer.name == "adam" else bool(self.optimizer.momentum)
         self.state = {
             "arrays": arrays,
             "moments": {
@@ -117,7 +120,7 @@ class Adapter(Inputs):
         }
         self.steps, self.batch_size = 0, 0
         self.masks: Dict[str, Any] = {}
-        self.key = jax.random.key(self.spec["seed"], impl="rbg")
+        self.key = jax.random.key(self.job.seed, impl="rbg")
         step = self._step
         if self.world_size > 1:
             self.state = self._everywhere(self.state)
@@ -217,7 +220,7 @@ class Adapter(Inputs):
             if self.device.platform == "cpu" and op in ("conv", "add"):
                 value = computed_once(value)
             values[name] = value
-        output = values[self.spec["network"]["output"]]
+        output = values[self.job.network.output]
         self.output = output.dtype.name
         return output.astype(self.dtype), statistics
 
@@ -226,14 +229,14 @@ class Adapter(Inputs):
     ) -> Any:
         """One step: the new state and the mean loss; `scalars` as in `_scalars`."""
         images, labels = self._batch(data, batch)
-        if self.spec["augmentation"]:
+        if self.job.augmentation:
             images = self._augmented(images, draws)
         self.batch_size = len(labels)
         key = jax.random.fold_in(self.key, number)
         if self.world_size > 1:
             key = jax.random.fold_in(key, lax.axis_index(AXIS))
 
-        def drop(layer: Spec, x: Any) -> Any:
+        def drop(layer: Layer, x: Any) -> Any:
             if self.supplied:
                 return x * masks[layer["name"]]
             own = jax.random.fold_in(key, self.layers.index(layer))
@@ -252,11 +255,11 @@ class Adapter(Inputs):
         moments = {}
         for name, gradient in gradients.items():
             array, parameter = trained[name], self.parameters[name]
-            if parameter["l1"]:
-                gradient += parameter["l1"] * jnp.sign(array)
-            if parameter["l2"]:
-                gradient += 2 * parameter["l2"] * array
-            decayed = name.split(".")[1] not in self.optimizer["spared"]
+            if parameter.l1:
+                gradient += parameter.l1 * jnp.sign(array)
+            if parameter.l2:
+                gradient += 2 * parameter.l2 * array
+            decayed = name.split(".")[1] not in self.optimizer.spared
             trained[name], moments[name] = self._update(
                 array, gradient, state["moments"][name], scalars, decayed
             )
@@ -268,20 +271,20 @@ class Adapter(Inputs):
     ) -> Any:
         """What the update equation makes of an array and its moments."""
         asked, rate = self.optimizer, scalars[0]
-        if decayed and asked["weight_decay"]:
-            if asked["decoupled"]:
-                array = array * (1 - rate * asked["weight_decay"])
+        if decayed and asked.weight_decay:
+            if asked.decoupled:
+                array = array * (1 - rate * asked.weight_decay)
             else:
-                gradient = gradient + asked["weight_decay"] * array
-        if asked["name"] == "adam":
-            first = asked["beta1"] * moments[0] + (1 - asked["beta1"]) * gradient
-            second = asked["beta2"] * moments[1] + (1 - asked["beta2"]) * gradient**2
-            root = jnp.sqrt(second) * scalars[2] + asked["epsilon"]
+                gradient = gradient + asked.weight_decay * array
+        if asked.name == "adam":
+            first = asked.beta1 * moments[0] + (1 - asked.beta1) * gradient
+            second = asked.beta2 * moments[1] + (1 - asked.beta2) * gradient**2
+            root = jnp.sqrt(second) * scalars[2] + asked.epsilon
             return array - rate * (first * scalars[1]) / root, [first, second]
         if moments:
-            moments = [asked["momentum"] * moments[0] + gradient]
-            if asked["nesterov"]:
-                gradient = gradient + asked["momentum"] * moments[0]
+            moments = [asked.momentum * moments[0] + gradient]
+            if asked.nesterov:
+                gradient = gradient + asked.momentum * moments[0]
             else:
                 gradient = moments[0]
         return array - rate * gradient, moments
@@ -290,13 +293,13 @@ class Adapter(Inputs):
         """Of every step the rate, and what corrects Adam's mean and the root of its squares."""
         scalars = np.ones((len(rates), 3))
         scalars[:, 0] = rates
-        if self.optimizer["name"] == "adam":
+        if self.optimizer.name == "adam":
             t = self.steps + 1 + np.arange(len(rates))
-            scalars[:, 1] = 1 / (1 - self.optimizer["beta1"] ** t)
-            scalars[:, 2] = 1 / np.sqrt(1 - self.optimizer["beta2"] ** t)
+            scalars[:, 1] = 1 / (1 - self.optimizer.beta1**t)
+            scalars[:, 2] = 1 / np.sqrt(1 - self.optimizer.beta2**t)
         return scalars.astype(self.dtype)
 
-    def train(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
+    def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         if isinstance(batches, np.ndarray):
             batches = [(batches.astype(np.int32),)]
         every = [each for part in batches for each in zip(*part)]
@@ -332,10 +335,10 @@ class Adapter(Inputs):
         self.predicted = self.forward(self.state["arrays"], batch)
         return self.predicted
 
-    def fetched(self, handle: Any) -> Array:
+    def fetch_outputs(self, handle: Any) -> Array:
         return np.asarray(handle)
 
-    def predicting(self) -> Dict[str, Any]:
+    def inference_settings(self) -> Dict[str, Any]:
         arrays = self.state["arrays"]
         platforms = {device.platform for device in self.predicted.devices()}
         return {
@@ -353,7 +356,7 @@ class Adapter(Inputs):
     def velocities(self) -> Dict[str, Array]:
         return {name: self._canonical(name, own[0]) for name, own in self.state["moments"].items()}
 
-    def products(self, a: Array, b: Array) -> Tuple[Array, Array]:
+    def matrix_products(self, a: Array, b: Array) -> Tuple[Array, Array]:
         @jax.jit
         def both(a: Any, b: Any) -> Any:
             a, b = a.astype(self.computed), b.astype(self.computed)
@@ -420,13 +423,15 @@ class Adapter(Inputs):
         momentum = made(0, 0, 1)[1][0] if none else 0.0
         return dict(told, optimizer="sgd", momentum=momentum, nesterov=pushed != -large)
 
-    def software(self) -> Dict[str, Any]:
-        return {
-            "framework": "jax",
-            "version": jax.__version__,
-            "jaxlib": jaxlib.__version__,
-            "platform_version": self.device.client.platform_version,
-        }
+    def software(self) -> Software:
+        return Software(
+            "jax",
+            jax.__version__,
+            {
+                "jaxlib": jaxlib.__version__,
+                "platform_version": self.device.client.platform_version,
+            },
+        )
 
     def device_memory_peak(self) -> Optional[float]:
         if self.device.platform == "cpu":

@@ -9,20 +9,21 @@ from jax import lax
 from touchstone.runner.adapters import base
 from touchstone.runner.adapters.readers.jpeg import photo
 from touchstone.runner.adapters.readers.lmdb import labels_of, opened, sized
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.types import Array
 
 
 class Inputs(base.TrainingAdapter):
     """How the adapter takes records and examples."""
 
     dtype: Any
-    spec: Spec
+    job: Job
     world_size: Any
     _everywhere: Callable[..., Any]
 
-    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+    def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
         parts = []
-        for path in [stem + ".lmdb" for stem in stems]:
+        for path in [shard + ".lmdb" for shard in shards]:
             with opened(path) as environment, environment.begin(buffers=True) as transaction:
                 records = sized(transaction, path, self._size())
                 parts.append(self._joined(records))
@@ -31,61 +32,61 @@ class Inputs(base.TrainingAdapter):
 
     def _size(self) -> Any:
         """Bytes of pixels in a record; None where it holds a photo."""
-        data = self.spec["data"]
-        return int(np.prod(data["shape"])) if data["encoding"] == "raw" else None
+        data = self.job.data
+        return int(np.prod(data.shape)) if data.encoding == "raw" else None
 
-    def open(self, stems: Sequence[str]) -> int:
-        data = self.spec["data"]
+    def open_records(self, shards: Sequence[str]) -> int:
+        data = self.job.data
         self.records, self.transactions = [], []
-        for path in [stem + ".lmdb" for stem in stems]:
+        for path in [shard + ".lmdb" for shard in shards]:
             # The records stay views of the file's map as long as this transaction lives.
             self.transactions.append(opened(path).begin(buffers=True))
             records = sized(self.transactions[-1], path, self._size())
             labels = labels_of(records)
-            if labels.size and labels.max() >= data["classes"]:
+            if labels.size and labels.max() >= data.classes:
                 message = "{}: record {} has the label {}, the spec says {} classes"
                 number = labels.argmax()
-                raise ValueError(message.format(path, number, labels[number], data["classes"]))
+                raise ValueError(message.format(path, number, labels[number], data.classes))
             self.records += records
         # Arguments of the step: XLA turns division by a constant into multiplication by its
         # rounded inverse.
-        scale = data.get("white", 255), data["mean"], data["std"]
-        self.data = self._everywhere([np.float32(each) for each in scale])
+        mean, std = (np.asarray(each, np.float32) for each in (data.mean, data.std))
+        self.data = self._everywhere([np.float32(data.pixel_maximum), mean, std])
         return len(self.records)
 
-    def fetch(self, indices: Array) -> Any:
+    def fetch_records(self, indices: Array) -> Any:
         pixels, labels = self._joined([self.records[i] for i in indices.ravel().tolist()])
         return pixels.reshape(*indices.shape, -1), labels.reshape(indices.shape)
 
     def _joined(self, records: Any) -> Any:
         """Records as uint8 rows of pixels, and labels."""
         if self._size() is None:
-            shape = self.spec["data"]["shape"]
+            shape = self.job.data.shape
             rows = np.stack([photo(record[4:], shape).ravel() for record in records])
             return rows, labels_of(records)
         rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)
         labels = np.ascontiguousarray(rows[:, :4]).view("<u4")[:, 0]
         return rows[:, 4:], labels.astype(np.int64)
 
-    def load(self, images: Array, labels: Array) -> None:
+    def load_examples(self, images: Array, labels: Array) -> None:
         arrays = jnp.asarray(images, self.dtype), jnp.asarray(labels, np.int32)
         self.data = arrays if self.world_size == 1 else self._everywhere(arrays)
 
     def _batch(self, data: Any, batch: Any) -> Any:
         """Images and labels of a step."""
-        if self.spec["factors"]["input"] == "synthetic":
+        if self.job.input == "synthetic":
             (rows,) = batch
             return [lax.dynamic_slice_in_dim(whole, rows[0], len(rows)) for whole in data]
-        if self.spec["factors"]["input"] == "memory":
+        if self.job.input == "memory":
             return [whole.at[batch[0]].get(mode="promise_in_bounds") for whole in data]
-        (white, mean, std), (pixels, labels) = data, batch
-        images = pixels.reshape(-1, *self.spec["data"]["shape"]).astype(np.float32)
-        return ((images / white - mean) / std).astype(self.dtype), labels
+        (pixel_maximum, mean, std), (pixels, labels) = data, batch
+        images = pixels.reshape(-1, *self.job.data.shape).astype(np.float32)
+        return ((images / pixel_maximum - mean) / std).astype(self.dtype), labels
 
     def _augmented(self, images: Array, draws: Array) -> Any:
         """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
-        height, width, _ = self.spec["data"]["shape"]
-        padding = [self.spec["augmentation"]["crop_padding"]] * 2
+        height, width, _ = self.job.data.shape
+        padding = [self.job.crop_padding] * 2
         images = jnp.pad(images, [(0, 0), padding, padding, (0, 0)])
         top, left, mirrored = draws[:, 0], draws[:, 1], draws[:, 2]
         columns = jnp.arange(width)

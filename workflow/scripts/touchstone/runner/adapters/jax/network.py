@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from touchstone.schema.types import Spec
+from touchstone.schema.spec import Layer
 
 ORDER = ("NHWC", "HWIO", "NHWC")
 
@@ -29,7 +29,7 @@ def rows_last(array: Any, image: Any) -> Any:
     return array.reshape(len(array), -1)
 
 
-def layer_of(layer: Spec, inputs: Any, own: Any) -> Any:
+def layer_of(layer: Layer, inputs: Any, own: Any) -> Any:
     """What a layer without dropout or batch statistics makes of its inputs, its bias left out."""
     op, x = layer["op"], inputs[0]
     if op == "conv":
@@ -85,7 +85,7 @@ def _attention(heads: Any, x: Any) -> Any:
     return found.reshape(batch, steps, features // 3)
 
 
-def _lstm(layer: Spec, x: Any, own: Any) -> Any:
+def _lstm(layer: Layer, x: Any, own: Any) -> Any:
     """The states of an LSTM.
 
     On the CPU each step multiplies its own inputs: all products at once, and the gradients of all
@@ -145,7 +145,7 @@ def _window_by_rows(x: Any, size: Sequence[int], stride: int, dilation: int = 1)
         yield from _window(computed_once(row), (1, size[1]), (1, stride), dilation)
 
 
-def library_conv(layer: Spec, x: Any, weight: Any) -> Any:
+def library_conv(layer: Layer, x: Any, weight: Any) -> Any:
     """A convolution by XLA's own operation."""
     top, bottom, left, right = layer["padding"]
     return lax.conv_general_dilated(
@@ -155,7 +155,7 @@ def library_conv(layer: Spec, x: Any, weight: Any) -> Any:
     )  # fmt: skip
 
 
-def _product_conv(layer: Spec, x: Any, weight: Any) -> Any:
+def _product_conv(layer: Layer, x: Any, weight: Any) -> Any:
     """A convolution as one matrix product of all windows, without groups."""
     x = _padded(x, layer["padding"], 0)
     windows = _window_by_rows(x, weight.shape[:2], layer["stride"], layer["dilation"])
@@ -163,7 +163,7 @@ def _product_conv(layer: Spec, x: Any, weight: Any) -> Any:
     return windows @ weight.reshape(-1, weight.shape[3])
 
 
-def _single_conv(layer: Spec, x: Any, weight: Any) -> Any:
+def _single_conv(layer: Layer, x: Any, weight: Any) -> Any:
     """A convolution whose filters see a single channel, as a sum of scaled images."""
     x = _padded(x, layer["padding"], 0)
     channels = x.shape[3]
@@ -175,7 +175,7 @@ def _single_conv(layer: Spec, x: Any, weight: Any) -> Any:
     return computed_once(total.reshape(*total.shape[:3], -1).astype(x.dtype))
 
 
-def _conv(layer: Spec, x: Any, weight: Any) -> Any:
+def _conv(layer: Layer, x: Any, weight: Any) -> Any:
     """A convolution on the CPU, each of its three parts in the form that is fast for its shape.
 
     XLA's operation is slow with one channel, with groups, with few output channels (which the
@@ -256,7 +256,7 @@ def _maximum_gradient(size: int, stride: int, kept: Any, gradient: Any) -> Any:
 _max_pool.defvjp(_maximum, _maximum_gradient)
 
 
-def _average(layer: Spec, x: Any) -> Any:
+def _average(layer: Layer, x: Any) -> Any:
     """Average pooling in which padded pixels do not count."""
     size, stride, padding = layer["size"], layer["stride"], layer["padding"]
     counts = []

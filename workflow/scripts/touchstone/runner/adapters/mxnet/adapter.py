@@ -25,7 +25,9 @@ from touchstone.runner.adapters.mxnet.network import (
     to_numpy,
     unbiased,
 )
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.events import Software
+from touchstone.schema.types import Array
 
 NATIVE = {
     "weight": "weight",
@@ -42,19 +44,19 @@ NATIVE = {
 class Adapter(Inputs):
     capabilities = CAPABILITIES
 
-    def __init__(self, spec: Spec, threads: int) -> None:
-        self.spec = spec
-        gpu = spec["execution"]["device"] == "gpu"
+    def __init__(self, job: Job, threads: int) -> None:
+        self.job = job
+        gpu = job.execution.device == "gpu"
         if gpu and not mx.context.num_gpus():
             raise NotImplementedError("MXNet sees no GPU")
-        self.replicas = spec["execution"].get("replicas", 1)
+        self.replicas = job.execution.replicas
         if gpu and mx.context.num_gpus() < self.replicas:
             message = "MXNet sees {} GPUs of the {} asked for"
             raise NotImplementedError(message.format(mx.context.num_gpus(), self.replicas))
         # One context for each replica: those of the CPU have a thread of MXNet's engine each.
         self.contexts = [(mx.gpu if gpu else mx.cpu)(i) for i in range(self.replicas)]
         self.context = self.contexts[0]
-        precision = spec["execution"]["precision"]
+        precision = job.execution.precision
         if precision in LACKING:
             raise NotImplementedError(LACKING[precision])
         if precision == "bf16" and not gpu and not has_avx512():
@@ -67,12 +69,12 @@ class Adapter(Inputs):
     def make_deterministic(self) -> None:
         if self.context.device_type == "cpu":
             raise NotImplementedError("MXNet can ask cuDNN alone for deterministic algorithms")
-        mx.random.seed(self.spec["seed"])
+        mx.random.seed(self.job.seed)
         os.environ["MXNET_ENFORCE_DETERMINISM"] = "1"
         os.environ["MXNET_CUDNN_AUTOTUNE_DEFAULT"] = "0"
 
-    def asked(self) -> Dict[str, Any]:
-        convolves = any(layer["op"] == "conv" for layer in self.spec["network"]["layers"])
+    def extra_settings(self) -> Dict[str, Any]:
+        convolves = any(layer["op"] == "conv" for layer in self.job.network.layers)
         return {"inter_op_threads": None, "layout": "NCHW" if convolves else ""}
 
     def array(self, values: Any, dtype: str = "float32", context: Any = None) -> Any:
@@ -85,11 +87,9 @@ class Adapter(Inputs):
         return whole
 
     def build(self, weights: Dict[str, Array]) -> None:
-        supplied = self.spec["execution"].get("dropout") == "supplied"
-        batch_size = self.spec["factors"]["batch_size"]
-        self.network = Network(
-            self.spec["network"], batch_size, supplied, self.spec["execution"]["precision"]
-        )
+        supplied = self.job.supplied_masks
+        batch_size = self.job.batch_size
+        self.network = Network(self.job.network, batch_size, supplied, self.job.execution.precision)
         self.training = Training(self.network)
         self.training.initialize(mx.init.Zero(), ctx=self.contexts)
         self.training.cast(self.dtype)
@@ -100,15 +100,15 @@ class Adapter(Inputs):
         for name, parameter in self.parameters.items():
             parameter.set_data(self.array(weights[name], self.dtype))
         self.trained, self.penalised = {}, []
-        for told in self.spec["network"]["parameters"]:
-            parameter = self.parameters[told["name"]]
-            if not told["trainable"]:
+        for told in self.job.network.parameters:
+            parameter = self.parameters[told.name]
+            if not told.trainable:
                 parameter.grad_req = "null"
                 continue
-            self.trained[told["name"]] = parameter
-            if told["l1"] or told["l2"]:
-                self.penalised.append((parameter, told["l1"], told["l2"]))
-        shapes = {layer["name"]: layer["shape"] for layer in self.spec["network"]["layers"]}
+            self.trained[told.name] = parameter
+            if told.l1 or told.l2:
+                self.penalised.append((parameter, told.l1, told.l2))
+        shapes = {layer["name"]: layer["shape"] for layer in self.job.network.layers}
         # Running variances: their start, and what makes a batch's biased variance unbiased.
         self.variances = [
             (
@@ -116,36 +116,38 @@ class Adapter(Inputs):
                 self.array(weights[layer["name"] + ".variance"], self.dtype),
                 unbiased(batch_size // self.replicas * int(np.prod(shapes[layer["name"]][:2]))),
             )
-            for layer in self.spec["network"]["layers"]
+            for layer in self.job.network.layers
             if layer["op"] == "batch_norm"
         ]
         self.steps = 0
-        static = self.spec["execution"]["mode"] == "static"
-        if self.spec["execution"]["mode"] != "imperative":
+        static = self.job.execution.mode == "static"
+        if self.job.execution.mode != "imperative":
             self.training.hybridize(static_alloc=static, static_shape=static)
         self._optimize()
 
     def _optimize(self) -> None:
-        asked = self.spec["optimizer"]
-        own = {"learning_rate": asked["learning_rate"], "wd": asked["weight_decay"]}
-        keys = ("beta1", "beta2", "epsilon") if asked["name"] == "adam" else ("momentum",)
-        own.update({key: asked[key] for key in keys})
-        decayed = {n: p for n, p in self.trained.items() if n.split(".")[1] not in asked["spared"]}
+        asked = self.job.optimizer
+        own = {"learning_rate": asked.learning_rate, "wd": asked.weight_decay}
+        if asked.name == "adam":
+            own.update(beta1=asked.beta1, beta2=asked.beta2, epsilon=asked.epsilon)
+        else:
+            own["momentum"] = asked.momentum
+        decayed = {n: p for n, p in self.trained.items() if n.split(".")[1] not in asked.spared}
         for name, parameter in self.trained.items():
-            parameter.wd_mult = float(name in decayed and not asked["decoupled"])
+            parameter.wd_mult = float(name in decayed and not asked.decoupled)
         # MXNet's optimisers know coupled decay alone: else the weights shrink before their step.
         self.shrunk = []
-        if asked["decoupled"] and asked["weight_decay"]:
+        if asked.decoupled and asked.weight_decay:
             self.shrunk = list(decayed.values())
-        name = "nag" if asked.get("nesterov") else asked["name"]
+        name = "nag" if asked.nesterov else asked.name
         kind = "device" if self.context.device_type == "gpu" else "local"
         self.trainer = gluon.Trainer(
             list(self.trained.values()), name, own, kvstore=kind if self.replicas > 1 else None,
             update_on_kvstore=False,
         )  # fmt: skip
 
-    def train(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
-        size = self.spec["factors"]["batch_size"] // self.replicas
+    def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
+        size = self.job.batch_size // self.replicas
         shares = [slice(i * size, (i + 1) * size) for i in range(self.replicas)]
         parts = [
             self._prepared(batches, draws, context, share)
@@ -164,31 +166,31 @@ class Adapter(Inputs):
 
     def _update(self, rate: Any) -> None:
         """One step of the update equation; MXNet's own differs from it where the rate changes."""
-        optimizer, asked = self.trainer.optimizer, self.spec["optimizer"]
+        optimizer, asked = self.trainer.optimizer, self.job.optimizer
         self.steps += 1
         for parameter, l1, l2 in self.penalised:
             for data, gradient in zip(parameter.list_data(), parameter.list_grad()):
                 gradient += l1 * nd.sign(data) + 2 * l2 * data
         for parameter in self.shrunk:
             for data in parameter.list_data():
-                data *= 1 - rate * asked["weight_decay"]
+                data *= 1 - rate * asked.weight_decay
         ratio = rate / self.trainer.learning_rate
-        if asked["name"] == "adam":
+        if asked.name == "adam":
             # Its kernel adds epsilon before the correction of the square root.
-            optimizer.epsilon = asked["epsilon"] * (1 - asked["beta2"] ** self.steps) ** 0.5
-        elif ratio != 1 and asked["momentum"] and self.steps > 1:
+            optimizer.epsilon = asked.epsilon * (1 - asked.beta2**self.steps) ** 0.5
+        elif ratio != 1 and asked.momentum and self.steps > 1:
             # The states hold rate x v, of the rate before.
-            if asked["nesterov"]:
+            if asked.nesterov:
                 for updater in self.trainer._updaters:
                     for state in updater.states.values():
                         state *= ratio
             else:
-                optimizer.momentum = asked["momentum"] * ratio
+                optimizer.momentum = asked.momentum * ratio
         self.trainer.set_learning_rate(rate)
         # Losses are means already, and the gradients of all replicas are added.
         self.trainer.step(self.replicas)
-        if asked["name"] == "sgd":
-            optimizer.momentum = asked["momentum"]
+        if asked.name == "sgd":
+            optimizer.momentum = asked.momentum
 
     def losses(self, handle: Any) -> Array:
         replicas = [nd.concat(*losses, dim=0).asnumpy() for losses in zip(*handle)]
@@ -238,10 +240,10 @@ class Adapter(Inputs):
         self.last = self.array(batch, self.dtype)
         return self.network(self.last)
 
-    def fetched(self, handle: Any) -> Array:
+    def fetch_outputs(self, handle: Any) -> Array:
         return self._host(handle)
 
-    def predicting(self) -> Dict[str, Any]:
+    def inference_settings(self) -> Dict[str, Any]:
         blocks = self.network.blocks.values()
         mode = "imperative"
         if self.network._cached_op is not None:
@@ -271,7 +273,7 @@ class Adapter(Inputs):
         rate = float(np.float32(self.trainer.learning_rate))
         return {name: -to_numpy(states[i]) / rate for i, name in enumerate(self.trained)}
 
-    def products(self, a: Array, b: Array) -> Tuple[Array, Array]:
+    def matrix_products(self, a: Array, b: Array) -> Tuple[Array, Array]:
         a, b = (self.array(array, self.dtype) for array in (a, b))
         images, filters = a.reshape(0, 0, 1, 1), b.T.reshape(0, 0, 1, 1)
         convolved = nd.Convolution(
@@ -289,7 +291,7 @@ class Adapter(Inputs):
         optimizer = self.trainer.optimizer
         decays = {optimizer._get_wd(i) for i in range(len(self.trained))} - {0.0}
         if self.shrunk:
-            decays = {self.spec["optimizer"]["weight_decay"]}
+            decays = {self.job.optimizer.weight_decay}
         kind = type(optimizer).__name__.lower()
         if kind == "adam":
             correction = (1 - optimizer.beta2**self.steps) ** 0.5
@@ -342,14 +344,16 @@ class Adapter(Inputs):
             return "imperative"
         return "static" if dict(self.training._flags).get("static_shape") else "hybrid"
 
-    def software(self) -> Dict[str, Any]:
+    def software(self) -> Software:
         features = mx.runtime.Features()
-        return {
-            "framework": "mxnet",
-            "version": mx.__version__,
-            "cuda": features.is_enabled("CUDA"),
-            "onednn": features.is_enabled("MKLDNN"),
-        }
+        return Software(
+            "mxnet",
+            mx.__version__,
+            {
+                "cuda": features.is_enabled("CUDA"),
+                "onednn": features.is_enabled("MKLDNN"),
+            },
+        )
 
     def device_memory_peak(self) -> Optional[float]:
         return None

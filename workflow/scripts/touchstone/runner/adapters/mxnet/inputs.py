@@ -11,7 +11,8 @@ from mxnet import nd
 
 from touchstone.runner.adapters import base
 from touchstone.runner.adapters.mxnet.network import structures
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.types import Array
 
 COLOUR, GREY = 1 | 128, 0 | 128
 """How OpenCV decodes an image: with three channels or one, not turned by an EXIF tag."""
@@ -33,19 +34,19 @@ LACKING = {
 """Why MXNet cannot compute in a precision."""
 
 
-def read_file(stem: str, shape: Any, numbers: Any = None, cut: bool = False) -> Any:
+def read_file(shard: str, shape: Any, numbers: Any = None, cut: bool = False) -> Any:
     """Image and label of these records or of all, by MXNet's own reader, by their numbers.
 
     Raises ValueError if one is damaged or has another shape.
     """
-    reader = mx.recordio.MXIndexedRecordIO(stem + ".idx", stem + ".rec", "r")
+    reader = mx.recordio.MXIndexedRecordIO(shard + ".idx", shard + ".rec", "r")
     found = {}
     for number in reader.keys if numbers is None else numbers:
         try:
             image, label = decoded(reader.read_idx(number), shape, cut)
         except (mx.MXNetError, TypeError, struct.error, ValueError) as fault:
             message = "{}.rec: record {} is damaged: {}"
-            raise ValueError(message.format(stem, number, str(fault).splitlines()[-1])) from None
+            raise ValueError(message.format(shard, number, str(fault).splitlines()[-1])) from None
         found[number] = image, label
     reader.close()
     return found
@@ -90,30 +91,30 @@ class Inputs(base.TrainingAdapter):
     array: Any
     contexts: Any
     dtype: Any
-    spec: Spec
+    job: Job
 
-    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
-        cut = self.spec["data"]["encoding"] == "jpeg"
-        found = [each for stem in stems for each in read_file(stem, shape, cut=cut).values()]
+    def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+        cut = self.job.data.encoding == "jpeg"
+        found = [each for shard in shards for each in read_file(shard, shape, cut=cut).values()]
         images, labels = zip(*found)
         return np.stack(images), labels
 
-    def open(self, stems: Sequence[str]) -> int:
-        channels, height, width = (self.spec["data"]["shape"][i] for i in (2, 0, 1))
+    def open_records(self, shards: Sequence[str]) -> int:
+        channels, height, width = (self.job.data.shape[i] for i in (2, 0, 1))
         planes = np.ones((channels, height, width), np.float32)
         self.mean, self.std = (
-            planes * np.asarray(self.spec["data"][key], np.float32)[:, None, None]
-            for key in ("mean", "std")
+            planes * np.asarray(each, np.float32)[:, None, None]
+            for each in (self.job.data.mean, self.job.data.std)
         )
-        if self.spec["data"]["encoding"] == "jpeg":
+        if self.job.data.encoding == "jpeg":
             self.pixels = self._photos
-            return self._open_photos(stems)
+            return self._open_photos(shards)
         self.pixels = self._images
-        return self._open_images(stems)
+        return self._open_images(shards)
 
-    def _open_photos(self, stems: Sequence[str]) -> int:
+    def _open_photos(self, shards: Sequence[str]) -> int:
         self.shards = [
-            mx.recordio.MXIndexedRecordIO(stem + ".idx", stem + ".rec", "r") for stem in stems
+            mx.recordio.MXIndexedRecordIO(shard + ".idx", shard + ".rec", "r") for shard in shards
         ]
         self.ends = np.cumsum([len(shard.keys) for shard in self.shards])
         self.reading = threading.Lock()  # a reader has one place in its file
@@ -127,38 +128,38 @@ class Inputs(base.TrainingAdapter):
             first = self.ends[shard - 1] if shard else 0
             with self.reading:
                 record = self.shards[shard].read_idx(int(number - first))
-            found.append(decoded(record, self.spec["data"]["shape"], cut=True))
+            found.append(decoded(record, self.job.data.shape, cut=True))
         images, labels = zip(*found)
-        if max(labels) >= self.spec["data"]["classes"]:
+        if max(labels) >= self.job.data.classes:
             raise ValueError("a photo has the label {}".format(max(labels)))
         return np.stack(images), labels
 
-    def _open_images(self, stems: Sequence[str]) -> int:
+    def _open_images(self, shards: Sequence[str]) -> int:
         # MXNet's own iterator follows no permutation and miscounts where the batch size does
         # not divide the examples; its indexed reader costs more than twice as much CPU time.
-        height, width, channels = self.spec["data"]["shape"]
+        height, width, channels = self.job.data.shape
         row = width * channels + -(width * channels) % 4
         palette = 1024 if channels == 1 else 0
         fields = [("head", HEAD), ("palette", "V%d" % palette), ("rows", "u1", (height, row))]
         self.record = np.dtype(fields)
         self.shards, self.joined = [], {}
         count = 0
-        for stem in stems:
-            file, offsets, joined = self._checked(stem)
+        for shard in shards:
+            file, offsets, joined = self._checked(shard)
             self.shards.append((file, offsets))
             self.joined.update({count + number: found for number, found in joined.items()})
             count += len(offsets)
         self.ends = np.cumsum([len(offsets) for _, offsets in self.shards])
         return count
 
-    def _checked(self, stem: str) -> Any:
+    def _checked(self, shard: str) -> Any:
         """Bytes and places of a file of BMP images, and those that are stored in parts.
 
         Raises ValueError if a record is not what the spec says.
         """
-        data, path = self.spec["data"], stem + ".rec"
-        height, width, channels = data["shape"]
-        file, offsets = mapped_file(path, stem + ".idx", self.record.itemsize)
+        data, path = self.job.data, shard + ".rec"
+        height, width, channels = data.shape
+        file, offsets = mapped_file(path, shard + ".idx", self.record.itemsize)
         heads = structures(file, offsets, HEAD)
         record: Any = self.record.fields
         head: Any = HEAD.fields
@@ -168,16 +169,16 @@ class Inputs(base.TrainingAdapter):
             "height": height, "bits": 8 * channels, "compression": 0,
         }  # fmt: skip
         usual = np.all([heads[key] == value for key, value in expected.items()], axis=0)
-        require(path, "is no uncompressed BMP image of {}".format(data["shape"]), usual)
+        require(path, "is no uncompressed BMP image of {}".format(data.shape), usual)
         labels = heads["label"]
-        known = (labels >= 0) & (labels < data["classes"]) & (labels == np.floor(labels))
-        require(path, "has a label outside the {} classes".format(data["classes"]), known)
+        known = (labels >= 0) & (labels < data.classes) & (labels == np.floor(labels))
+        require(path, "has a label outside the {} classes".format(data.classes), known)
         # A record whose image holds the magic number at a multiple of 4 bytes is stored in
         # parts: perhaps one of millions, which MXNet joins here.
         whole = heads["length"] == self.record.itemsize - 8
         joined = heads["length"] >> 29 != 0
         require(path, "has another length than its image", whole | joined)
-        parts = read_file(stem, data["shape"], np.flatnonzero(joined)) if joined.any() else {}
+        parts = read_file(shard, data.shape, np.flatnonzero(joined)) if joined.any() else {}
         return file, offsets, parts
 
     def _records(self, batch: Any) -> Any:
@@ -195,7 +196,7 @@ class Inputs(base.TrainingAdapter):
 
     def _images(self, batch: Any) -> Any:
         """Pixels (batch size, height, width, channels), red first, and labels of BMP images."""
-        height, width, channels = self.spec["data"]["shape"]
+        height, width, channels = self.job.data.shape
         records = self._records(batch)
         rows = records["rows"][:, ::-1, : width * channels]  # the bottom row is first
         images = rows.reshape(-1, height, width, channels)[..., ::-1]  # blue is first
@@ -204,18 +205,18 @@ class Inputs(base.TrainingAdapter):
                 images = np.where((batch == number)[:, None, None, None], pixels, images)
         return images, records["head"]["label"]
 
-    def fetch(self, indices: Array) -> Any:
+    def fetch_records(self, indices: Array) -> Any:
         images = np.empty(indices.shape + self.mean.shape, np.float32)
         labels = np.empty(indices.shape, np.float32)
         for batch, image, label in zip(indices, images, labels):
             pixels, label[:] = self.pixels(batch)
             image[:] = pixels.transpose(0, 3, 1, 2)
-            image /= np.float32(self.spec["data"].get("white", 255))
+            image /= np.float32(self.job.data.pixel_maximum)
             image -= self.mean
             image /= self.std
         return images, labels
 
-    def load(self, images: Array, labels: Array) -> None:
+    def load_examples(self, images: Array, labels: Array) -> None:
         images = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         self.sets = {
             context: [self.array(a, self.dtype, context) for a in (images, labels)]
@@ -240,7 +241,7 @@ class Inputs(base.TrainingAdapter):
 
     def _prepared(self, batches: Any, draws: Array, context: Any, share: Any) -> Any:
         """Images and labels as the steps of the replica on this context take them."""
-        if self.spec["factors"]["input"] == "synthetic" and draws is None:
+        if self.job.input == "synthetic" and draws is None:
             spans = [(int(batch[0]), int(batch[-1]) + 1) for batch in batches[:, share]]
             return [[whole[first:end] for first, end in spans] for whole in self.sets[context]]
         images, labels = self._examples(batches, context, share)
@@ -250,8 +251,8 @@ class Inputs(base.TrainingAdapter):
 
     def _augmented(self, images: Array, draws: Array, context: Any) -> Any:
         """Images cut out of themselves with zeros around, and mirrored, as their draws say."""
-        height, width, _ = self.spec["data"]["shape"]
-        sides = (self.spec["augmentation"]["crop_padding"],) * 4
+        height, width, _ = self.job.data.shape
+        sides = (self.job.crop_padding,) * 4
         images = nd.pad(images, mode="constant", pad_width=(0, 0, 0, 0) + sides, constant_value=0)
         top, left, mirrored = draws.T[:, :, None]
         columns = np.arange(width)

@@ -6,7 +6,9 @@ import numpy as np
 from mxnet import gluon
 from mxnet.gluon import nn
 
-from touchstone.schema.types import Array, Spec
+from touchstone.schema.spec import Layer
+from touchstone.schema.spec import Network as Graph
+from touchstone.schema.types import Array
 
 DTYPES = {"fp32": "float32", "fp64": "float64", "bf16": "float32"}
 """What arrays are kept in."""
@@ -27,7 +29,7 @@ def to_numpy(array: Any) -> Any:
 class Embedding(nn.HybridBlock):
     """The rows of the tokens, which come as images (batch, 1, steps, 1)."""
 
-    def __init__(self, layer: Spec, shape: Any, precision: str) -> None:
+    def __init__(self, layer: Layer, shape: Any, precision: str) -> None:
         super().__init__()
         shape = layer["vocabulary"], layer["width"]
         self.settings = dict(zip(("input_dim", "output_dim"), shape), dtype=DTYPES[precision])
@@ -40,7 +42,7 @@ class Embedding(nn.HybridBlock):
 class Position(nn.HybridBlock):
     """A sequence plus an array of its shape."""
 
-    def __init__(self, layer: Spec, shape: Any, precision: str) -> None:
+    def __init__(self, layer: Layer, shape: Any, precision: str) -> None:
         super().__init__()
         self.weight = self.params.get("weight", shape=shape)
 
@@ -51,7 +53,7 @@ class Position(nn.HybridBlock):
 class Lstm(nn.HybridBlock):
     """MXNet's fused LSTM, of whose two biases the second stays 0: the graph has one."""
 
-    def __init__(self, layer: Spec, shape: Any, precision: str) -> None:
+    def __init__(self, layer: Layer, shape: Any, precision: str) -> None:
         super().__init__()
         units = layer["units"]
         self.units, self.sequence = units, layer["sequence"]
@@ -71,7 +73,7 @@ class Lstm(nn.HybridBlock):
         return F.reshape(F.slice_axis(states, axis=0, begin=-1, end=None), shape=(-3, 0))
 
 
-def _layer_norm(layer: Spec, shape: Any, precision: str) -> Any:
+def _layer_norm(layer: Layer, shape: Any, precision: str) -> Any:
     return nn.LayerNorm(epsilon=layer["epsilon"], in_channels=shape[-1])
 
 
@@ -80,7 +82,7 @@ TEXT = {"embedding": Embedding, "position": Position, "layer_norm": _layer_norm,
 the precision."""
 
 
-def _attention(F: Any, x: Any, layer: Spec) -> Any:
+def _attention(F: Any, x: Any, layer: Layer) -> Any:
     """Self-attention of queries, keys and values that lie side by side."""
     (steps, width), heads = layer["shape"], layer["heads"]
     size = width // heads
@@ -96,12 +98,12 @@ def _attention(F: Any, x: Any, layer: Spec) -> Any:
 class Network(nn.HybridBlock):
     """The layers of the graph; images are (batch, channels, height, width)."""
 
-    def __init__(self, network: Spec, batch_size: int, supplied: Any, precision: str) -> None:
+    def __init__(self, network: Graph, batch_size: int, supplied: Any, precision: str) -> None:
         super().__init__()
         self.precision = precision
-        self.layers, self.output = network["layers"], network["output"]
+        self.layers, self.output = network.layers, network.output
         self.blocks = {}
-        shapes = {"input": network["input"]}
+        shapes = {"input": network.input}
         shapes.update({layer["name"]: layer["shape"] for layer in self.layers})
         for layer in self.layers:
             if layer["op"] == "dropout" and supplied:
@@ -152,7 +154,7 @@ class Network(nn.HybridBlock):
             values[name] = value
         return values[self.output]
 
-    def _lrn(self, F: Any, x: Any, layer: Spec) -> Any:
+    def _lrn(self, F: Any, x: Any, layer: Layer) -> Any:
         """Local response normalisation; MXNet's kernel has no double precision."""
         size, alpha, beta, k = layer["size"], layer["alpha"], layer["beta"], layer["k"]
         if self.precision != "fp64":
@@ -194,7 +196,7 @@ def unbiased(count: int) -> Any:
     return count / (count - 1.0)
 
 
-def _padded(F: Any, x: Any, layer: Spec) -> Any:
+def _padded(F: Any, x: Any, layer: Layer) -> Any:
     """The images with the padding that MXNet's layers, which pad evenly, cannot express."""
     if "padding" not in layer or _even(layer):
         return x
@@ -204,12 +206,12 @@ def _padded(F: Any, x: Any, layer: Spec) -> Any:
     )
 
 
-def _even(layer: Spec) -> Any:
+def _even(layer: Layer) -> Any:
     top, bottom, left, right = layer["padding"]
     return top == bottom and left == right
 
 
-def _block(layer: Spec, features: Any) -> Any:
+def _block(layer: Layer, features: Any) -> Any:
     """One layer of the graph as a Gluon block, or None where it is an operator alone."""
     op = layer["op"]
     if op == "conv":

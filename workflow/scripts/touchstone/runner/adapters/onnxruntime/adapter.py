@@ -12,7 +12,9 @@ from touchstone.runner.adapters import base
 from touchstone.runner.adapters.onnxruntime.capabilities import CAPABILITIES
 from touchstone.runner.adapters.onnxruntime.inputs import read_file
 from touchstone.runner.adapters.onnxruntime.network import OPSET, exported, model_of, value_info
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.events import Software
+from touchstone.schema.types import Array
 
 SPINNING = "session.intra_op.allow_spinning"
 """Whether an idle thread of its pool waits actively, which is its default: the key of a session's
@@ -31,13 +33,13 @@ class Adapter(base.InferenceAdapter):
 
     capabilities = CAPABILITIES
 
-    def __init__(self, spec: Spec, threads: int) -> None:
-        self.spec, self.threads = spec, threads
-        if "inference" not in spec:
+    def __init__(self, job: Job, threads: int) -> None:
+        self.job, self.threads = job, threads
+        if job.kind != "inference":
             raise NotImplementedError("ONNX Runtime does not train here: it predicts alone")
-        if spec["execution"]["precision"] != "fp32":
+        if job.execution.precision != "fp32":
             raise NotImplementedError("ONNX Runtime has convolutions in single precision alone")
-        device, mode = spec["execution"]["device"], spec["execution"]["mode"]
+        device, mode = job.execution.device, job.execution.mode
         if (device, mode) not in PROVIDERS:
             raise NotImplementedError("TensorRT computes on NVIDIA's GPUs alone")
         self.provider, self.one_provider = PROVIDERS[device, mode], "0"
@@ -46,9 +48,9 @@ class Adapter(base.InferenceAdapter):
             # TensorRT asks nobody else whether it may round to TF32.
             os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
             onnxruntime.preload_dlls()
-        self.spinning = "0" if spec["execution"]["wait_policy"] == "passive" else "1"
+        self.spinning = "0" if job.execution.wait_policy == "passive" else "1"
 
-    def asked(self) -> Dict[str, Any]:
+    def extra_settings(self) -> Dict[str, Any]:
         return {
             "layout": "NCHW",
             "one_provider": self.one_provider,
@@ -56,15 +58,15 @@ class Adapter(base.InferenceAdapter):
             "spinning": self.spinning,
         }
 
-    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
-        parts = [read_file(stem + ".lmdb", shape, self.spec["data"]["encoding"]) for stem in stems]
+    def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+        parts = [read_file(shard + ".lmdb", shape, self.job.data.encoding) for shard in shards]
         images, labels = map(np.concatenate, zip(*parts))
         return images, labels
 
     def build(self, weights: Dict[str, Array]) -> None:
-        batch_size = self.spec["factors"]["batch_size"]
-        self.session = self._session(exported(self.spec["network"], weights, batch_size))
-        self.parameters = self.spec["network"]["parameters"]
+        batch_size = self.job.batch_size
+        self.session = self._session(exported(self.job.network, weights, batch_size))
+        self.parameters = self.job.network.parameters
 
     def _session(self, model: Any) -> Any:
         options = onnxruntime.SessionOptions()
@@ -94,10 +96,10 @@ class Adapter(base.InferenceAdapter):
     def synchronize(self) -> None:
         """Every call returns its results."""
 
-    def fetched(self, handle: Any) -> Array:
+    def fetch_outputs(self, handle: Any) -> Array:
         return handle
 
-    def products(self, a: Array, b: Array) -> Tuple[Array, Array]:
+    def matrix_products(self, a: Array, b: Array) -> Tuple[Array, Array]:
         a, b = a.astype(np.float32), b.astype(np.float32)
         nodes = [
             helper.make_node("MatMul", ["a", "b"], ["product"]),
@@ -115,11 +117,11 @@ class Adapter(base.InferenceAdapter):
         product, convolved = self._session(model_of(graph)).run(None, given)
         return product, convolved[:, :, 0, 0]
 
-    def predicting(self) -> Dict[str, Any]:
+    def inference_settings(self) -> Dict[str, Any]:
         options, image = self.session.get_session_options(), self.session.get_inputs()[0]
         level = options.graph_optimization_level
         everything = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-        trained = (p["shape"] for p in self.parameters if p["trainable"])
+        trained = (p.shape for p in self.parameters if p.trainable)
         provider = self.session.get_providers()[0]  # the one that is asked first
         found = {name: kind for kind, name in PROVIDERS.items()}
         device, mode = found.get(provider, (provider, provider))
@@ -137,16 +139,18 @@ class Adapter(base.InferenceAdapter):
         }
 
     def _planes(self) -> Any:
-        height, width, channels = self.spec["network"]["input"]
+        height, width, channels = self.job.network.input
         return [channels, height, width]
 
-    def software(self) -> Dict[str, Any]:
-        return {
-            "framework": "onnxruntime",
-            "version": onnxruntime.__version__,
-            "onnx": onnx.__version__,
-            "opset": OPSET,
-        }
+    def software(self) -> Software:
+        return Software(
+            "onnxruntime",
+            onnxruntime.__version__,
+            {
+                "onnx": onnx.__version__,
+                "opset": OPSET,
+            },
+        )
 
     def device_memory_peak(self) -> Optional[float]:
         return None

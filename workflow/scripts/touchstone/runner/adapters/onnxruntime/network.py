@@ -6,7 +6,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from touchstone.schema.types import Arrays, Spec
+from touchstone.schema.spec import Layer, Network
+from touchstone.schema.types import Arrays
 
 OPSET, IR = 17, 8
 """Versions of the operators and of the format, which every release since 2022 reads."""
@@ -14,14 +15,14 @@ GATES = (0, 3, 1, 2)
 """Where ONNX's order of an LSTM's gates, i, o, f, g, finds ours: i, f, g, o."""
 
 
-def exported(network: Spec, weights: Arrays, batch_size: int) -> Any:
+def exported(network: Network, weights: Arrays, batch_size: int) -> Any:
     """The graph as an ONNX model of `input`, images (batch size, channels, height, width).
 
     Raises NotImplementedError for a layer that the exporter does not know.
     """
-    height, width, channels = network["input"]
+    height, width, channels = network.input
     nodes, values = [], {"input": "input"}
-    for layer in network["layers"]:
+    for layer in network.layers:
         inputs = [values[source] for source in layer["inputs"]]
         if layer["op"] == "dropout":
             values[layer["name"]] = inputs[0]
@@ -34,8 +35,8 @@ def exported(network: Spec, weights: Arrays, batch_size: int) -> Any:
     read = {name for node in nodes for name in node.input}
     arrays = [numpy_helper.from_array(weights[name], name) for name in weights if name in read]
     graph = helper.make_graph(
-        nodes, network["name"], [value_info("input", (batch_size, channels, height, width))],
-        [value_info(values[network["output"]], None)], arrays,
+        nodes, network.name, [value_info("input", (batch_size, channels, height, width))],
+        [value_info(values[network.output], None)], arrays,
     )  # fmt: skip
     return model_of(graph)
 
@@ -49,7 +50,7 @@ def value_info(name: str, shape: Any) -> Any:
     return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
 
 
-def _nodes(layer: Spec, inputs: Any, weights: Arrays) -> Any:
+def _nodes(layer: Layer, inputs: Any, weights: Arrays) -> Any:
     """The ONNX nodes of one layer, of which the last gives the layer's output by its name."""
     name, op = layer["name"], layer["op"]
 
@@ -94,7 +95,7 @@ def _nodes(layer: Spec, inputs: Any, weights: Arrays) -> Any:
     return [node(kind, **settings)]
 
 
-def _sequence_nodes(layer: Spec, inputs: Any, weights: Arrays, batch_size: int) -> Any:
+def _sequence_nodes(layer: Layer, inputs: Any, weights: Arrays, batch_size: int) -> Any:
     """The ONNX nodes of a layer of sequences, (batch, steps, features), as `_nodes`."""
     name, op, x, nodes = layer["name"], layer["op"], inputs[0], []
 
@@ -164,7 +165,7 @@ def _sequence_nodes(layer: Spec, inputs: Any, weights: Arrays, batch_size: int) 
     return nodes
 
 
-def _window(layer: Spec, size: Sequence[int]) -> Any:
+def _window(layer: Layer, size: Sequence[int]) -> Any:
     """How the window of a convolution or pooling layer goes over its images."""
     top, bottom, left, right = layer["padding"]
     pads = [top, left, bottom, right]

@@ -16,7 +16,9 @@ from torch import distributed, nn
 from touchstone.runner.adapters.pytorch.capabilities import CAPABILITIES
 from touchstone.runner.adapters.pytorch.inputs import Inputs
 from touchstone.runner.adapters.pytorch.network import LAYOUTS, Masked, layouts_of, module_of
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.events import Software
+from touchstone.schema.types import Array
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16-amp": torch.float16}
 """What autocast has products compute in; weights, their updates and the loss stay in fp32."""
@@ -44,17 +46,17 @@ class Adapter(Inputs):
 
     capabilities = CAPABILITIES
 
-    def __init__(self, spec: Spec, threads: int) -> None:
-        self.spec = spec
-        device = spec["execution"]["device"]
+    def __init__(self, job: Job, threads: int) -> None:
+        self.job = job
+        device = job.execution.device
         if device == "gpu" and not torch.cuda.is_available():
             raise NotImplementedError("PyTorch sees no CUDA device")
-        self.group: Any = spec.get("group")
+        self.group: Any = job.group
         if self.group:
             self._take_place()
         self.device = torch.device("cuda" if device == "gpu" else "cpu")
         torch.set_num_threads(threads)
-        precision = spec["execution"]["precision"]
+        precision = job.execution.precision
         self._require_precision(precision)
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
@@ -64,9 +66,9 @@ class Adapter(Inputs):
         self.computed = AUTOCAST.get(precision, self.dtype)
         # Where it is not enabled it passes on what it is given.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16-amp")
-        self.layout = "NCHW" if spec["execution"]["mode"] == "eager" else "NHWC"
+        self.layout = "NCHW" if job.execution.mode == "eager" else "NHWC"
         self.channels_last = self.layout == "NHWC"
-        if spec["execution"]["mode"] == "compile":
+        if job.execution.mode == "compile":
             self._require_compiler()
             # A cache of its own: every run compiles all it needs, in its first step.
             self.cache = tempfile.TemporaryDirectory(prefix="touchstone-inductor-")
@@ -75,17 +77,17 @@ class Adapter(Inputs):
 
     def _take_place(self) -> None:
         """Keep to this replica's own device; raises NotImplementedError where there is none."""
-        if self.spec["execution"]["mode"] == "compile":
+        if self.job.execution.mode == "compile":
             raise NotImplementedError(
                 "loss and network are compiled as one graph here, which replicas would have to"
                 " leave to exchange gradients"
             )
-        if self.spec["execution"]["device"] == "gpu":
+        if self.job.execution.device == "gpu":
             found = torch.cuda.device_count()
-            if found < self.group["local_size"]:
+            if found < self.group.local_size:
                 message = "PyTorch sees {} CUDA devices of the {} asked for"
-                raise NotImplementedError(message.format(found, self.group["local_size"]))
-            torch.cuda.set_device(self.group["local_rank"])
+                raise NotImplementedError(message.format(found, self.group.local_size))
+            torch.cuda.set_device(self.group.local_rank)
 
     def _require_precision(self, precision: str) -> None:
         """Raise NotImplementedError where device or optimiser cannot do with that precision."""
@@ -96,8 +98,8 @@ class Adapter(Inputs):
             if capability < (8, 0):
                 message = "{} takes a GPU of compute capability 8.0, this one has {}.{}"
                 raise NotImplementedError(message.format(precision, *capability))
-        asked = self.spec["optimizer"]
-        if precision == "fp16-amp" and asked.get("decoupled") and asked["name"] == "sgd":
+        asked = self.job.optimizer
+        if precision == "fp16-amp" and asked.decoupled and asked.name == "sgd":
             # Such a decay is no part of PyTorch's SGD, whose steps the loss scaling leaves out.
             raise NotImplementedError(
                 "fp16-amp with decoupled weight decay is there for adam alone"
@@ -126,25 +128,25 @@ class Adapter(Inputs):
     def make_deterministic(self) -> None:
         # What cuBLAS wants for it (its documentation, "Results reproducibility").
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-        torch.manual_seed(self.spec["seed"])
+        torch.manual_seed(self.job.seed)
         torch.backends.cudnn.benchmark = False
         torch.use_deterministic_algorithms(True)
 
-    def asked(self) -> Dict[str, Any]:
+    def extra_settings(self) -> Dict[str, Any]:
         scaling = {"loss_scaling": "dynamic"}
         return {
             "inter_op_threads": None,
             "layout": self.layout,
-            "cudnn_benchmark": not self.spec["execution"]["deterministic"],
-            **(scaling if self.spec["execution"]["precision"] == "fp16-amp" else {}),
+            "cudnn_benchmark": not self.job.execution.deterministic,
+            **(scaling if self.job.execution.precision == "fp16-amp" else {}),
         }
 
     def build(self, weights: Dict[str, Array]) -> None:
-        compiled = self.spec["execution"]["mode"] == "compile"
-        if compiled and any(layer["op"] == "lstm" for layer in self.spec["network"]["layers"]):
+        compiled = self.job.execution.mode == "compile"
+        if compiled and any(layer["op"] == "lstm" for layer in self.job.network.layers):
             raise NotImplementedError("torch.compile does not support LSTMs")
-        supplied = self.spec["execution"].get("dropout") == "supplied"
-        self.model = module_of(self.spec["network"], Masked if supplied else nn.Dropout)
+        supplied = self.job.supplied_masks
+        self.model = module_of(self.job.network, Masked if supplied else nn.Dropout)
         memory_format = LAYOUTS[self.layout]
         self.model.to(device=self.device, dtype=self.dtype, memory_format=memory_format)
         self.arrays = {}
@@ -154,15 +156,13 @@ class Adapter(Inputs):
         with torch.no_grad():
             for name, array in self.arrays.items():
                 array.copy_(torch.from_numpy(weights[name]))
-        parameters = [p for p in self.spec["network"]["parameters"] if p["trainable"]]
-        frozen = set(self.arrays) - {parameter["name"] for parameter in parameters}
+        parameters = [p for p in self.job.network.parameters if p.trainable]
+        frozen = set(self.arrays) - {parameter.name for parameter in parameters}
         for name in frozen:
             self.arrays[name].requires_grad_(False)
-        self.penalised = [
-            (self.arrays[p["name"]], p["l1"], p["l2"]) for p in parameters if p["l1"] or p["l2"]
-        ]
-        if "inference" not in self.spec:  # whose making takes seconds
-            self._optimize([parameter["name"] for parameter in parameters])
+        self.penalised = [(self.arrays[p.name], p.l1, p.l2) for p in parameters if p.l1 or p.l2]
+        if self.job.kind != "inference":  # whose making takes seconds
+            self._optimize([parameter.name for parameter in parameters])
         self.trained = self._replicated() if self.group else self.model
         # A module of torch.fx wraps its calls, which a single image feels.
         self.loss, self.predictor = self._loss, self.model.forward
@@ -172,21 +172,21 @@ class Adapter(Inputs):
 
     def meet(self) -> None:
         """Make the process group of the replicas, once all of them ask for it."""
-        if self.group["interface"]:
+        if self.group.interface:
             # Gloo would look for the host's name, which not every machine can resolve.
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", self.group["interface"])
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", self.group.interface)
         distributed.init_process_group(
-            "nccl" if self.device.type == "cuda" else "gloo", init_method=self.group["rendezvous"],
-            rank=self.group["rank"], world_size=self.group["size"],
+            "nccl" if self.device.type == "cuda" else "gloo", init_method=self.group.rendezvous,
+            rank=self.group.rank, world_size=self.group.size,
         )  # fmt: skip
-        self.hosts = [None] * self.group["size"]
-        if self.group["size"] > self.group["local_size"]:
+        self.hosts = [None] * self.group.size
+        if self.group.size > self.group.local_size:
             distributed.all_gather_object(self.hosts, socket.gethostname())
 
     def _replicated(self) -> Any:
         """The network as all replicas train it: their gradients are averaged as they come."""
         self.meet()
-        places = [self.group["local_rank"]] if self.device.type == "cuda" else None
+        places = [self.group.local_rank] if self.device.type == "cuda" else None
         return nn.parallel.DistributedDataParallel(self.model, places, gradient_as_bucket_view=True)
 
     def _loss(self, images: Array, labels: Array) -> Any:
@@ -196,28 +196,28 @@ class Adapter(Inputs):
             return nn.functional.cross_entropy(logits, labels), logits.detach()
 
     def _optimize(self, trained: Any) -> None:
-        asked = self.spec["optimizer"]
-        decay = asked["weight_decay"]
-        decayed = [name for name in trained if name.split(".")[1] not in asked["spared"]]
+        asked = self.job.optimizer
+        decay = asked.weight_decay
+        decayed = [name for name in trained if name.split(".")[1] not in asked.spared]
         spared = [name for name in trained if name not in decayed]
         groups = [
             {"params": [self.arrays[name] for name in names], "weight_decay": own}
             for names, own in ((decayed, decay), (spared, 0.0))
             if names
         ]
-        rate = asked["learning_rate"]
+        rate = asked.learning_rate
         self.shrunk = []
-        if asked["name"] == "adam":
-            kind = torch.optim.AdamW if asked["decoupled"] else torch.optim.Adam
-            betas = asked["beta1"], asked["beta2"]
-            self.optimizer = kind(groups, rate, betas, asked["epsilon"], fused=True)
+        if asked.name == "adam":
+            kind = torch.optim.AdamW if asked.decoupled else torch.optim.Adam
+            betas = asked.beta1, asked.beta2
+            self.optimizer = kind(groups, rate, betas, asked.epsilon, fused=True)
             return
-        if asked["decoupled"] and decay:
+        if asked.decoupled and decay:
             # PyTorch has no SGD with decoupled decay: the weights shrink before its step.
             self.shrunk = [group["params"] for group in groups if group["weight_decay"]]
             for group in groups:
                 group["weight_decay"] = 0.0
-        momentum, nesterov = asked["momentum"], asked["nesterov"]
+        momentum, nesterov = asked.momentum, asked.nesterov
         self.optimizer = torch.optim.SGD(groups, rate, momentum, nesterov=nesterov, fused=True)
         if self.scaler.is_enabled() and momentum:
             # PyTorch's first step makes them, of whatever is in memory if that step is left out.
@@ -225,7 +225,7 @@ class Adapter(Inputs):
                 array = self.arrays[name]
                 self.optimizer.state[array]["momentum_buffer"] = torch.zeros_like(array)
 
-    def train(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
+    def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses = []
         if draws is not None:
             draws = torch.from_numpy(draws).to(self.device, torch.int64, non_blocking=True)
@@ -244,7 +244,7 @@ class Adapter(Inputs):
         if self.group:
             means = torch.stack(losses)
             distributed.all_reduce(means)
-            losses = list(means / self.group["size"])
+            losses = list(means / self.group.size)
         return losses
 
     def _update(self, rate: Any) -> None:
@@ -253,7 +253,7 @@ class Adapter(Inputs):
             for array, l1, l2 in self.penalised:
                 array.grad.add_(array.sign(), alpha=l1).add_(array, alpha=2 * l2)
             for arrays in self.shrunk:
-                torch._foreach_mul_(arrays, 1 - rate * self.spec["optimizer"]["weight_decay"])
+                torch._foreach_mul_(arrays, 1 - rate * self.job.optimizer.weight_decay)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.step(self.optimizer)
@@ -295,10 +295,10 @@ class Adapter(Inputs):
         self.output = logits.dtype
         return logits
 
-    def fetched(self, handle: Any) -> Array:
+    def fetch_outputs(self, handle: Any) -> Array:
         return handle.to(self.dtype).cpu().numpy()
 
-    def predicting(self) -> Dict[str, Any]:
+    def inference_settings(self) -> Dict[str, Any]:
         self.images_fit = layouts_of([self.predicted])
         layout = self._layout()
         # What the compiler tells of itself; it is not imported where nothing asks for it.
@@ -335,7 +335,7 @@ class Adapter(Inputs):
             getattr(self.model, name).mask = mask.permute(0, 3, 1, 2) if mask.dim() == 4 else mask
 
     @torch.no_grad()
-    def products(self, a: Array, b: Array) -> Tuple[Array, Array]:
+    def matrix_products(self, a: Array, b: Array) -> Tuple[Array, Array]:
         a, b = (torch.from_numpy(array).to(self.device, self.dtype) for array in (a, b))
         with self._autocast():
             convolved = nn.functional.conv2d(a[:, :, None, None], b.T[:, :, None, None])
@@ -350,11 +350,11 @@ class Adapter(Inputs):
             settings["beta1"], settings["beta2"] = group["betas"]
         if self.scaler.is_enabled():
             settings["loss_scaling"] = "dynamic"
-        decay = self.spec["optimizer"]["weight_decay"] if self.shrunk else group["weight_decay"]
+        decay = self.job.optimizer.weight_decay if self.shrunk else group["weight_decay"]
         replicas = 1
         if self.group:
             settings["replicas"] = replicas = distributed.get_world_size()
-            if replicas > self.group["local_size"]:
+            if replicas > self.group.local_size:
                 settings["nodes"] = len(set(self.hosts))
         return {
             **settings,
@@ -391,14 +391,16 @@ class Adapter(Inputs):
         fit = [name for name in filters if name in self.images_fit]
         return self.layout if self.layout in fit else (fit or ["mixed"])[0]
 
-    def software(self) -> Dict[str, Any]:
-        return {
-            "framework": "pytorch",
-            "version": torch.__version__,
-            "cuda": torch.version.cuda,
-            "cudnn": torch.backends.cudnn.version(),
-            "onednn": torch.backends.mkldnn.is_available(),
-        }
+    def software(self) -> Software:
+        return Software(
+            "pytorch",
+            torch.__version__,
+            {
+                "cuda": torch.version.cuda,
+                "cudnn": torch.backends.cudnn.version(),
+                "onednn": torch.backends.mkldnn.is_available(),
+            },
+        )
 
     def device_memory_peak(self) -> Optional[float]:
         if self.device.type == "cpu":
@@ -409,7 +411,7 @@ class Adapter(Inputs):
         text = str(error)
         return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text
 
-    def why_unsupported(self, error: Exception) -> Optional[str]:
+    def unsupported_reason(self, error: Exception) -> Optional[str]:
         text = str(error)
         missing = (
             "does not have a deterministic implementation",

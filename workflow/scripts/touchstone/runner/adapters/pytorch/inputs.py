@@ -9,7 +9,8 @@ from torch import nn
 from touchstone.runner.adapters import base
 from touchstone.runner.adapters.readers.jpeg import photo
 from touchstone.runner.adapters.readers.lmdb import labels_of, opened, sized
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.types import Array
 
 
 def joined(records: Any, photos: Any) -> Any:
@@ -28,11 +29,11 @@ class Inputs(base.TrainingAdapter):
     channels_last: Any
     device: Any
     dtype: Any
-    spec: Spec
+    job: Job
 
-    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+    def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
         parts = []
-        for path in [stem + ".lmdb" for stem in stems]:
+        for path in [shard + ".lmdb" for shard in shards]:
             with opened(path) as environment, environment.begin(buffers=True) as transaction:
                 records = sized(transaction, path, self._size())
                 parts.append(joined(records, None if self._size() else shape))
@@ -41,35 +42,38 @@ class Inputs(base.TrainingAdapter):
 
     def _size(self) -> Any:
         """Bytes of pixels in a record; None where it holds a photo."""
-        data = self.spec["data"]
-        return int(np.prod(data["shape"])) if data["encoding"] == "raw" else None
+        data = self.job.data
+        return int(np.prod(data.shape)) if data.encoding == "raw" else None
 
-    def open(self, stems: Sequence[str]) -> int:
-        data = self.spec["data"]
+    def open_records(self, shards: Sequence[str]) -> int:
+        data = self.job.data
         self.records, self.transactions = [], []
-        for path in [stem + ".lmdb" for stem in stems]:
+        for path in [shard + ".lmdb" for shard in shards]:
             # The records stay views of the file's map as long as this transaction lives.
             self.transactions.append(opened(path).begin(buffers=True))
             records = sized(self.transactions[-1], path, self._size())
             labels = labels_of(records)
-            if labels.size and labels.max() >= data["classes"]:
+            if labels.size and labels.max() >= data.classes:
                 message = "{}: record {} has the label {}, the spec says {} classes"
                 number = labels.argmax()
-                raise ValueError(message.format(path, number, labels[number], data["classes"]))
+                raise ValueError(message.format(path, number, labels[number], data.classes))
             self.records += records
-        size = int(np.prod(data["shape"]))
-        rows = [np.tile(np.float32(data[key]), size // len(data[key])) for key in ("mean", "std")]
+        size = int(np.prod(data.shape))
+        rows = [
+            np.tile(np.asarray(each, np.float32), size // len(each))
+            for each in (data.mean, data.std)
+        ]
         self.mean, self.std = (torch.from_numpy(row).to(self.device) for row in rows)
-        self.white = torch.tensor(float(data.get("white", 255)), device=self.device)
+        self.pixel_maximum = torch.tensor(float(data.pixel_maximum), device=self.device)
         return len(self.records)
 
-    def fetch(self, indices: Array) -> Any:
+    def fetch_records(self, indices: Array) -> Any:
         records = [self.records[i] for i in indices.ravel().tolist()]
-        pixels, labels = joined(records, None if self._size() else self.spec["data"]["shape"])
+        pixels, labels = joined(records, None if self._size() else self.job.data.shape)
         pixels = pixels.reshape(*indices.shape, -1)
         return torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
 
-    def load(self, images: Array, labels: Array) -> None:
+    def load_examples(self, images: Array, labels: Array) -> None:
         if not self.channels_last:
             images = images.transpose(0, 3, 1, 2)
         # Rows are gathered flat, which copies each example in one piece in either order.
@@ -78,7 +82,7 @@ class Inputs(base.TrainingAdapter):
 
     def _batches(self, batches: Any) -> Iterator[Any]:
         """The images, as rows of pixels, and labels of every step."""
-        if self.spec["factors"]["input"] == "synthetic":
+        if self.job.input == "synthetic":
             for batch in batches:
                 first, size = int(batch[0]), len(batch)
                 yield self.images.narrow(0, first, size), self.labels.narrow(0, first, size)
@@ -90,16 +94,16 @@ class Inputs(base.TrainingAdapter):
         for part in batches:
             for pixels, labels in zip(*part, strict=True):
                 rows = pixels.to(self.device, non_blocking=True).to(torch.float32)
-                rows.div_(self.white).sub_(self.mean).div_(self.std)
+                rows.div_(self.pixel_maximum).sub_(self.mean).div_(self.std)
                 if not self.channels_last:
-                    rows = rows.view(len(rows), -1, self.spec["data"]["shape"][2])
+                    rows = rows.view(len(rows), -1, self.job.data.shape[2])
                     rows = rows.transpose(1, 2).flatten(1)
                 yield rows.to(self.dtype), labels.to(self.device, non_blocking=True)
 
     def _augmented(self, images: Array, draws: Array) -> Any:
         """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
-        height, width, _ = self.spec["data"]["shape"]
-        padded = nn.functional.pad(images, [self.spec["augmentation"]["crop_padding"]] * 4)
+        height, width, _ = self.job.data.shape
+        padded = nn.functional.pad(images, [self.job.crop_padding] * 4)
         top, left, mirrored = draws.unbind(1)
         columns = torch.arange(width, device=self.device)
         columns = torch.where(mirrored[:, None] > 0, width - 1 - columns, columns)
@@ -112,7 +116,7 @@ class Inputs(base.TrainingAdapter):
 
     def _images(self, rows: Any) -> Any:
         """Rows of pixels as a batch (batch, channels, height, width) in the mode's layout."""
-        height, width, channels = self.spec["data"]["shape"]
+        height, width, channels = self.job.data.shape
         if self.channels_last:
             return rows.view(-1, height, width, channels).permute(0, 3, 1, 2)
         return rows.view(-1, channels, height, width)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from touchstone.schema.types import Spec
+from touchstone.schema.spec import Layer, Network
 
 LAYOUTS = {"NHWC": torch.channels_last, "NCHW": torch.contiguous_format}
 """How the numbers of images and filters follow one another in memory."""
@@ -51,7 +51,7 @@ class Masked(nn.Module):
 class Embedding(nn.Embedding):
     """The rows of the tokens, which come as images (batch, 1, steps, 1)."""
 
-    def __init__(self, layer: Spec, shape: Any) -> None:
+    def __init__(self, layer: Layer, shape: Any) -> None:
         super().__init__(layer["vocabulary"], layer["width"])
 
     def forward(self, x: Any) -> Any:
@@ -61,7 +61,7 @@ class Embedding(nn.Embedding):
 class Position(nn.Module):
     """A sequence plus an array of its shape."""
 
-    def __init__(self, layer: Spec, shape: Any) -> None:
+    def __init__(self, layer: Layer, shape: Any) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(*shape))
 
@@ -72,7 +72,7 @@ class Position(nn.Module):
 class Attention(nn.Module):
     """Self-attention of queries, keys and values that lie side by side."""
 
-    def __init__(self, layer: Spec, shape: Any) -> None:
+    def __init__(self, layer: Layer, shape: Any) -> None:
         super().__init__()
         self.heads = layer["heads"]
 
@@ -85,7 +85,7 @@ class Attention(nn.Module):
 class Lstm(nn.Module):
     """PyTorch's own LSTM, of whose two biases the second stays 0: the graph has one."""
 
-    def __init__(self, layer: Spec, shape: Any) -> None:
+    def __init__(self, layer: Layer, shape: Any) -> None:
         super().__init__()
         self.sequence = layer["sequence"]
         self.lstm = nn.LSTM(shape[-1], layer["units"], batch_first=True)
@@ -100,7 +100,7 @@ class Lstm(nn.Module):
         return states if self.sequence else last[0]
 
 
-def _layer_norm(layer: Spec, shape: Any) -> Any:
+def _layer_norm(layer: Layer, shape: Any) -> Any:
     return nn.LayerNorm(shape[-1], layer["epsilon"])
 
 
@@ -114,15 +114,15 @@ TEXT = {
 """What makes the layers of a sequence, of a layer of the graph and the shape it is given."""
 
 
-def module_of(network: Spec, dropout: Any) -> Any:
+def module_of(network: Network, dropout: Any) -> Any:
     """The graph as a torch.fx GraphModule: its generated forward costs what a written one does."""
     modules, graph = {}, torch.fx.Graph()
     values = {"input": graph.placeholder("images")}
-    shapes = {"input": network["input"]}
-    shapes.update({layer["name"]: layer["shape"] for layer in network["layers"]})
-    sources = [source for layer in network["layers"] for source in layer["inputs"]]
-    ops = {layer["name"]: layer["op"] for layer in network["layers"]}
-    for layer in network["layers"]:
+    shapes = {"input": network.input}
+    shapes.update({layer["name"]: layer["shape"] for layer in network.layers})
+    sources = [source for layer in network.layers for source in layer["inputs"]]
+    ops = {layer["name"]: layer["op"] for layer in network.layers}
+    for layer in network.layers:
         name, op, source = layer["name"], layer["op"], layer["inputs"][0]
         inputs = [values[each] for each in layer["inputs"]]
         if op == "add":
@@ -149,7 +149,7 @@ def module_of(network: Spec, dropout: Any) -> Any:
             modules[name] = module
             value = graph.call_module(name, (value,))
         values[name] = value
-    graph.output(values[network["output"]])
+    graph.output(values[network.output])
     return torch.fx.GraphModule(modules, graph)
 
 
@@ -158,7 +158,7 @@ def _free(op: str) -> bool:
     return op in ("conv", "dense", "batch_norm", "add", "concat")
 
 
-def _layer(layer: Spec, shape: Any, dropout: Any, inplace: Any) -> Any:
+def _layer(layer: Layer, shape: Any, dropout: Any, inplace: Any) -> Any:
     """One layer as a module, and the module that pads before it or None."""
     op = layer["op"]
     if op == "conv":
@@ -189,7 +189,7 @@ def _layer(layer: Spec, shape: Any, dropout: Any, inplace: Any) -> Any:
     raise NotImplementedError("PyTorch's adapter has no layer " + op)
 
 
-def _pool(layer: Spec, shape: Any) -> Any:
+def _pool(layer: Layer, shape: Any) -> Any:
     """A pooling layer; PyTorch's ceiling mode is up to a stride more at the bottom and right."""
     top, bottom, left, right = layer["padding"]
     size, stride = layer["size"], layer["stride"]

@@ -16,7 +16,8 @@ from touchstone.runner.adapters.tensorflow.network import (
     Layers,
 )
 from touchstone.runner.adapters.tensorflow.settings import Settings
-from touchstone.schema.types import Array, Arrays, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.types import Array, Arrays
 
 COMPUTED = {"fp64": tf.float64, "bf16": tf.bfloat16, "fp16-amp": tf.float16}
 """What the layers compute in, where it is not single precision."""
@@ -28,22 +29,22 @@ many finite steps it doubles; it halves after every other one."""
 class Adapter(Inputs, Layers, Settings):
     capabilities = CAPABILITIES
 
-    def __init__(self, spec: Spec, threads: int) -> None:
-        self.spec, self.replicas = spec, spec["execution"].get("replicas", 1)
+    def __init__(self, job: Job, threads: int) -> None:
+        self.job, self.replicas = job, job.execution.replicas
         threads *= self.replicas  # which share one pool
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        precision = spec["execution"]["precision"]
-        self.with_onednn = spec["execution"]["mode"] == "function_onednn"
-        if self.with_onednn and spec["execution"]["device"] == "gpu":
+        precision = job.execution.precision
+        self.with_onednn = job.execution.mode == "function_onednn"
+        if self.with_onednn and job.execution.device == "gpu":
             raise NotImplementedError("function_onednn chooses kernels for CPUs; use function")
         if self.with_onednn and not port.IsMklEnabled():
             raise NotImplementedError("this build of TensorFlow has no kernels of oneDNN")
-        if precision == "tf32" and spec["execution"]["device"] == "cpu":
+        if precision == "tf32" and job.execution.device == "cpu":
             raise NotImplementedError("TF32 is arithmetic of NVIDIA's GPUs, which no CPU has")
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
         devices = tf.config.list_physical_devices("GPU")
-        if spec["execution"]["device"] == "cpu":
+        if job.execution.device == "cpu":
             tf.config.set_visible_devices([], "GPU")
         elif not devices:
             raise NotImplementedError("TensorFlow sees no GPU")
@@ -52,42 +53,42 @@ class Adapter(Inputs, Layers, Settings):
         self.strategy, self.places = None, [None]
         if self.replicas > 1:
             self.places = self._places(len(devices))
-        self.supplied = spec["execution"].get("dropout") == "supplied"
-        self.optimizer = spec["optimizer"]
+        self.supplied = job.supplied_masks
+        self.optimizer = job.optimizer
         self.dtype = tf.float64 if precision == "fp64" else tf.float32
         self.computed = COMPUTED.get(precision, tf.float32)
         self.scaled = precision == "fp16-amp"
 
     def _places(self, gpus: Any) -> Any:
         """The devices of the replicas: GPUs, or as many logical devices of the CPU."""
-        execution = self.spec["execution"]
-        if execution["mode"] == "xla":
+        execution = self.job.execution
+        if execution.mode == "xla":
             raise NotImplementedError(
                 "XLA compiles a whole step here, which replicas would have to leave to exchange"
                 " gradients"
             )
-        if execution["precision"] == "fp16-amp":
+        if execution.precision == "fp16-amp":
             raise NotImplementedError("fp16-amp has one loss scale here, for one replica")
-        if execution["device"] == "cpu":
+        if execution.device == "cpu":
             (cpu,) = tf.config.list_physical_devices("CPU")
             logical = [tf.config.LogicalDeviceConfiguration() for _ in range(self.replicas)]
             tf.config.set_logical_device_configuration(cpu, logical)
         elif gpus < self.replicas:
             message = "TensorFlow sees {} GPUs of the {} asked for"
             raise NotImplementedError(message.format(gpus, self.replicas))
-        return [f"{execution['device'].upper()}:{i}" for i in range(self.replicas)]
+        return [f"{execution.device.upper()}:{i}" for i in range(self.replicas)]
 
     def make_deterministic(self) -> None:
-        tf.random.set_seed(self.spec["seed"])
+        tf.random.set_seed(self.job.seed)
         tf.config.experimental.enable_op_determinism()
 
-    def asked(self) -> Dict[str, Any]:
+    def extra_settings(self) -> Dict[str, Any]:
         scaling = {"loss_scaling": "dynamic"} if self.scaled else {}
         return {"inter_op_threads": None, "layout": "NHWC", "onednn": None, **scaling}
 
     def hints(self) -> List[str]:
-        execution = self.spec["execution"]
-        if execution["device"] == "gpu" or execution["mode"] == "xla" or port.IsMklEnabled():
+        execution = self.job.execution
+        if execution.device == "gpu" or execution.mode == "xla" or port.IsMklEnabled():
             return []
         return [
             "TensorFlow does not use oneDNN's kernels on this processor unless asked to; the mode "
@@ -95,10 +96,10 @@ class Adapter(Inputs, Layers, Settings):
         ]
 
     def build(self, weights: Dict[str, Array]) -> None:
-        self.layers = self.spec["network"]["layers"]
+        self.layers = self.job.network.layers
         self.by_name = {layer["name"]: layer for layer in self.layers}
-        self.parameters = {p["name"]: p for p in self.spec["network"]["parameters"]}
-        self.trained = [name for name, p in self.parameters.items() if p["trainable"]]
+        self.parameters = {p.name: p for p in self.job.network.parameters}
+        self.trained = [name for name, p in self.parameters.items() if p.trainable]
         if self.replicas > 1:
             self.strategy = tf.distribute.MirroredStrategy(self.places)
         self.copies = []
@@ -111,10 +112,10 @@ class Adapter(Inputs, Layers, Settings):
         self.last_scalars = tf.Variable(tf.zeros(3, self.dtype), trainable=False)
         self.masks = {}
         self.forward = tf.function(lambda images: self._forward(images, False), autograph=False)
-        size = self.spec["factors"]["batch_size"]
+        size = self.job.batch_size
         batches = tf.TensorSpec([None, size], tf.int64)
-        if self.spec["factors"]["input"] == "records":
-            pixels = int(np.prod(self.spec["data"]["shape"]))
+        if self.job.input == "records":
+            pixels = int(np.prod(self.job.data.shape))
             batches = tf.TensorSpec([None, size, pixels], tf.uint8), batches
         signature = [
             batches,
@@ -122,7 +123,7 @@ class Adapter(Inputs, Layers, Settings):
             tf.TensorSpec([None, size, 3], tf.int32),
         ]
         # XLA compiles for fixed shapes, and chunks differ in length: so a step, not a chunk.
-        xla = self.spec["execution"]["mode"] == "xla"
+        xla = self.job.execution.mode == "xla"
         self.dilates = self.computed == tf.float32 and (xla or self._dilates())
         compiled = tf.function(self._step, jit_compile=True, autograph=False)
         self.step = compiled if xla else self._step
@@ -138,13 +139,13 @@ class Adapter(Inputs, Layers, Settings):
         variables = {
             name: tf.Variable(
                 self._native(name, array),
-                self.parameters[name]["trainable"],
+                self.parameters[name].trainable,
                 name=name.replace(".", "_"),
                 dtype=self.dtype,
             )
             for name, array in weights.items()
         }
-        count = 2 if self.optimizer["name"] == "adam" else bool(self.optimizer["momentum"])
+        count = 2 if self.optimizer.name == "adam" else bool(self.optimizer.momentum)
         states = {
             name: [
                 tf.Variable(tf.zeros_like(variables[name]), trainable=False) for _ in range(count)
@@ -167,7 +168,7 @@ class Adapter(Inputs, Layers, Settings):
         return self.copies[self._replica()][1]
 
     def _step(self, images: Array, labels: Array, scalars: Any, draws: Array) -> Any:
-        if self.spec["augmentation"]:
+        if self.job.augmentation:
             images = self._augmented(images, draws)
         with tf.GradientTape() as tape:
             each = tf.nn.sparse_softmax_cross_entropy_with_logits(
@@ -209,18 +210,18 @@ class Adapter(Inputs, Layers, Settings):
     def _update(self, name: str, gradient: Any, scalars: Any) -> None:
         """The update equation with TensorFlow's own kernels; `scalars` as in `_scalars`."""
         asked, variable, parameter = self.optimizer, self.variables[name], self.parameters[name]
-        if parameter["l1"]:
-            gradient += parameter["l1"] * tf.sign(variable)
-        if parameter["l2"]:
-            gradient += 2 * parameter["l2"] * variable
-        decay = asked["weight_decay"]
-        if decay and name.split(".")[1] not in asked["spared"]:
-            if asked["decoupled"]:
+        if parameter.l1:
+            gradient += parameter.l1 * tf.sign(variable)
+        if parameter.l2:
+            gradient += 2 * parameter.l2 * variable
+        decay = asked.weight_decay
+        if decay and name.split(".")[1] not in asked.spared:
+            if asked.decoupled:
                 variable.assign(variable * (1 - scalars[0] * decay))
             else:
                 gradient += decay * variable
         handles = [state.handle for state in self.states[name]]
-        if asked["name"] == "adam":
+        if asked.name == "adam":
             zero = tf.zeros([], self.dtype)
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
@@ -229,8 +230,8 @@ class Adapter(Inputs, Layers, Settings):
                 beta1_power=zero,
                 beta2_power=zero,
                 lr=scalars[1],
-                beta1=asked["beta1"],
-                beta2=asked["beta2"],
+                beta1=asked.beta1,
+                beta2=asked.beta2,
                 epsilon=scalars[2],
                 grad=gradient,
             )
@@ -240,8 +241,8 @@ class Adapter(Inputs, Layers, Settings):
                 accum=handles[0],
                 lr=scalars[0],
                 grad=gradient,
-                momentum=asked["momentum"],
-                use_nesterov=asked["nesterov"],
+                momentum=asked.momentum,
+                use_nesterov=asked.nesterov,
             )
         else:
             tf.raw_ops.ResourceApplyGradientDescent(
@@ -251,11 +252,11 @@ class Adapter(Inputs, Layers, Settings):
     def _chunk(self, batches: Any, scalars: Any, draws: Array) -> Any:
         steps = tf.shape(scalars)[0]
         columns = tf.unstack(scalars, axis=1)
-        if self.spec["factors"]["input"] == "memory":
+        if self.job.input == "memory":
             batches = self._gathered(batches)
 
         def one(i: Any) -> Any:
-            cut = self._share(draws[i]) if self.spec["augmentation"] else None
+            cut = self._share(draws[i]) if self.job.augmentation else None
             images, labels = self._batch(batches, i)
             return self.step(images, labels, [column[i] for column in columns], cut)
 
@@ -278,14 +279,14 @@ class Adapter(Inputs, Layers, Settings):
         """
         scalars = np.zeros((len(rates), 3))
         scalars[:, 0] = rates
-        if self.optimizer["name"] == "adam":
+        if self.optimizer.name == "adam":
             t = self.steps + 1 + np.arange(len(rates))
-            root = np.sqrt(1 - self.optimizer["beta2"] ** t)
-            scalars[:, 1] = rates * root / (1 - self.optimizer["beta1"] ** t)
-            scalars[:, 2] = self.optimizer["epsilon"] * root
+            root = np.sqrt(1 - self.optimizer.beta2**t)
+            scalars[:, 1] = rates * root / (1 - self.optimizer.beta1**t)
+            scalars[:, 2] = self.optimizer.epsilon * root
         return tf.constant(scalars, self.dtype)
 
-    def train(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
+    def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         scalars = self._scalars(rates)
         self.steps += len(rates)
         if isinstance(batches, np.ndarray):
@@ -293,14 +294,14 @@ class Adapter(Inputs, Layers, Settings):
         else:
             batches = tuple(tf.concat(p, 0) if len(p) > 1 else p[0] for p in zip(*batches))
         if draws is None:
-            draws = np.empty((0, self.spec["factors"]["batch_size"], 3), np.int32)
+            draws = np.empty((0, self.job.batch_size, 3), np.int32)
         return self.chunk(batches, scalars, tf.constant(draws))
 
     def losses(self, handle: Any) -> Array:
         return handle.numpy()
 
     def synchronize(self) -> None:
-        if self.spec["execution"]["device"] == "gpu":
+        if self.job.execution.device == "gpu":
             tf.test.experimental.sync_devices()
 
     def logits(self, images: Array) -> Array:
@@ -313,7 +314,7 @@ class Adapter(Inputs, Layers, Settings):
         self.predicted = batch
         return self.predictor(tf.constant(batch))
 
-    def fetched(self, handle: Any) -> Array:
+    def fetch_outputs(self, handle: Any) -> Array:
         return handle.numpy()
 
     def weights(self) -> Dict[str, Array]:
@@ -323,14 +324,14 @@ class Adapter(Inputs, Layers, Settings):
         return {name: self._canonical(name, own[0].numpy()) for name, own in self.states.items()}
 
     def device_memory_peak(self) -> Optional[float]:
-        if self.spec["execution"]["device"] == "cpu":
+        if self.job.execution.device == "cpu":
             return None
         return float(tf.config.experimental.get_memory_info("GPU:0")["peak"]) / 2**20
 
     def is_out_of_memory(self, error: Exception) -> bool:
         return isinstance(error, tf.errors.ResourceExhaustedError)
 
-    def why_unsupported(self, error: Exception) -> Optional[str]:
+    def unsupported_reason(self, error: Exception) -> Optional[str]:
         # Determinism, where an operation or XLA has none; what XLA does not know at all.
         words = ("determinis", "Detected unsupported operations")
         lines = str(error).splitlines() if isinstance(error, tf.errors.OpError) else []

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from touchstone.runner.adapters import base
 from touchstone.runner.adapters.tensorflow.network import neighbours
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.types import Array
 
 
 def records_of(path: str) -> Any:
@@ -25,56 +26,57 @@ class Inputs(base.TrainingAdapter):
     dtype: Any
     places: Any
     replicas: Any
-    spec: Spec
+    job: Job
     strategy: Any
     _replica: Callable[..., Any]
 
-    def read(self, stems: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
+    def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
         parts = []
-        for path in [stem + ".tfrecord" for stem in stems]:
+        for path in [shard + ".tfrecord" for shard in shards]:
             images, labels = self._parsed(records_of(path), path)
             parts.append((images.numpy().reshape(-1, *shape), labels.numpy()))
         images, labels = map(np.concatenate, zip(*parts))
         return images, labels
 
-    def open(self, stems: Sequence[str]) -> int:
+    def open_records(self, shards: Sequence[str]) -> int:
         # TensorFlow cannot read a TFRecord out of turn, so the records wait in memory as they
         # are in the file, as those of `tf.data.Dataset.cache()` do.
-        data, parts = self.spec["data"], []
-        size = int(np.prod(data["shape"]))
-        for path in [stem + ".tfrecord" for stem in stems]:
+        data, parts = self.job.data, []
+        size = int(np.prod(data.shape))
+        for path in [shard + ".tfrecord" for shard in shards]:
             records = records_of(path)
             parts.append(records)
             for start in range(0, len(records), 1024):
                 labels = self._parsed(records[start : start + 1024], path)[1].numpy()
-                wrong = labels[(labels < 0) | (labels >= data["classes"])]
+                wrong = labels[(labels < 0) | (labels >= data.classes)]
                 if len(wrong):
                     message = "{}: a record has the label {}, the spec says {} classes"
-                    raise ValueError(message.format(path, wrong[0], data["classes"]))
+                    raise ValueError(message.format(path, wrong[0], data.classes))
         self.records = tf.concat(parts, 0)
         # As large as a batch: TensorFlow's kernels are slow where they must broadcast. Division
         # by a constant would become multiplication by its rounded inverse.
-        batch_size = self.spec["factors"]["batch_size"]
-        tiles = batch_size // self.replicas, size // len(data["mean"])
+        batch_size = self.job.batch_size
+        tiles = batch_size // self.replicas, size // len(data.mean)
         self.scales = []
         for place in self.places:
             with tf.device(place):
-                white = tf.Variable(float(data.get("white", 255)), trainable=False)
+                pixel_maximum = tf.Variable(float(data.pixel_maximum), trainable=False)
                 mean, std = (
-                    tf.constant(np.tile(np.float32(data[key]), tiles)) for key in ("mean", "std")
+                    tf.constant(np.tile(np.asarray(each, np.float32), tiles))
+                    for each in (data.mean, data.std)
                 )
-            self.scales.append((white, mean, std))
+            self.scales.append((pixel_maximum, mean, std))
         signature = [tf.TensorSpec([None, batch_size], tf.int64)]
         self.parse = tf.function(self._parse, input_signature=signature)
         return len(self.records)
 
     def _parse(self, indices: Array) -> Any:
         pixels, labels = self._examples(tf.gather(self.records, tf.reshape(indices, [-1])))
-        size = int(np.prod(self.spec["data"]["shape"]))
-        rows = tf.reshape(pixels, [-1, self.spec["factors"]["batch_size"], size])
+        size = int(np.prod(self.job.data.shape))
+        rows = tf.reshape(pixels, [-1, self.job.batch_size, size])
         return rows, tf.reshape(labels, tf.shape(indices))
 
-    def fetch(self, indices: Array) -> Any:
+    def fetch_records(self, indices: Array) -> Any:
         return self.parse(tf.constant(indices))
 
     def _examples(self, records: Any) -> Any:
@@ -84,14 +86,14 @@ class Inputs(base.TrainingAdapter):
             "label": tf.io.FixedLenFeature([], tf.int64),
         }
         parsed = tf.io.parse_example(records, features)
-        if self.spec["data"]["encoding"] == "raw":
+        if self.job.data.encoding == "raw":
             return tf.io.decode_raw(parsed["image"], tf.uint8), parsed["label"]
         pixels = tf.map_fn(self._photo, parsed["image"], fn_output_signature=tf.uint8)
         return pixels, parsed["label"]
 
     def _photo(self, encoded: Any) -> Any:
         """The middle of a JPEG file as a row of pixels; TensorFlow refuses a smaller one."""
-        height, width, channels = self.spec["data"]["shape"]
+        height, width, channels = self.job.data.shape
         image = tf.io.decode_jpeg(encoded, channels, dct_method="INTEGER_ACCURATE")
         top, left = (tf.shape(image)[0] - height) // 2, (tf.shape(image)[1] - width) // 2
         image = tf.image.crop_to_bounding_box(image, top, left, height, width)
@@ -103,13 +105,13 @@ class Inputs(base.TrainingAdapter):
             pixels, labels = self._examples(records)
         except (tf.errors.InvalidArgumentError, ValueError) as fault:
             raise ValueError("{}: {}".format(path, fault)) from None
-        size = int(np.prod(self.spec["data"]["shape"]))
+        size = int(np.prod(self.job.data.shape))
         if pixels.shape[1] != size:
             message = "{}: a record has {} bytes of pixels, not {}"
             raise ValueError(message.format(path, pixels.shape[1], size))
         return pixels, labels
 
-    def load(self, images: Array, labels: Array) -> None:
+    def load_examples(self, images: Array, labels: Array) -> None:
         self.sets = []
         for place in self.places:
             with tf.device(place):
@@ -126,7 +128,7 @@ class Inputs(base.TrainingAdapter):
 
     def _batch(self, batches: Any, i: Any) -> Any:
         """Images and labels of step `i` of a chunk, of a replica its share."""
-        kind, replica = self.spec["factors"]["input"], self._replica()
+        kind, replica = self.job.input, self._replica()
         if kind == "memory":
             images, labels = batches[replica]
             return images[i], labels[i]
@@ -134,9 +136,9 @@ class Inputs(base.TrainingAdapter):
             rows = self._share(batches[i])
             return [neighbours(whole, rows) for whole in self.sets[replica]]
         pixels, labels = (self._share(part[i]) for part in batches)
-        white, mean, std = self.scales[replica]
-        rows = (tf.cast(pixels, tf.float32) / white - mean) / std
-        images = tf.reshape(rows, [-1, *self.spec["data"]["shape"]])
+        pixel_maximum, mean, std = self.scales[replica]
+        rows = (tf.cast(pixels, tf.float32) / pixel_maximum - mean) / std
+        images = tf.reshape(rows, [-1, *self.job.data.shape])
         return tf.cast(images, self.dtype), labels
 
     def _share(self, batch: Any) -> Any:
@@ -145,13 +147,13 @@ class Inputs(base.TrainingAdapter):
 
     def _part(self, replica: Any) -> Any:
         """Which examples of a batch are a replica's."""
-        size = self.spec["factors"]["batch_size"] // self.replicas
+        size = self.job.batch_size // self.replicas
         return slice(replica * size, (replica + 1) * size)
 
     def _augmented(self, images: Array, draws: Array) -> Any:
         """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
-        height, width, _ = self.spec["data"]["shape"]
-        padding = [self.spec["augmentation"]["crop_padding"]] * 2
+        height, width, _ = self.job.data.shape
+        padding = [self.job.crop_padding] * 2
         images = tf.pad(images, [[0, 0], padding, padding, [0, 0]])
         top, left, mirrored = tf.unstack(draws, axis=1)
         columns = tf.range(width)

@@ -6,7 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from touchstone.runner.adapters import base
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.spec import Layer
+from touchstone.schema.types import Array
 
 
 def constant_of(op: Any, place: int) -> float:
@@ -70,7 +72,7 @@ def rows_last(array: Any, image: Any) -> Any:
     return array.reshape(len(array), -1)
 
 
-def lstm_states(layer: Spec, x: Any, w: Any, u: Any, b: Any) -> Any:
+def lstm_states(layer: Layer, x: Any, w: Any, u: Any, b: Any) -> Any:
     """An LSTM, step by step; the inputs of all steps are multiplied at once.
 
     TensorFlow's own kernel, BlockLSTM, took 1.8 times the CPU time of a loop on a CPU, and knows
@@ -99,7 +101,7 @@ def self_attention(x: Any, heads: Any) -> Any:
     return tf.reshape(found, [-1, steps, width])
 
 
-def with_padding(x: Any, layer: Spec, size: Sequence[int], value: Any) -> Any:
+def with_padding(x: Any, layer: Layer, size: Sequence[int], value: Any) -> Any:
     """The images and the padding that TensorFlow's own kernels are fast with.
 
     Its convolution with explicit padding is a slow path on CPUs, so what is neither "VALID"
@@ -120,7 +122,7 @@ def with_padding(x: Any, layer: Spec, size: Sequence[int], value: Any) -> Any:
     return tf.pad(x, sides, constant_values=value), "VALID"
 
 
-def lrn(x: Any, layer: Spec) -> Any:
+def lrn(x: Any, layer: Layer) -> Any:
     """Local response normalisation; TensorFlow's kernel has single precision alone."""
     size, k, beta = layer["size"], layer["k"], layer["beta"]
     if x.dtype != tf.float64:
@@ -132,7 +134,7 @@ def lrn(x: Any, layer: Spec) -> Any:
     return x / (k + layer["alpha"] / size * total) ** beta
 
 
-def average_pool(x: Any, layer: Spec) -> Any:
+def average_pool(x: Any, layer: Layer) -> Any:
     """Average pooling in which padded pixels do not count."""
     size, stride = layer["size"], layer["stride"]
     padded, padding = with_padding(x, layer, [size] * 2, 0)
@@ -153,7 +155,7 @@ class Layers(base.TrainingAdapter):
     layers: Any
     masks: Any
     places: Any
-    spec: Spec
+    job: Job
     supplied: Any
     variables: Any
 
@@ -222,13 +224,13 @@ class Layers(base.TrainingAdapter):
         for layer in self.layers:
             inputs = [values[source] for source in layer["inputs"]]
             values[layer["name"]] = self._layer(layer, inputs, training)
-        return tf.cast(values[self.spec["network"]["output"]], self.dtype)
+        return tf.cast(values[self.job.network.output], self.dtype)
 
     def _read(self, name: str) -> Any:
         """An array of a layer in the type that the network is computed in."""
         return tf.cast(self.variables[name], self.computed)
 
-    def _layer(self, layer: Spec, inputs: Any, training: Any) -> Any:
+    def _layer(self, layer: Layer, inputs: Any, training: Any) -> Any:
         name, op, x = layer["name"], layer["op"], inputs[0]
         if op == "conv":
             x = self._conv(layer, x)
@@ -282,7 +284,7 @@ class Layers(base.TrainingAdapter):
             return lstm_states(layer, x, *own)
         raise NotImplementedError("TensorFlow's adapter has no layer " + op)
 
-    def _conv(self, layer: Spec, x: Any) -> Any:
+    def _conv(self, layer: Layer, x: Any) -> Any:
         weight, stride, dilation = (
             self._read(layer["name"] + ".weight"),
             layer["stride"],
@@ -306,7 +308,7 @@ class Layers(base.TrainingAdapter):
         parts = [tf.nn.conv2d(a, w, stride, padding, dilations=dilation) for a, w in parts]
         return tf.concat(parts, 3) if groups > 1 else parts[0]
 
-    def _batch_norm(self, layer: Spec, x: Any, training: Any) -> Any:
+    def _batch_norm(self, layer: Layer, x: Any, training: Any) -> Any:
         scale, offset, mean, variance = (
             self.variables[layer["name"] + "." + kind]
             for kind in ("scale", "offset", "mean", "variance")
@@ -327,7 +329,7 @@ class Layers(base.TrainingAdapter):
         return x
 
     def _batch_norm_fp64(
-        self, layer: Spec, x: Any, scale: Any, offset: Any, mean: Any, variance: Any, training: Any
+        self, layer: Layer, x: Any, scale: Any, offset: Any, mean: Any, variance: Any, training: Any
     ) -> Any:
         """TensorFlow's kernel has no double precision: the same in its operations."""
         if not training:

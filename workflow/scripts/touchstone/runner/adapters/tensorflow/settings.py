@@ -15,7 +15,9 @@ from touchstone.runner.adapters.tensorflow.network import (
     one_of_all,
     with_branches,
 )
-from touchstone.schema.types import Array, Spec
+from touchstone.runner.job import Job
+from touchstone.schema.events import Software
+from touchstone.schema.types import Array
 
 PRECISIONS = {
     (tf.float32, tf.float32): "fp32",
@@ -56,14 +58,14 @@ class Settings(base.TrainingAdapter):
     predicted: Any
     predictor: Any
     replicas: Any
-    spec: Spec
+    job: Job
     steps: Any
     strategy: Any
     trained: Any
     variables: Any
     with_onednn: Any
 
-    def predicting(self) -> Dict[str, Any]:
+    def inference_settings(self) -> Dict[str, Any]:
         seen = tf.TensorSpec(self.predicted.shape, self.dtype)
         graph = self.predictor.get_concrete_function(seen).graph
         compiled = compiled_graph(graph)
@@ -87,8 +89,8 @@ class Settings(base.TrainingAdapter):
             "parameters": sum(int(np.prod(self.variables[n].shape)) for n in self.trained),
         }
 
-    def products(self, a: Array, b: Array) -> Tuple[Array, Array]:
-        xla = self.spec["execution"]["mode"] == "xla"
+    def matrix_products(self, a: Array, b: Array) -> Tuple[Array, Array]:
+        xla = self.job.execution.mode == "xla"
 
         @tf.function(jit_compile=xla, autograph=False)
         def both(a: Any, b: Any) -> Any:
@@ -116,11 +118,11 @@ class Settings(base.TrainingAdapter):
             told["replicas"] = len({op.device for op in updates})
         rate, _, epsilon = map(float, self.last_scalars.numpy())
         if told["optimizer"] == "adam":
-            told["epsilon"] = epsilon / (1 - self.optimizer["beta2"] ** self.steps) ** 0.5
+            told["epsilon"] = epsilon / (1 - self.optimizer.beta2**self.steps) ** 0.5
         return {
             **told,
             "learning_rate": rate,
-            "weight_decay": self.optimizer["weight_decay"],
+            "weight_decay": self.optimizer.weight_decay,
             "batch_size": int(step.inputs[0].shape[1]),
             "threads": tf.config.threading.get_intra_op_parallelism_threads() // self.replicas,
             "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads()
@@ -150,11 +152,13 @@ class Settings(base.TrainingAdapter):
         allowed = tf.config.experimental.tensor_float_32_execution_enabled()
         return "tf32" if found == "fp32" and allowed else found
 
-    def software(self) -> Dict[str, Any]:
+    def software(self) -> Software:
         build = tf.sysconfig.get_build_info()
-        return {
-            "framework": "tensorflow",
-            "version": tf.__version__,
-            "cuda": build.get("cuda_version"),
-            "cudnn": build.get("cudnn_version"),
-        }
+        return Software(
+            "tensorflow",
+            tf.__version__,
+            {
+                "cuda": build.get("cuda_version"),
+                "cudnn": build.get("cudnn_version"),
+            },
+        )

@@ -1,0 +1,93 @@
+"""What an adapter is to do: the part of a spec that it reads."""
+
+from typing import NamedTuple, Optional
+
+from touchstone.schema.spec import (
+    Augmentation,
+    Data,
+    Execution,
+    InferenceSpec,
+    Network,
+    OperationSpec,
+    Optimizer,
+    ParitySpec,
+    ParitySteps,
+    RunSpec,
+    Schedule,
+    kind_of,
+)
+
+NO_NETWORK = Network("", [], "", 0, 0, 0, [], [])
+NO_DATA = Data("", "raw", "", {}, [], 0, 0, 0, [], [], 255)
+NO_UPDATES = Optimizer("sgd", 0.0, 0.0, False, [])
+NO_SCHEDULE = Schedule("constant", [], 1.0, 0.0)
+"""What a job without training has."""
+
+
+class Group(NamedTuple):
+    """The place of a process among those that train one model together.
+
+    `rank` is of `size` processes, `local_rank` of the `local_size` on its node. `rendezvous` is the
+    address where they find each other, and `interface` the network interface that leads there, or
+    None where that is unknown.
+    """
+
+    rank: int
+    size: int
+    rendezvous: str
+    local_rank: int
+    local_size: int
+    interface: Optional[str]
+
+
+class Job(NamedTuple):
+    """What an adapter is to do.
+
+    `kind` is that of the spec. `batch_size` is of all replicas together. `supplied_masks` says that
+    dropout multiplies by masks that it is given. Training in one process has no `group`.
+    """
+
+    kind: str
+    framework: str
+    seed: int
+    execution: Execution
+    batch_size: int
+    input: str
+    network: Network = NO_NETWORK
+    data: Data = NO_DATA
+    optimizer: Optimizer = NO_UPDATES
+    schedule: Schedule = NO_SCHEDULE
+    augmentation: Optional[Augmentation] = None
+    supplied_masks: bool = False
+    group: Optional[Group] = None
+
+    @property
+    def crop_padding(self) -> int:
+        """Zeros on every side of an image before it is cut at random; 0 without augmentation."""
+        return self.augmentation.crop_padding if self.augmentation else 0
+
+
+def job_of(spec: RunSpec, group: Optional[Group] = None) -> Job:
+    """What the adapter is to do for a run, in the process that has this place in a group."""
+    factors = spec.factors
+    job = Job(
+        kind_of(spec), factors.framework, spec.seed, spec.execution, factors.batch_size,
+        factors.input, group=group,
+    )  # fmt: skip
+    if isinstance(spec, OperationSpec):
+        return job
+    job = job._replace(network=spec.network, data=spec.data)
+    if isinstance(spec, InferenceSpec):
+        return job
+    return job._replace(
+        optimizer=spec.optimizer, schedule=spec.schedule, augmentation=spec.augmentation
+    )
+
+
+def parity_job(spec: ParitySpec, steps: ParitySteps) -> Job:
+    """What the adapter is to do for these parity steps."""
+    return Job(
+        "parity", spec.framework, spec.seed, spec.execution._replace(precision=steps.precision),
+        spec.batch_size, spec.input, spec.network, spec.data, steps.optimizer, spec.schedule,
+        spec.augmentation, supplied_masks=True,
+    )  # fmt: skip

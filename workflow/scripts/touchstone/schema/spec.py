@@ -1,0 +1,509 @@
+"""What a run is to do: one type for each kind of work.
+
+The plan makes a spec, the runner and the supervisor read it, and so does whoever judges the run.
+docs/contracts.md has these classes as tables: a line `name: text` of a docstring is a field's.
+"""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Union
+
+from touchstone.schema.values import WrongValue, from_json, to_json
+
+FORMAT = 1
+"""Of the file `spec.json`."""
+
+
+class Factors(NamedTuple):
+    """The settings that tables and records name, as in the configuration.
+
+    framework: an adapter's name
+    network: of `networks/`, or an operation of `operations/`
+    dataset: a data set, or the shape of an operation
+    device: `cpu` or `gpu`
+    precision: `fp64`, `fp32`, `tf32`, `bf16` or `fp16-amp`
+    mode: an execution mode of the framework, or `best`
+    input: where training batches come from: `memory`, `records` or `synthetic`
+    batch_size: examples in a batch, of all replicas together
+    learning_rate: of the first step after the warm-up
+    optimizer: `sgd` or `adam`
+    momentum: of SGD
+    weight_decay: share of a weight
+    schedule: `constant`, `step` or `cosine`
+    epochs: passes over the training set
+    steps: measured steps, where a study limits them
+    workload: `inference`, of a run that predicts
+    weights: `trained` or `initial`, of a run that predicts
+    """
+
+    framework: str
+    network: str
+    dataset: str
+    device: str
+    precision: str
+    mode: str
+    input: str
+    batch_size: int
+    learning_rate: float
+    optimizer: str
+    momentum: float
+    weight_decay: float
+    schedule: str
+    epochs: int
+    steps: Optional[int] = None
+    workload: Optional[str] = None
+    weights: Optional[str] = None
+
+
+class Parameter(NamedTuple):
+    """An array of a network, in canonical layout.
+
+    name: `layer.kind`, as `conv1.weight`
+    shape: its sizes
+    init: `he_normal`, `lecun_normal`, `zeros`, `ones` or `forget_ones`
+    fan_in: inputs of one output
+    trainable: whether steps change it
+    l1: factor of its absolute values in the loss
+    l2: factor of its squares in the loss
+    """
+
+    name: str
+    shape: List[int]
+    init: str
+    fan_in: int
+    trainable: bool = True
+    l1: float = 0.0
+    l2: float = 0.0
+
+
+Layer = Dict[str, Any]
+"""A layer of a graph: `name`, `op`, `inputs`, `shape`, and the arguments of the operation."""
+
+
+class Network(NamedTuple):
+    """A network as a graph of layers.
+
+    name: a file of `networks/`
+    input: shape of one example: height, width, channels; of a text steps, 1, 1
+    output: the layer whose output are the logits
+    parameter_count: trainable numbers
+    macs: multiply-accumulate operations to predict one example
+    training_macs: multiply-accumulate operations of a training step for one example
+    layers: in the order in which they can be computed; each has `name`, `op`, `inputs`, `shape`
+    parameters: its arrays
+    vocabulary: different tokens, of a network for texts
+    """
+
+    name: str
+    input: List[int]
+    output: str
+    parameter_count: int
+    macs: int
+    training_macs: int
+    layers: List[Dict[str, Any]]
+    parameters: List[Parameter]
+    vocabulary: Optional[int] = None
+
+
+class Data(NamedTuple):
+    """A converted data set.
+
+    A model input is (pixel / `pixel_maximum` - mean) / std, float32, height x width x channels.
+
+    format: of its record files: a file of `datasets/formats/`
+    encoding: of a record's image: `raw` or `jpeg`
+    folder: of the record files, from the working folder
+    shards: by split, its record files in stored order, without their suffixes
+    shape: of an example: height, width, channels
+    classes: number of labels
+    train_examples: records for training
+    test_examples: records for evaluation
+    mean: by channel
+    std: by channel
+    pixel_maximum: 255; 1 of a text, whose bytes are tokens
+    """
+
+    format: str
+    encoding: str
+    folder: str
+    shards: Dict[str, List[str]]
+    shape: List[int]
+    classes: int
+    train_examples: int
+    test_examples: int
+    mean: List[float]
+    std: List[float]
+    pixel_maximum: int
+
+
+class Optimizer(NamedTuple):
+    """An update equation (docs/parity.md); what only another optimizer has is 0.
+
+    name: `sgd` or `adam`
+    learning_rate: of the first step after the warm-up
+    weight_decay: share of a weight
+    decoupled: whether weight decay shrinks weights beside the gradient
+    spared: kinds of arrays without weight decay: `bias`, `scale`, `offset`
+    momentum: of SGD
+    nesterov: whether SGD looks ahead
+    beta1: of Adam
+    beta2: of Adam
+    epsilon: of Adam
+    """
+
+    name: str
+    learning_rate: float
+    weight_decay: float
+    decoupled: bool
+    spared: List[str]
+    momentum: float = 0.0
+    nesterov: bool = False
+    beta1: float = 0.0
+    beta2: float = 0.0
+    epsilon: float = 0.0
+
+    def own_settings(self) -> Dict[str, Any]:
+        """The settings that this optimizer has, by name."""
+        own = ("momentum", "nesterov") if self.name == "sgd" else ("beta1", "beta2", "epsilon")
+        return {key: getattr(self, key) for key in ("learning_rate", "weight_decay") + own}
+
+
+class Schedule(NamedTuple):
+    """How the learning rate changes.
+
+    name: `constant`, `step` or `cosine`
+    milestones: epochs at which a `step` schedule multiplies it
+    lr_gamma: by what
+    lr_warmup_epochs: epochs in which it grows to its base
+    """
+
+    name: str
+    milestones: List[float]
+    lr_gamma: float
+    lr_warmup_epochs: float
+
+
+class Augmentation(NamedTuple):
+    """How training images change at random.
+
+    crop_padding: zeros on every side, from which the image is cut at a random corner
+    flip: whether half of them are mirrored
+    """
+
+    crop_padding: int
+    flip: bool
+
+
+class Execution(NamedTuple):
+    """How the framework executes it.
+
+    device: `cpu` or `gpu`
+    precision: `fp64`, `fp32`, `tf32`, `bf16` or `fp16-amp`
+    mode: an execution mode of the framework
+    threads: null: as many as there are cores that the process may use
+    wait_policy: of idle threads: `default`, `passive` or `active`
+    reader_threads: that read records one chunk ahead; 0: the training thread reads
+    deterministic: whether only deterministic algorithms are used
+    replicas: that train one model, on each node
+    nodes: machines that train one model
+    batch_split: what `batch_size` counts in the configuration: a batch of each replica, or of all
+    replicas_are: `processes`, `devices` of one process, or null: there are none
+    why_no_replicas: why the framework has no replicas
+    why_no_nodes: why its replicas are on one node
+    """
+
+    device: str
+    precision: str
+    mode: str
+    threads: Optional[int]
+    wait_policy: str
+    reader_threads: int
+    deterministic: bool
+    replicas: int = 1
+    nodes: int = 1
+    batch_split: Optional[str] = None
+    replicas_are: Optional[str] = None
+    why_no_replicas: Optional[str] = None
+    why_no_nodes: Optional[str] = None
+
+    @property
+    def world_size(self) -> int:
+        """The replicas of all nodes."""
+        return self.replicas * self.nodes
+
+
+class TrainingPhases(NamedTuple):
+    """How long training lasts.
+
+    epochs: passes over the training set
+    evaluate_every: epochs between evaluations; 0: only at the end
+    target_accuracy: whose time is a metric
+    warmup_steps: of the warm-up, at least
+    warmup_seconds: of the warm-up, at least, s
+    chunk_seconds: that a chunk of steps lasts, about; 0: each step is waited for
+    measured_steps: at which the measured phase ends; nothing is evaluated then
+    measured_seconds: at which the measured phase of a trial ends, s; nothing is evaluated then
+    probe_steps: instead of `epochs`, in a search for the largest batch; one batch is evaluated
+    """
+
+    epochs: int
+    evaluate_every: int
+    target_accuracy: Optional[float]
+    warmup_steps: int
+    warmup_seconds: float
+    chunk_seconds: float
+    measured_steps: Optional[int] = None
+    measured_seconds: Optional[float] = None
+    probe_steps: Optional[int] = None
+
+
+class TimedPhases(NamedTuple):
+    """How long inference or an operation lasts.
+
+    seconds: of the measured phase, and of the one for latencies, s
+    warmup_steps: of the warm-up, at least
+    warmup_seconds: of the warm-up, at least, s
+    chunk_seconds: that a chunk of batches or calls lasts, about, s
+    """
+
+    seconds: float
+    warmup_steps: int
+    warmup_seconds: float
+    chunk_seconds: float
+
+
+class Limits(NamedTuple):
+    """What ends a run early.
+
+    seconds: of the whole run, s
+    memory_mib: of the host's memory, MiB
+    factor: times `estimate`, after which a run that other programs disturb is ended
+    estimate: of all steps on the machine that runs it, s; none on a GPU. Of no digest
+    """
+
+    seconds: float
+    memory_mib: Optional[float]
+    factor: Optional[float]
+    estimate: Optional[float] = None
+
+
+class Trial(NamedTuple):
+    """A short run of one mode, number of threads and wait policy, of which `best` chooses.
+
+    mode: of the execution
+    threads: null: all
+    wait_policy: of idle threads
+    status: how it ended
+    reason: why, if not well
+    throughput: images/s
+    first_step_time: s
+    folder: of its files, below that of the run
+    """
+
+    mode: str
+    threads: Optional[int]
+    wait_policy: str
+    status: str
+    reason: Optional[str]
+    throughput: Optional[float]
+    first_step_time: Optional[float]
+    folder: str
+
+
+class Calls(NamedTuple):
+    """A basic operation with its dimensions.
+
+    name: a file of `operations/`
+    dimensions: by name
+    flops: floating-point operations of a call
+    traffic: that a call reads and writes at least, B
+    exchanged: array of each replica, B, of an operation between replicas
+    """
+
+    name: str
+    dimensions: Dict[str, int]
+    flops: int
+    traffic: int
+    exchanged: Optional[int] = None
+
+
+class TrainingSpec(NamedTuple):
+    """A run that trains.
+
+    cell: the name of its cell
+    repeat: from 1
+    seed: the study's + `repeat` - 1
+    factors: settings that tables and records name
+    network: what it trains
+    data: on what
+    optimizer: the update equation
+    schedule: of the learning rate
+    augmentation: null: images stay as they are
+    deviations: sentences: where the framework cannot do quite what a layer says
+    execution: how the framework executes it
+    phases: how long
+    limits: what ends it early
+    sampling_interval: of the sensors, s
+    trials: of the mode `best`, in their order
+    keep_weights: the file for its weights, of a run that another one predicts with. Of no digest
+    """
+
+    cell: str
+    repeat: int
+    seed: int
+    factors: Factors
+    network: Network
+    data: Data
+    optimizer: Optimizer
+    schedule: Schedule
+    augmentation: Optional[Augmentation]
+    deviations: List[str]
+    execution: Execution
+    phases: TrainingPhases
+    limits: Limits
+    sampling_interval: float
+    trials: Optional[List[Trial]] = None
+    keep_weights: Optional[str] = None
+
+
+class InferenceSpec(NamedTuple):
+    """A run that predicts.
+
+    cell: the name of its cell
+    repeat: from 1
+    seed: the study's + `repeat` - 1
+    factors: settings that tables and records name
+    network: what it predicts with
+    data: on what
+    deviations: sentences: where the framework cannot do quite what a layer says
+    execution: how the framework executes it
+    phases: how long
+    limits: what ends it early
+    sampling_interval: of the sensors, s
+    trials: of the mode `best`, in their order
+    weights: the file of its weights; none: initial ones. Of no digest
+    """
+
+    cell: str
+    repeat: int
+    seed: int
+    factors: Factors
+    network: Network
+    data: Data
+    deviations: List[str]
+    execution: Execution
+    phases: TimedPhases
+    limits: Limits
+    sampling_interval: float
+    trials: Optional[List[Trial]] = None
+    weights: Optional[str] = None
+
+
+class OperationSpec(NamedTuple):
+    """A run that calls a basic operation.
+
+    cell: the name of its cell
+    repeat: from 1
+    seed: the study's + `repeat` - 1
+    factors: settings that tables and records name
+    operation: what it calls
+    deviations: none
+    execution: how the framework executes it
+    phases: how long
+    limits: what ends it early
+    sampling_interval: of the sensors, s
+    trials: of the mode `best`, in their order
+    """
+
+    cell: str
+    repeat: int
+    seed: int
+    factors: Factors
+    operation: Calls
+    deviations: List[str]
+    execution: Execution
+    phases: TimedPhases
+    limits: Limits
+    sampling_interval: float
+    trials: Optional[List[Trial]] = None
+
+
+class ParitySteps(NamedTuple):
+    """Single steps of training, which the comparison of frameworks keeps.
+
+    precision: in which they are computed
+    optimizer: their update equation
+    steps: how many
+    perturbation: share of itself by which a pixel changes at most
+    """
+
+    precision: str
+    optimizer: Optimizer
+    steps: int
+    perturbation: Optional[float] = None
+
+
+class ParitySpec(NamedTuple):
+    """Single steps of training, by which frameworks are compared.
+
+    framework: an adapter's name
+    seed: of weights, examples and masks
+    batch_size: examples in a batch
+    input: `synthetic`, or `records` in a test of readers
+    network: the graph
+    data: only its shape and numbers, where the input is synthetic
+    schedule: of the learning rate
+    augmentation: null: images stay as they are
+    execution: how the framework executes it
+    parity_steps: by name
+    """
+
+    framework: str
+    seed: int
+    batch_size: int
+    input: str
+    network: Network
+    data: Data
+    schedule: Schedule
+    augmentation: Optional[Augmentation]
+    execution: Execution
+    parity_steps: Dict[str, ParitySteps]
+
+
+RunSpec = Union[TrainingSpec, InferenceSpec, OperationSpec]
+"""The spec of a run of a study."""
+Spec = Union[TrainingSpec, InferenceSpec, OperationSpec, ParitySpec]
+
+KINDS: Dict[str, Any] = {
+    "training": TrainingSpec,
+    "inference": InferenceSpec,
+    "operation": OperationSpec,
+    "parity": ParitySpec,
+}
+"""The class of each `kind` of `spec.json`."""
+
+
+def kind_of(spec: Spec) -> str:
+    """The kind of work that a spec asks for."""
+    return next(kind for kind, cls in KINDS.items() if isinstance(spec, cls))
+
+
+def spec_to_json(spec: Spec) -> Dict[str, Any]:
+    """A spec as `spec.json` has it: its fields, with `format` and `kind`."""
+    return dict({"format": FORMAT, "kind": kind_of(spec)}, **to_json(spec))
+
+
+def spec_from_json(value: Any) -> Spec:
+    """The spec of a `spec.json`.
+
+    Raises:
+        WrongValue: it has another format or an unknown kind, or a field is not of its type.
+    """
+    if not isinstance(value, dict):
+        raise WrongValue("it is no object")
+    fields = dict(value)
+    if fields.pop("format", None) != FORMAT:
+        raise WrongValue("'format' is {!r}, not {}".format(value.get("format"), FORMAT))
+    kind = fields.pop("kind", None)
+    if kind not in KINDS:
+        raise WrongValue("'kind' is {!r}, not one of {}".format(kind, ", ".join(KINDS)))
+    spec: Spec = from_json(KINDS[kind], fields)
+    return spec
