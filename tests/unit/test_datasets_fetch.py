@@ -10,6 +10,7 @@ import subprocess
 import time
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
@@ -216,6 +217,29 @@ def test_a_corrupt_body_everywhere(server: LoopbackServer, tmp_path: Path) -> No
 def test_an_html_page_with_status_200(server: LoopbackServer, tmp_path: Path) -> None:
     url = server.add("/toy", b"<html>log in</html>")
     assert_refused(tmp_path, source(url), "19 bytes, not 100000: another file or an error page")
+
+
+def test_a_body_that_does_not_end_is_cut_off_at_the_expected_size(
+    server: LoopbackServer, tmp_path: Path
+) -> None:
+    endless = server.add("/1", BODY * 1000, announced=False)
+    assert_refused(tmp_path, source(endless), "more than 100,000 bytes: another file")
+    assert list(tmp_path.iterdir()) == []
+    fetch(source(endless, server.add("/2", BODY)), tmp_path, patience=HASTE)
+    assert_fetched(tmp_path)
+
+
+def test_a_mirror_that_drips_is_given_up(
+    server: LoopbackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "SLOWEST", 10**9)
+    drips = server.add("/1", BODY, bytes_per_second=100_000)
+    with pytest.raises(DatasetError, match=r"fewer than 1,000,000,000 bytes/s over 0.1 s"):
+        fetch(source(drips), tmp_path, patience=replace(HASTE, slow=0.1))
+    assert len(server.requests) == 1
+    monkeypatch.undo()
+    fetch(source(drips), tmp_path, patience=replace(HASTE, slow=0.1))
+    assert_fetched(tmp_path)
 
 
 def test_a_mirror_may_compress_the_same_content_anew(

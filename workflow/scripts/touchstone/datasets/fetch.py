@@ -27,6 +27,10 @@ from touchstone.datasets.errors import DatasetError
 from touchstone.schema.variables import MIRROR
 
 _CHUNK = 1 << 20
+SLOWEST = 1000
+"""Bytes/s; a mirror that sends fewer is given up."""
+REPACKED = 2
+"""How many times its size a file may have where only its unpacked content is known."""
 # Statuses that may pass; any other one is the mirror's last word.
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
 
@@ -43,6 +47,8 @@ class Patience:
     """Bound on any wait, also on what Retry-After asks for."""
     timeout: float = 60.0
     """Silence after which a connection is cut."""
+    slow: float = 60.0
+    """Time over which a mirror must send `SLOWEST` bytes/s, or it is given up."""
     report_every: float = 5.0
     """Between two progress lines."""
 
@@ -66,6 +72,23 @@ class _Mirror:
     url: str
     failures: int = 0
     ready: float = 0.0  # monotonic time of the next try
+
+
+class _Pace:
+    """Watches that a mirror sends at least `SLOWEST` bytes/s over windows of so many seconds."""
+
+    def __init__(self, window: float) -> None:
+        self.window, self.begin, self.got = window, time.monotonic(), 0
+
+    def add(self, count: int) -> None:
+        """Count bytes that have arrived; raises _Refused at the end of a window with too few."""
+        self.got += count
+        now = time.monotonic()
+        if now - self.begin < self.window:
+            return
+        if self.got < SLOWEST * (now - self.begin):
+            raise _Refused(f"fewer than {SLOWEST:,} bytes/s over {self.window:g} s")
+        self.begin, self.got = now, 0
 
 
 class _Progress:
@@ -184,9 +207,15 @@ def _download(url: str, part: Path, source: Source, patience: Patience) -> None:
         progress = _Progress(source.name, have, total or source.size, patience.report_every)
         with part.open("r+b" if have else "wb") as file:
             got = file.seek(have)
+            most = source.size * (1 if source.content_sha256 is None else REPACKED)
+            pace = _Pace(patience.slow)
             while chunk := _read(response):
+                if got + len(chunk) > most:
+                    _discard(part)
+                    raise _Refused(f"more than {most:,} bytes: another file")
                 got += file.write(chunk)
                 progress.add(len(chunk))
+                pace.add(len(chunk))
     if total is not None and got < total:
         raise _Interrupted(f"the connection ended after {got} of {total} bytes")
     cause = verify.fault(part, source)
