@@ -106,6 +106,43 @@ def test_the_host_name_stays_at_home_unless_asked_for(slow, tmp_path):
         assert record["provenance"]["machine"]["hostname"] == "bench"
 
 
+def test_names_of_the_user_and_of_folders_stay_at_home(slow, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "maria")
+    monkeypatch.setenv("HOME", "/users/maria")
+    root = tmp_path / "results"
+    shutil.copytree(slow, root)
+    path = root / f"records/{MXNET}/rep1.json"
+    record = json.loads(path.read_text())
+    record["reason"] = f"MARIA on Bench.example.org: no room in /users/maria/tmp or {root}/x"
+    record["provenance"]["unknown"]["a"] = "maria's job on bench"
+    path.write_text(json.dumps(record))
+    with (root / "config.resolved.yaml").open("a") as file:
+        file.write("compare_with: [/users/maria/other.zip]\n")
+    pack(root, tmp_path / "hidden.zip")
+    with zipfile.ZipFile(tmp_path / "hidden.zip") as archive:
+        found = json.loads(archive.read(f"records/{MXNET}/rep1.json"))
+        assert found["reason"] == "USER on HOST: no room in FOLDER/tmp or FOLDER/x"
+        assert found["provenance"]["unknown"]["a"] == "USER's job on HOST"
+        for name in archive.namelist():
+            text = archive.read(name).decode().lower()
+            assert "maria" not in text and str(root).lower() not in text, name
+
+
+def test_control_characters_in_a_bundle_are_refused(slow, tmp_path, monkeypatch):
+    root = tmp_path / "results"
+    shutil.copytree(slow, root)
+    path = root / f"records/{MXNET}/rep1.json"
+    record = json.loads(path.read_text())
+    record["reason"] = "out of\x1b[2J memory"
+    path.write_text(json.dumps(record))
+    pack(root, tmp_path / "cleaned.zip")
+    unpack(tmp_path / "cleaned.zip", tmp_path / "cleaned")
+    monkeypatch.setattr(bundle, "one_line", lambda text: text)
+    pack(root, tmp_path / "hostile.zip")
+    with pytest.raises(InputError, match=f"records/{MXNET}/rep1.json has control characters"):
+        unpack(tmp_path / "hostile.zip", tmp_path / "hostile")
+
+
 def test_a_machine_is_named_by_what_computes_and_a_digest_of_its_kind(fast, slow):
     def records(root):
         return [json.loads(path.read_text()) for path in root.glob("records/*/*.json")]

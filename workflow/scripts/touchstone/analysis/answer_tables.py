@@ -1,13 +1,12 @@
 """The tables of what precision changes, what limits cells, and what the mode `best` chose."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from touchstone.analysis import bottleneck, precision, trials
 from touchstone.results.files import write_atomic
+from touchstone.safe_text import csv_of
 
 PRECISION_SHOWN = (
     *("framework", "network", "dataset", "device", "batch_size", "precision"),
@@ -47,9 +46,7 @@ def write(
         ),
     )  # fmt: skip
     for name, columns, shown, rows, empty in tables:
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows([columns, *rows])
-        write_atomic(folder / f"{name}.csv", text.getvalue())
+        write_atomic(folder / f"{name}.csv", csv_of([columns, *rows]))
         write_atomic(
             folder / f"{name}.md", _markdown(columns, shown, rows) if rows else f"{empty}\n"
         )

@@ -3,13 +3,14 @@
 import csv
 import io
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from touchstone.results.files import InputError, read_object, read_text
 from touchstone.results.tables import counted
+from touchstone.safe_text import csv_of
 from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import (
     NO_DIFFERENCE,
@@ -232,9 +233,7 @@ def _facts(runs: Iterable[Run]) -> dict[str, set[str]]:
 
 def as_table(changes: list[Change], metric: str) -> str:
     """The changes as CSV."""
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
+    lines: list[Sequence[object]] = [COLUMNS]
     for change in changes:
         sides = (change.old, change.new)
         values = [_values(side) for side in sides]
@@ -245,7 +244,7 @@ def as_table(changes: list[Change], metric: str) -> str:
         numbers += (
             [ratio.value, low, high, ratio.p_value, ratio.detectable] if ratio else [None] * 5
         )
-        table.writerow(
+        lines.append(
             [
                 *(change.cell, metric, " or ".join(units), *map(len, values)),
                 *("" if number is None else repr(float(number)) for number in numbers),
@@ -253,7 +252,7 @@ def as_table(changes: list[Change], metric: str) -> str:
                 *(counted(flag for run in side for flag in run.flags) for side in sides),
             ]
         )
-    return text.getvalue()
+    return csv_of(lines)
 
 
 def as_text(changes: list[Change], metric: str) -> str:

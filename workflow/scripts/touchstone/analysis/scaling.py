@@ -1,9 +1,7 @@
 """How training speed grows with the replicas: speed-up and efficiency."""
 
-import csv
-import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -13,6 +11,7 @@ from touchstone.analysis.findings_model import Scaling
 from touchstone.analysis.ratio import estimate
 from touchstone.results.study import Cell, Study
 from touchstone.results.tables import FACTORS, counted
+from touchstone.safe_text import csv_of
 from touchstone.statistics.intervals import TOO_FEW, Ratio, paired_ratio
 
 FREE = ("nodes", "replicas", "batch_split", "threads")
@@ -146,14 +145,12 @@ def _resources(cell: Cell, baseline: Cell) -> int | None:
 
 def table(rows: Iterable[Scaled]) -> str:
     """The rows as CSV."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    lines: list[Sequence[object]] = [COLUMNS]
     for row in rows:
         cells, ratio = (row.cell, row.baseline), row.speedup
         speedup = (ratio.value if ratio else None, *(row.interval or (None, None)))
         efficiency = (row.efficiency, *(row.efficiency_interval or (None, None)))
-        writer.writerow(
+        lines.append(
             [
                 *(row.cell.plan.factors[name] for name in FACTORS),
                 *(row.kind, row.nodes, row.replicas, row.resources),
@@ -164,7 +161,7 @@ def table(rows: Iterable[Scaled]) -> str:
                 *(counted(cell.flags) for cell in cells),
             ]
         )
-    return text.getvalue()
+    return csv_of(lines)
 
 
 def _median_throughput(cell: Cell) -> float | None:

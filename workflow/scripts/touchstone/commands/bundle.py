@@ -10,7 +10,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", type=Path, help="the results folder")
     parser.add_argument("--output", type=Path, required=True, help="the bundle to write")
     parser.add_argument("--machine", help="a name for the machine; else it is made from its parts")
-    parser.add_argument("--hostname", action="store_true", help="leave the host name in")
+    parser.add_argument(
+        "--hostname",
+        action="store_true",
+        help="leave names of hosts, of the user and of folders in",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -4,15 +4,15 @@ Exit 0: nothing contradicts itself; 1: something does; 2: a table cannot be read
 """
 
 import argparse
-import csv
-import io
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from touchstone.published.arithmetic import CONTRADICTION, examine
 from touchstone.published.table import PublishedError, read_table
 from touchstone.results.files import write_atomic
+from touchstone.safe_text import csv_of
 
 COLUMNS = ("file", "grade", "check", "lines", "finding")
 
@@ -23,9 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    lines: list[Sequence[object]] = [COLUMNS]
     faults, contradictions = [], 0
     for path in arguments.tables:
         try:
@@ -40,12 +38,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"  {kind} ({count})")
             first = next(one for one in findings if f"{one.grade}: {one.check}" == kind)
             print(f"    line {first.lines[0]}: {first.text}")
-        for grade, check, lines, why in findings:
-            writer.writerow([path.name, grade, check, " ".join(map(str, lines)), why])
+        for grade, check, rows, why in findings:
+            lines.append([path.name, grade, check, " ".join(map(str, rows)), why])
         contradictions += sum(one.grade == CONTRADICTION for one in findings)
     if faults:
         print("error: " + "\n".join(faults), file=sys.stderr)
         return 2
     if arguments.output:
-        write_atomic(arguments.output, text.getvalue())
+        write_atomic(arguments.output, csv_of(lines))
     return int(contradictions > 0)

@@ -8,6 +8,7 @@ from pandas import DataFrame
 
 from touchstone.published.entries import Entry, Pivot, head, not_comparable
 from touchstone.published.table import number, words
+from touchstone.safe_text import cell
 
 BLANK = "A blank cell: neither the source nor this study has such a figure."
 COLUMNS = (
@@ -18,7 +19,8 @@ COLUMNS = (
 
 def csv_of(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table as CSV: numbers with all their digits, None as an empty cell."""
-    return DataFrame(list(rows), columns=list(columns), dtype=object).to_csv(
+    safe = [[*map(cell, row)] for row in rows]
+    return DataFrame(safe, columns=list(columns), dtype=object).to_csv(
         index=False, lineterminator="\n"
     )
 

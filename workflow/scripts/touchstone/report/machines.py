@@ -1,7 +1,5 @@
 """Several machines' results side by side: cell by cell, against the first of them."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ from touchstone.results.files import InputError
 from touchstone.results.metrics import METRICS
 from touchstone.results.study import Cell, Result, Study, read_study
 from touchstone.results.tables import counted, gather
+from touchstone.safe_text import csv_of
 from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import LEVEL, SESSION_SD, Ratio, summarise, unpaired_ratio
 
@@ -206,9 +205,7 @@ def against_first(machines: Sequence[Machine], metric: str) -> dict[str, dict[st
 
 def as_table(machines: Sequence[Machine]) -> str:
     """Every cell, metric and machine as CSV; accuracies and losses have no ratio."""
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
+    lines: list[Sequence[object]] = [COLUMNS]
     for metric, definition in METRICS.items():
         changes = against_first(machines, metric) if definition.unit != "1" else {}
         for name in all_cells(machines):
@@ -223,7 +220,7 @@ def as_table(machines: Sequence[Machine]) -> str:
                 numbers = [values.median, values.min, values.max]
                 judged = [ratio.value, low, high, ratio.p_value, ratio.detectable] if ratio else []
                 judged += [None] * (5 - len(judged))
-                table.writerow(
+                lines.append(
                     [
                         *(name, machine.name, machines[0].name, metric, definition.unit),
                         *(counted((run.status for run in cell.runs), STATUSES), values.n),
@@ -233,7 +230,7 @@ def as_table(machines: Sequence[Machine]) -> str:
                         counted(cell.flags),
                     ]
                 )
-    return text.getvalue()
+    return csv_of(lines)
 
 
 # The page

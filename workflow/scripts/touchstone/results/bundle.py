@@ -3,6 +3,7 @@
 A bundle is a ZIP archive that never has a data set in it. docs/machines.md lists its members.
 """
 
+import getpass
 import hashlib
 import io
 import json
@@ -11,16 +12,18 @@ import stat
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from touchstone.paths import ROOT
 from touchstone.results.files import InputError, parse_json, read_object, read_text, write_atomic
 from touchstone.results.record_model import faults as faults_of_record
 from touchstone.results.study import distinct
 from touchstone.results.tables import PlannedCell, read_plan, read_records
+from touchstone.safe_text import has_control, mapped, one_line
 
 KIND, FORMAT = "touchstone bundle", 1
 MANIFEST, PLAN, CONFIG = "manifest.json", "plan.tsv", "config.resolved.yaml"
@@ -39,6 +42,11 @@ TOLD = 5
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that a ZIP archive can say
 HIDDEN = "left out of the bundle"
 FRESH = "Get the file again from the machine that made it with `snakemake bundle`"
+FREE_TEXT = (
+    "reason", "log_tail", "unknown", "environment", "trials", "software", "settings", "run",
+    "sensors", "start",
+)  # fmt: skip
+"""Parts of records and environments in which names may be."""
 COMPLETE = "Run the workflow to its end first"
 
 
@@ -83,8 +91,8 @@ def pack(results: Path, path: Path, name: str | None = None, hostname: bool = Fa
 
     Args:
         name: of the machine; None: `machine_name`.
-        hostname: whether the host name stays in; else it is taken out of what is known of the
-            machine, and out of reasons and logs.
+        hostname: whether names of hosts, of the user and of folders stay in; else they are taken
+            out of what is known of the machine, and out of reasons, logs and the configuration.
 
     Returns:
         The machine's name.
@@ -95,11 +103,14 @@ def pack(results: Path, path: Path, name: str | None = None, hostname: bool = Fa
     plan = read_plan(results / PLAN)
     records = [record for _, cell in read_records(plan, results / "records") for record in cell]
     files = {name: read_text(results / name, COMPLETE) for name in (PLAN, CONFIG)}
+    if not hostname:
+        files[CONFIG] = _hiding([], results)(files[CONFIG])
     for record in records:
         cell, repeat = record["cell"], record["repeat"]
         env = read_object(results / f"runs/{cell}/rep{repeat}/env.json")
         if not hostname:
-            _hide_host(record, env)
+            record, env = _without_names(record, env, results)
+        record, env = mapped(record, one_line), mapped(env, one_line)
         files[f"records/{cell}/rep{repeat}.json"] = _json(record)
         files[f"runs/{cell}/rep{repeat}/env.json"] = _json(env)
     for network in {cell.factors["network"] for cell in plan}:
@@ -147,20 +158,42 @@ def _json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _hide_host(record: dict[str, Any], env: dict[str, Any]) -> None:
+def _without_names(
+    record: dict[str, Any], env: dict[str, Any], results: Path
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A record and the environment of its run without names of hosts, the user and folders."""
     others = [node["machine"] for node in record["provenance"].get("nodes", [])]
-    hosts = [machine.get("hostname") for machine in (env["machine"], *others)]
-    for machine in others:
+    machines = [env["machine"], record["provenance"]["machine"], *others]
+    hide = _hiding([machine.get("hostname") for machine in machines], results)
+    for machine in machines:
         machine["hostname"] = None
     for place in (record["provenance"], env):
-        place["machine"]["hostname"] = None
         place["unknown"]["machine.hostname"] = HIDDEN
+    for part, names in ((record, FREE_TEXT), (record["provenance"], FREE_TEXT), (env, FREE_TEXT)):
+        part.update({name: mapped(part[name], hide) for name in names if name in part})
+    return record, env
+
+
+def _hiding(hosts: Iterable[str | None], results: Path) -> Callable[[str], str]:
+    """What replaces names: of the hosts, whole or short, and of the user and folders here."""
+    words = []
+    for folder in (results.resolve(), ROOT, Path.home()):
+        if folder != Path("/"):
+            words.append((re.compile(re.escape(str(folder)) + r"(?![\w-])"), "FOLDER"))
     for host in filter(None, hosts):
-        word = re.compile(rf"(?<![\w-]){re.escape(host)}(?![\w-])")
-        if record["reason"]:
-            record["reason"] = word.sub("HOST", record["reason"])
-        if "log_tail" in record:
-            record["log_tail"] = [word.sub("HOST", line) for line in record["log_tail"]]
+        short = re.escape(host.partition(".")[0])
+        pattern = rf"(?<![\w-]){short}(\.[\w-]+)*(?![\w-])"
+        words.append((re.compile(pattern, re.IGNORECASE), "HOST"))
+    user = getpass.getuser()
+    if user != "root":
+        words.append((re.compile(rf"(?<![\w-]){re.escape(user)}(?![\w-])", re.IGNORECASE), "USER"))
+
+    def hide(text: str) -> str:
+        for word, instead in words:
+            text = word.sub(instead, text)
+        return text
+
+    return hide
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -196,6 +229,8 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
             except ValueError as error:  # UnicodeDecodeError is one
                 faults.append(f"{member} is not valid JSON ({error})")
                 continue
+            if has_control(value):
+                faults.append(f"{member} has control characters")
             if member.startswith("records/"):
                 faults += [f"{member} is no record: {each}" for each in faults_of_record(value)[:1]]
         target = folder / member

@@ -11,6 +11,7 @@ from touchstone.results.measured import as_metric, events_error
 from touchstone.results.metrics import METRICS
 from touchstone.results.phases import Phase, measured_chunks, phases_of, planned_steps
 from touchstone.results.run_files import Run, read_run
+from touchstone.safe_text import one_line
 from touchstone.schema.events import Result, Settings, Software
 from touchstone.schema.status import DIVERGED, ERROR, OK
 from touchstone.schema.values import to_json
@@ -40,7 +41,7 @@ def build_record(folder: Path) -> dict[str, Any]:
     if "measured" in phases:
         _check_measured(run, phases["measured"])
     stated = [outcome.reason, *(result.reason for result in run.of(Result))]
-    reason = None if status == OK else next(filter(None, stated), "no reason given")
+    reason = None if status == OK else one_line(next(filter(None, stated), "no reason given"))
     means = epoch_means(losses, steps_per_epoch)
     answers = answers_of(run, phases, means, finished, f"{status}: {reason}")
     evaluations = [] if status == ERROR else evaluations_of(run, phases)
@@ -72,7 +73,7 @@ def build_record(folder: Path) -> dict[str, Any]:
             "run": folder.as_posix(),
             **({"nodes": _nodes(run)} if run.nodes else {}),
         },
-        **({"log_tail": outcome.log_tail or []} if status == ERROR else {}),
+        **({"log_tail": [*map(one_line, outcome.log_tail or [])]} if status == ERROR else {}),
     }
 
 

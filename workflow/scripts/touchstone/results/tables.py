@@ -16,6 +16,7 @@ from touchstone.results.certificates import Certificates, proof
 from touchstone.results.files import FORMAT, InputError, parse_json, read_text, write_atomic
 from touchstone.results.max_batch import METRIC, UNIT, MaxBatch, of_cell
 from touchstone.results.metrics import CENSORED, METRICS
+from touchstone.safe_text import csv_of
 from touchstone.schema.spec import Trial
 from touchstone.schema.status import STATUSES
 from touchstone.schema.values import from_json
@@ -233,9 +234,7 @@ def _number(value: float | None) -> str:
 @lru_cache(maxsize=4096)
 def _fields(*values: str | int | None) -> str:
     """Two values or more as a part of a line of CSV; what rows share is made once."""
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="").writerow(values)
-    return text.getvalue()
+    return csv_of([values]).removesuffix("\n")
 
 
 def _flags(record: dict[str, Any], parity: bool, older: bool) -> list[str]:
@@ -330,9 +329,7 @@ def _by_block(records: list[dict[str, Any]], metric: str) -> dict[int, float]:
 
 def _comparisons(plan: Sequence[PlannedCell], cells: dict[str, _Compared]) -> str:
     """The table of all pairs of comparable cells, for every metric that has a scale of ratios."""
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COMPARISONS)
+    lines: list[Sequence[object]] = [COMPARISONS]
     for group in comparable(plan):
         for reference, cell in combinations(group, 2):
             ours, theirs = cells[cell.name], cells[reference.name]
@@ -350,5 +347,5 @@ def _comparisons(plan: Sequence[PlannedCell], cells: dict[str, _Compared]) -> st
                 numbers = map(_number, (ratio.value, low, high, ratio.detectable))
                 verdict = (ratio.verdict(name), "yes" if ratio.indicative else "no")
                 tail = (*verdict, remark, ours.flags, theirs.flags)
-                table.writerow([*head, name, metric.unit, ratio.n, *numbers, *tail])
-    return text.getvalue()
+                lines.append([*head, name, metric.unit, ratio.n, *numbers, *tail])
+    return csv_of(lines)

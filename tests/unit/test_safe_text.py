@@ -1,0 +1,32 @@
+"""Text from others in tables, on terminals and in bundles."""
+
+import csv
+import io
+
+import pytest
+
+from touchstone.safe_text import cell, csv_of, has_control, mapped, one_line
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1"])
+def test_a_spreadsheet_takes_no_text_for_a_formula(text):
+    (row,) = csv.reader(io.StringIO(csv_of([[text, "x"]])))
+    assert row[0][0] == "'" and row[0][1:] == text.strip() and row[1] == "x"
+
+
+@pytest.mark.parametrize("value", ["-1.5", "+3", "1e-9", "plain", "a-b", -2.0, 3, "", "–"])
+def test_numbers_and_plain_text_stay(value):
+    assert cell(value) == value
+
+
+def test_what_is_missing_is_an_empty_cell():
+    assert csv_of([["a", None], [None, 1]]) == "a,\n,1\n"
+
+
+def test_no_control_character_is_left():
+    hostile = "out\x1b[2J of\x07 memory\u202egnp.exe\x9b1m\r\nline"
+    assert one_line(hostile) == "out [2J of  memory gnp.exe 1m line"
+    assert csv_of([[hostile]]).count("\n") == 1
+    value = {"a": ["fine", {"b": hostile}]}
+    assert has_control(value) and has_control({hostile: 1}) and not has_control({"a": [1, None]})
+    assert mapped(value, one_line) == {"a": ["fine", {"b": one_line(hostile)}]}
