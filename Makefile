@@ -1,6 +1,6 @@
 # The commands of Touchstone. Each sets up what it needs; nothing is installed outside
 # this folder.
-.PHONY: run machine-check test test-fast test-all test-conda test-slurm parity bench lint snakefmt \
+.PHONY: run unlock machine-check test test-fast test-all test-conda test-slurm parity bench lint snakefmt \
     ruff format mypy dev docs pin clean
 .DELETE_ON_ERROR:
 SNAKEMAKE = .venv/bin/snakemake
@@ -14,6 +14,10 @@ run: .venv/base
 	$(if $(CONFIG),.venv/bin/python workflow/scripts/cli.py check-config $(CONFIG))
 	$(SNAKEMAKE) --cores all $(if $(CONFIG),--configfile $(CONFIG))
 	@echo "The report: $(CURDIR)/results/report/index.html"
+
+# After an execution was killed: removes its lock, unless another one runs here.
+unlock: .venv/base
+	$(SNAKEMAKE) --unlock
 
 # What this machine can do, in minutes: basic operations, LeNet-5 and a small CNN, beside the
 # machines of a published study.

@@ -34,6 +34,8 @@ set_job_variables(
     DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method,
     PLAN.study.mirror,
 )
+if workflow.is_main_process:
+    start.check_lock(sys.argv)
 STUDY = Context(PLAN, ROOT, workflow.cores, workflow.is_main_process)
 INPUTS = JobInputs(STUDY)
 PARAMS = JobParams(STUDY, INPUTS)

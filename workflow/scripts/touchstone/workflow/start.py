@@ -3,6 +3,7 @@
 import os
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,21 @@ from touchstone.analysis.disturbed import of_table
 from touchstone.measure import progress, skip
 from touchstone.plan.estimate import estimate
 from touchstone.plan.slurm import impossible, orphans, partitions, refusal
+from touchstone.workflow import lock
 from touchstone.workflow.context import Context
 from touchstone.workflow.resources import JobResources
+
+
+def check_lock(arguments: Sequence[str]) -> None:
+    """Say what to do about the lock of an execution that was killed; see `lock`.
+
+    Exits where the `arguments` of Snakemake would unlock the folder of an execution that lives.
+    """
+    if "--unlock" in arguments:
+        if other := lock.driver():
+            sys.exit(f"error: an execution runs in this folder, process {other}; end it first")
+    elif lock.is_left():
+        print(lock.LEFT, file=sys.stderr)
 
 
 def begin(workflow: Any, context: Context, resources: JobResources) -> None:
