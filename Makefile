@@ -1,72 +1,63 @@
-# The commands of Touchstone. Each sets up what it needs; nothing is installed outside
-# this folder.
-.PHONY: run unlock machine-check test test-fast test-all test-conda test-slurm parity bench lint snakefmt \
-    ruff format mypy dev docs pin clean
+# The commands of Touchstone; `make help` lists them. Each installs what it needs, in this folder only.
+.PHONY: help run unlock machine-check test test-fast test-all test-conda test-slurm parity bench lint \
+    snakefmt ruff format mypy dev docs pin clean
 .DELETE_ON_ERROR:
+.DEFAULT_GOAL = run
 SNAKEMAKE = .venv/bin/snakemake
 PYTHON = python3.11
-# The pages of docs/ as a site that is read without a network; a link that leads nowhere is a fault.
+# Builds docs/ as a site that needs no network; a broken link is an error.
 SITE = .venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs site
 
-# Another study: make run CONFIG=config/studies/NAME.yaml. Certificates and data sets are made side
-# by side, runs one by one.
-run: .venv/base
-	$(if $(CONFIG),.venv/bin/python workflow/scripts/cli.py check-config $(CONFIG))
-	$(SNAKEMAKE) --cores all $(if $(CONFIG),--configfile $(CONFIG))
-	@echo "The report: $(CURDIR)/results/report/index.html"
+help: ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; \
+	    do printf '%-14s %s\n' "$$name" "$$text"; done
 
-# After an execution was killed: removes its lock, unless another one runs here.
-unlock: .venv/base
+# Certificates and data sets are prepared in parallel; runs never overlap.
+run: .venv/base ## run the default study, or another one: make run CONFIG=my-study.yaml
+	@$(if $(CONFIG),.venv/bin/python workflow/scripts/cli.py check-config $(CONFIG))
+	@$(SNAKEMAKE) --cores all $(if $(CONFIG),--configfile $(CONFIG))
+
+unlock: .venv/base ## remove the lock that a killed execution left
 	$(SNAKEMAKE) --unlock
 
-# What this machine can do, in minutes: basic operations, LeNet-5 and a small CNN, beside the
-# machines of a published study.
-machine-check:
-	$(MAKE) run CONFIG=config/studies/machine-check.yaml
-	@echo "Beside published machines: $(CURDIR)/results/report/machine-check.html"
+machine-check: ## measure in minutes what this machine can do, beside four published machines
+	@$(MAKE) --no-print-directory run CONFIG=config/studies/machine-check.yaml
 
-# Two files of tests at a time. Other frameworks: make test FRAMEWORKS="pytorch jax"; without it, all.
+# Two files of tests at a time. Other frameworks: make test FRAMEWORKS="pytorch jax".
 TEST = $(if $(FRAMEWORKS),FRAMEWORKS="$(FRAMEWORKS)") .venv/bin/python -m pytest -n 2 --dist loadfile
 
-# What proves the product.
-test: .venv/dev
+test: .venv/dev ## prove that the product works; FRAMEWORKS="pytorch jax" tests only these
 	$(TEST) -m "not long"
 
-# What needs no framework, in a minute: while you write.
-test-fast: .venv/dev
+test-fast: .venv/dev ## run the tests that need no framework, in a minute
 	$(TEST) -m fast tests/smoke tests/unit
 
-# And conda, Slurm, browsers, the calibration of the sensors, and the long studies, as in CI.
-test-all: .venv/dev
+test-all: .venv/dev ## run all tests: also conda, Slurm, browsers, sensors and long studies
 	$(TEST)
 
-# Prove `snakemake --use-conda`, with a conda of its own if the machine has none.
-test-conda: .venv/dev
+test-conda: .venv/dev ## test `snakemake --use-conda`, with a conda of its own if there is none
 	.venv/bin/python -m pytest tests/conda
 
-# Prove `snakemake --profile profiles/slurm` on a Slurm started for it. Takes root, and installs
-# Debian's Slurm on the machine if it has none; says why where it skips.
-test-slurm: .venv/dev
+# Takes root; installs Debian's Slurm if the machine has none. Prints why it skips a test.
+test-slurm: .venv/dev ## test `snakemake --profile profiles/slurm` on a temporary Slurm cluster
 	.venv/bin/python -m pytest -rs tests/slurm
 
-# Prove for every network that the frameworks compute the same.
-parity: .venv/base
-	$(SNAKEMAKE) parity --cores all
+parity: .venv/base ## prove for every network that the frameworks compute the same
+	@$(SNAKEMAKE) parity --cores all
 
-# Our speed against experts' loops and users' programs, as ratios; let the machine rest meanwhile.
 bench: export PYTHONPATH = workflow/scripts
-bench: .venv/base
+bench: .venv/base ## compare our speed with experts' loops; leave the machine idle meanwhile
 	.venv/bin/python benchmarks/compare.py
 	.venv/bin/python benchmarks/compare.py --start
 	.venv/bin/python benchmarks/monitor.py
 	.venv/bin/python benchmarks/datasets.py
 	.venv/bin/python benchmarks/readers.py
 
-lint: snakefmt ruff format mypy
+lint: snakefmt ruff format mypy ## check style, types, workflow and docs
 	$(SNAKEMAKE) --lint
 	$(SITE)
 
-# Each is a hook too: see .pre-commit-config.yaml.
+# Each of these is a commit hook too: see .pre-commit-config.yaml.
 snakefmt: .venv/dev
 	.venv/bin/snakefmt --check Snakefile workflow
 
@@ -79,13 +70,10 @@ format: .venv/dev
 mypy: .venv/dev
 	.venv/bin/mypy workflow/scripts
 
-# What a developer needs: the tools, and hooks that check a commit before it is made.
-dev: .venv/dev
+dev: .venv/dev ## install a developer's tools, and hooks that check each commit
 	.venv/bin/pre-commit install
 
-# Write again what is generated from the models of configuration, record and findings, and build the
-# site.
-docs: .venv/dev
+docs: .venv/dev ## generate the reference pages from the models, and build the site
 	.venv/bin/python workflow/scripts/cli.py document-config
 	.venv/bin/python workflow/scripts/cli.py document-record
 	.venv/bin/python workflow/scripts/cli.py document-run
@@ -93,30 +81,30 @@ docs: .venv/dev
 	$(SITE)
 	@echo "The site: $(CURDIR)/site/index.html"
 
-# Resolve an environment's pins anew: make pin ENV=tensorflow
-pin: .venv/base
+pin: .venv/base ## update the pinned versions of an environment: make pin ENV=tensorflow
 	.venv/bin/python workflow/scripts/cli.py pin envs/$(ENV).yaml \
 	    $(if $(filter dev,$(ENV)),--on-top-of envs/base.yaml)
 
-clean:
+clean: ## delete all environments, results and the site
 	rm -rf .venv .venvs .snakemake results site
 
-# The pip list of an environment file is the same for conda and for us.
+# conda and pip read the same list of packages in an environment's file.
 pip_list = sed -n 's/^      - \([^ ]*==.*\)/\1/p' envs/$(1).yaml > .venv/$(1).txt
-install = .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+install = echo "installing the environment $(1): $$(wc -l < .venv/$(1).txt) packages (once)"; \
+    .venv/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
     --require-hashes --requirement .venv/$(1).txt
 
 no_python = error: no $(PYTHON) on PATH; install it (Debian: $(PYTHON)-venv; or pyenv install \
-3.11), or use conda: see README.md
+3.11), or use conda: see docs/conda.md
 
 .venv/base: envs/base.yaml
 	@command -v $(PYTHON) > /dev/null || { echo "$(no_python)" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(call pip_list,base)
-	$(call install,base)
+	@$(PYTHON) -m venv .venv
+	@$(call pip_list,base)
+	@$(call install,base)
 	@touch $@
 
 .venv/dev: envs/dev.yaml .venv/base
-	$(call pip_list,dev)
-	$(call install,dev)
+	@$(call pip_list,dev)
+	@$(call install,dev)
 	@touch $@

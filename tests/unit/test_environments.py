@@ -34,7 +34,10 @@ def test_the_python_of_its_environment_parses_what_runs_in_it(framework, root):
         ast.parse(text, feature_version=tuple(map(int, version.split("."))))
 
 
-def test_the_script_of_an_environment_names_it_and_is_run_in_it(described, tmp_path):
+LINE = "installing the environment toy: 0 packages for Python 3.11 (once)\n"
+
+
+def test_the_script_of_an_environment_names_it_and_is_run_in_it(described, tmp_path, capfd):
     path = described("3.11")
     without = environments.digest(path)
     path = described("3.11", "python -c \"import sys; open(sys.prefix + '/told', 'w').close()\"")
@@ -42,12 +45,18 @@ def test_the_script_of_an_environment_names_it_and_is_run_in_it(described, tmp_p
     python = environments.ensure(path, tmp_path / "made")
     assert python.parent.parent.name == f"toy-{environments.digest(path)}"
     assert (python.parent.parent / "told").exists()
+    assert capfd.readouterr().err == LINE
 
 
-def test_a_script_that_lacks_something_leaves_no_environment(described, tmp_path):
-    path = described("3.11", "echo no compiler >&2; exit 69")
-    with pytest.raises(environments.Missing, match=r"toy\.post-deploy\.sh says above"):
-        environments.ensure(path, tmp_path / "made")
+def test_a_script_that_lacks_something_leaves_no_environment(
+    described, tmp_path, capfd, monkeypatch
+):
+    path, shown = described("3.11", "echo no compiler >&2; exit 69"), tmp_path / "terminal"
+    with open(shown, "w") as terminal:
+        monkeypatch.setenv(environments.TERMINAL, str(terminal.fileno()))
+        with pytest.raises(environments.Missing, match=r"toy\.post-deploy\.sh says above"):
+            environments.ensure(path, tmp_path / "made")
+    assert shown.read_text() == LINE and capfd.readouterr().err == "no compiler\n"
     assert not list((tmp_path / "made").glob("*/frozen.txt"))
 
 

@@ -36,7 +36,7 @@ def test_the_closing_line_sets_wall_time_against_measured_time(folder, monkeypat
     assert "run 1 of 2" in follow(folder, 4.0)  # 1010 to 1016
     assert "run 2 of 2" in follow(folder, 8.0)  # 1020 to 1029
     assert progress.closing() == (
-        "36 s in all, 15 s of them in 2 runs, 12 s in measured phases: wall time / measured = 3.00"
+        "2 runs in 36 s: 15 s in runs, 12 s measured (wall time / measured = 3.00)"
     )
 
 
@@ -62,3 +62,55 @@ def test_a_limit_of_steps_is_counted_from_the_end_of_warm_up(folder):
     followed.update()
     assert followed.steps == 51
     assert f"{31 / 51:.0%}" in printed.getvalue()
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def lines_at(columns, folder, monkeypatch, out):
+    """What a run of a long-named cell prints on a terminal of that width, line by line."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    progress.start(18)
+    spec = SPEC._replace(cell="pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01", repeat=3)
+    events = folder / "events.jsonl"
+    followed = progress.Progress(spec, events, out)
+    followed.update()
+    events.write_text(event_to_line(Phase("measured", 5.0, 6.0, steps=1298)))
+    followed.update()
+    followed.finish("ok")
+    return out.getvalue().removesuffix("\n").replace("\n", "").split("\r\033[K")[1:]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 139])
+def test_progress_fits_the_terminal(columns, folder, monkeypatch):
+    printed = lines_at(columns, folder, monkeypatch, Terminal())
+    assert len(printed) == 3 and max(map(len, printed)) < columns
+    assert all(line.startswith("run 1 of 18  p") for line in printed)
+    if columns >= 80:
+        assert printed[-1].endswith("128-lr0.01 rep3  ok  12,980 images/s  0 s")
+    assert ("…" in printed[-1]) == (columns < 139)
+
+
+def test_a_log_has_whole_names_and_one_line_of_progress_a_minute(folder, monkeypatch):
+    out = io.StringIO()
+    lines_at(40, folder, monkeypatch, out)
+    assert out.getvalue().splitlines() == [
+        "run 1 of 18  pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01 rep3  import",
+        "run 1 of 18  pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01 rep3  ok  12,980 images/s  0 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "rest", "width", "line"),
+    [
+        ("short", "  ok", 20, "short  ok"),
+        ("abcdefghijklmnopqrst", "  ok", 16, "abcdef…pqrst  ok"),
+        ("abcdefghijklmnopqrst", "  a long rest", 16, "abcde…qrst  a l…"),
+    ],
+)
+def test_a_name_loses_its_middle(name, rest, width, line):
+    assert progress.fitted(name, rest, width) == line

@@ -11,7 +11,7 @@ from touchstone.plan.deployment import set_job_variables
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import canonical, digest, is_operation
 from touchstone.plan.study import check_results, make_plan, paths
-from touchstone.workflow import start
+from touchstone.workflow import start, terminal
 from touchstone.workflow.context import Context, inspected
 from touchstone.workflow.inputs import JobInputs
 from touchstone.workflow.params import JobParams
@@ -37,6 +37,7 @@ set_job_variables(
 if workflow.is_main_process:
     start.check_lock(sys.argv)
 STUDY = Context(PLAN, ROOT, workflow.cores, workflow.is_main_process)
+terminal.quieten(workflow, lambda: start.print_answer(workflow, STUDY))
 INPUTS = JobInputs(STUDY)
 PARAMS = JobParams(STUDY, INPUTS)
 RESOURCES = JobResources(STUDY)
@@ -58,4 +59,4 @@ onstart:
 
 
 onsuccess:
-    start.succeed(workflow)
+    start.succeed(workflow, STUDY)

@@ -19,9 +19,11 @@ rule parity_steps:
         mem_mb=RESOURCES.parity_mib,
     params:
         steps=PARAMS.parity,
+    # The installation of an environment is announced on descriptor 3, the terminal.
     shell:
-        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py parity {wildcards.network}"
-        " {wildcards.framework} {params.steps[single]} --output {output} > {log} 2>&1"
+        "TOUCHSTONE_TERMINAL=3"
+        " $TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py parity {wildcards.network}"
+        " {wildcards.framework} {params.steps[single]} --output {output} 3>&2 > {log} 2>&1"
 
 
 rule certificate:

@@ -1,4 +1,4 @@
-"""Environments of `envs/<name>.yaml`, made on demand as virtual environments."""
+"""Virtual environments of `envs/<name>.yaml`, installed when they are first needed."""
 
 import fcntl
 import hashlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from touchstone.schema.variables import DEPLOYMENT, ENVS
+from touchstone.schema.variables import DEPLOYMENT, ENVS, TERMINAL
 
 UNAVAILABLE = 69
 """How an environment's script ends where the machine lacks something (sysexits.h)."""
@@ -82,7 +82,9 @@ def make(path: Path, target: Path) -> None:
     """Make the virtual environment `target` of the file `path`; `frozen.txt` is its last file."""
     version, requirements = read(path)
     python = interpreter(version, path)
-    print(f"making the environment {target.name} with {python} (once)", file=sys.stderr, flush=True)
+    number = len(requirements)
+    said = f"installing the environment {path.stem}: {number} packages for Python {version} (once)"
+    _print_to_terminal(said)
     shutil.rmtree(target, ignore_errors=True)
     pip = [str(target / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     listed = target / "requirements.txt"
@@ -92,7 +94,8 @@ def make(path: Path, target: Path) -> None:
         first = [line for line in requirements if line.startswith("pip==")]
         for lines in filter(None, (first, requirements)):
             listed.write_text("\n".join(lines) + "\n")
-            install = ["install", "--quiet", "--requirement", str(listed)]
+            # Twice quiet: errors are still shown.
+            install = ["install", "--quiet", "--quiet", "--requirement", str(listed)]
             subprocess.run([*pip, *install], check=True, stdout=sys.stderr)
         if script(path).exists():
             _run_script(path, target)
@@ -103,6 +106,15 @@ def make(path: Path, target: Path) -> None:
             f"{fault.returncode} (its own message is above); mend the cause and start again"
         ) from None
     (target / "frozen.txt").write_bytes(frozen.stdout)
+
+
+def _print_to_terminal(line: str) -> None:
+    """Print a line for the user, even where a rule redirects the job's own output to a log."""
+    if descriptor := os.environ.get(TERMINAL):
+        with open(int(descriptor), "w", closefd=False, encoding="utf-8") as terminal:
+            print(line, file=terminal)
+    else:
+        print(line, file=sys.stderr, flush=True)
 
 
 def _run_script(path: Path, target: Path) -> None:

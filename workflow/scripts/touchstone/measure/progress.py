@@ -1,6 +1,7 @@
-"""What the terminal says while a study runs: which run of how many, how fast, how long yet."""
+"""What the terminal shows while a study runs: the run, its speed, and how long it still takes."""
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -10,27 +11,27 @@ from touchstone.schema.events import Chunk, Phase, events_of
 from touchstone.schema.spec import OperationSpec, RunSpec, TrainingSpec
 
 PATH = Path("results/.progress.jsonl")
-"""Its first line counts the runs to be made, every other is one that has ended."""
-PLAIN_INTERVAL = 10.0
-"""Seconds between lines where the output is no terminal."""
+"""Its first line has the number of runs, and each other line describes a run that has ended."""
+PLAIN_INTERVAL = 60.0
+"""Seconds between lines of progress where the output is no terminal."""
 
 
 def start(runs: int) -> None:
-    """Begin the account of an execution that makes `runs` runs."""
+    """Begin the account of an execution that has `runs` runs."""
     PATH.parent.mkdir(exist_ok=True)
     PATH.write_text(json.dumps({"runs": runs, "begin": time.monotonic()}) + "\n")
 
 
 def closing() -> str | None:
-    """What share of the execution's time was measured, in one line; None if nothing was."""
+    """One line: how much of the execution's time was measured. None if nothing was measured."""
     first, *ended = _objects(PATH.read_text()) if PATH.exists() else [{}]
     runs, measured = (sum(run.get(key, 0) for run in ended) for key in ("seconds", "measured"))
     if not measured or "begin" not in first:
         return None
     wall = time.monotonic() - first["begin"]
     return (
-        f"{duration(wall)} in all, {duration(runs)} of them in {len(ended)} runs, "
-        f"{duration(measured)} in measured phases: wall time / measured = {wall / measured:.2f}"
+        f"{len(ended)} runs in {duration(wall)}: {duration(runs)} in runs, {duration(measured)} "
+        f"measured (wall time / measured = {wall / measured:.2f})"
     )
 
 
@@ -39,6 +40,25 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def columns() -> int:
+    """The columns of the terminal that a line can fill without a line break."""
+    return max(shutil.get_terminal_size().columns - 1, 1)
+
+
+def fitted(name: str, rest: str, width: int) -> str:
+    """`name` and `rest` in at most `width` columns.
+
+    An ellipsis replaces the middle of the name, since the names of cells differ at both ends. Where
+    even ten characters of the name do not fit, the end of the line goes too.
+    """
+    room = max(width - len(rest), 10)
+    if len(name) > room:
+        head = room // 2
+        name = f"{name[:head]}…{name[len(name) - (room - head - 1) :]}"
+    line = name + rest
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 class Progress:
@@ -66,18 +86,20 @@ class Progress:
         lines = _objects(PATH.read_text()) if PATH.exists() else []
         self.ended = [line["seconds"] for line in lines if "seconds" in line]
         self.runs = max(lines[0].get("runs", 1) if lines else 1, len(self.ended) + 1)
-        self.label = f"run {len(self.ended) + 1} of {self.runs}  {spec.cell} rep{spec.repeat}"
+        self.before = f"run {len(self.ended) + 1} of {self.runs}  "
+        self.name, self.repeat = spec.cell, f" rep{spec.repeat}"
         if self.probe:
-            self.label = f"does a batch of {self.batch_size} fit?  {spec.factors.framework}"
+            self.before = f"does a batch of {self.batch_size} fit?  "
+            self.name, self.repeat = spec.factors.framework, ""
 
     def update(self) -> None:
-        """Read what the runner has written since, and print a line if one is due."""
+        """Read what the runner has written since the last call, and print a line if it is time."""
         self._follow()
         elapsed = time.monotonic() - self.begin
         if not self.out.isatty() and elapsed - self.printed < PLAIN_INTERVAL:
             return
         self.printed = elapsed
-        parts = [self.label, self.phase]
+        parts = [self.phase]
         expected = None
         if self.rate and self.operation:
             parts += [f"{self.rate:,.1f} calls/s"]
@@ -93,23 +115,31 @@ class Progress:
             this = max((expected or usual) - elapsed, 0)
             left = this + (self.runs - len(self.ended) - 1) * usual
             parts.append(f"about {duration(left)} left")
-        self._print("  ".join(parts), end="")
+        self._print(parts, end="")
 
     def finish(self, status: str) -> None:
-        """Print how the run ended, and enter it in the account."""
+        """Print how the run ended, and add it to the account."""
         self._follow()
         seconds = time.monotonic() - self.begin
-        unit = "calls/s" if self.operation else "images/s"
-        speed = f"  {self.rate * self.batch_size:,.0f} {unit}" if self.rate else ""
-        self._print(f"{self.label}  {status}{speed}  {seconds:.0f} s", end="\n")
+        parts = [status]
+        if self.rate:
+            unit = "calls/s" if self.operation else "images/s"
+            parts.append(f"{self.rate * self.batch_size:,.0f} {unit}")
+        parts.append(f"{seconds:.0f} s")
+        self._print(parts, end="\n")
         if PATH.exists():
             with open(PATH, "a") as account:
                 line = {"seconds": round(seconds, 1), "measured": round(self.measured, 3)}
                 account.write(json.dumps(line) + "\n")
 
-    def _print(self, text: str, end: str) -> None:
-        terminal = self.out.isatty()
-        self.out.write(f"\r\033[K{text}{end}" if terminal else f"{text}\n")
+    def _print(self, parts: list[str], end: str) -> None:
+        rest = "".join(f"  {part}" for part in parts)
+        if self.out.isatty():
+            width = max(columns() - len(self.before), 1)
+            text = self.before + fitted(self.name, self.repeat + rest, width)
+            self.out.write(f"\r\033[K{text[: columns()]}{end}")
+        else:
+            self.out.write(f"{self.before}{self.name}{self.repeat}{rest}\n")
         self.out.flush()
 
     def _follow(self) -> None:

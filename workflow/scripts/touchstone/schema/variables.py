@@ -8,6 +8,8 @@ DEPLOYMENT = "TOUCHSTONE_DEPLOYMENT"
 """Who makes the frameworks' environments: `venv` (this project) or `conda`."""
 ENVS = "TOUCHSTONE_ENVS"
 """The folder of the frameworks' virtual environments."""
+TERMINAL = "TOUCHSTONE_TERMINAL"
+"""The file descriptor of the terminal, in jobs whose own output a rule redirects to a log."""
 MIRROR = "TOUCHSTONE_MIRROR"
 """A base URL from which downloads are tried first."""
 

@@ -1,7 +1,9 @@
-"""What is checked, and said, when an execution begins and when it ends."""
+"""What is checked and printed when an execution begins and when it ends."""
 
 import os
+import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +16,10 @@ from touchstone.plan.slurm import impossible, orphans, partitions, refusal
 from touchstone.workflow import lock
 from touchstone.workflow.context import Context
 from touchstone.workflow.resources import JobResources
+
+FINDINGS, REPORT = Path("results/findings.json"), Path("results/report/index.html")
+LONGEST_LINE = 100
+"""Columns of a paragraph in a wide terminal."""
 
 
 def check_lock(arguments: Sequence[str]) -> None:
@@ -65,9 +71,29 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
         print(estimate(context.plan, needed, folder, os.cpu_count() or 1).text, file=sys.stderr)
 
 
-def succeed(workflow: Any) -> None:
-    """Say how long the execution took, and whether other programs disturbed it."""
+def succeed(workflow: Any, context: Context) -> None:
+    """Print how long the execution took, whether other programs disturbed it, and its answer."""
     if line := progress.closing():
         print(line, file=sys.stderr)
     if workflow.is_main_process and (found := of_table(Path("results/tables/measurements.csv"))):
         print(f"warning: {found.line}", file=sys.stderr)
+    print_answer(workflow, context)
+
+
+def print_answer(workflow: Any, context: Context) -> None:
+    """Print the study's answer and the paths of its pages, if this execution has the report."""
+    if not any(job.rule.name == "report" for job in workflow.dag.jobs):
+        return
+    width = min(shutil.get_terminal_size().columns, LONGEST_LINE)
+    pages = [f"Page of the study: {Path(page).absolute()}" for page in context.pages]
+    print("", *textwrap.wrap(answer_of(FINDINGS), width), sep="\n", file=sys.stderr)
+    print(f"Report: {REPORT.absolute()}", *pages, sep="\n", file=sys.stderr)
+
+
+def answer_of(path: Path) -> str:
+    """The answer that the findings of a study hold, in words; empty without findings."""
+    # It takes a second, and only the end of an execution needs it.
+    from touchstone.analysis.findings_file import read_findings
+    from touchstone.report.sections.answer import answer
+
+    return answer(read_findings(path)) if path.exists() else ""

@@ -1,0 +1,93 @@
+"""Which of Snakemake's messages reach the terminal, and how a study's answer is printed."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+from snakemake.logging import logger
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from touchstone.workflow import start, terminal
+
+
+def record(text, level=logging.INFO, **more):
+    """A message of Snakemake's."""
+    return logging.makeLogRecord({"msg": text, "levelno": level, **more})
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (record("Rule: train", event=LogEvent.JOB_INFO), False),
+        (record(None, event=LogEvent.PROGRESS), False),
+        (record("Select jobs to execute..."), False),
+        (record("Complete log(s): a.log"), False),
+        (record("Error in rule gather", logging.ERROR, event=LogEvent.JOB_ERROR), True),
+        (record("a warning", logging.WARNING), True),
+        (record("Nothing to be done (all requested files are present)."), True),
+        (record("Trying to restart job 5."), True),
+        (record("Creating conda environment envs/base.yaml..."), True),
+    ],
+)
+def test_errors_and_rare_messages_are_shown(message, shown):
+    assert terminal.Filter().filter(message) is shown
+
+
+def test_after_an_error_the_complete_log_is_named():
+    one = terminal.Filter()
+    one.filter(record("Error in rule gather", logging.ERROR))
+    assert one.filter(record("Complete log(s): a.log"))
+
+
+def test_a_long_step_is_announced_once(capsys):
+    steps = terminal.Steps(lambda: print("the answer"))
+    for framework in ("pytorch", "mxnet"):
+        wildcards = {"network": "lenet5", "framework": framework, "single": ""}
+        steps.emit(
+            record("", event=LogEvent.JOB_INFO, rule_name="parity_steps", wildcards=wildcards)
+        )
+    steps.emit(record("", event=LogEvent.JOB_INFO, rule_name="train", wildcards={"cell": "a"}))
+    steps.emit(record("Nothing to be done (all requested files are present)."))
+    shown = capsys.readouterr()
+    assert shown.err == "checking that the frameworks compute lenet5 equally\n"
+    assert shown.out == "the answer\n"
+
+
+@pytest.mark.parametrize("asked", ["dryrun", "verbose", "printshellcmds", None])
+def test_who_asks_for_details_gets_them(asked, monkeypatch):
+    handler = logging.StreamHandler()
+    handler.set_name("DefaultStreamHandler")
+    monkeypatch.setattr(logger, "handlers", [handler])
+    settings = dict.fromkeys(("dryrun", "verbose", "printshellcmds"), False)
+    if asked:
+        settings[asked] = True
+    workflow = SimpleNamespace(is_main_process=True, output_settings=SimpleNamespace(**settings))
+    terminal.quieten(workflow, lambda: None)
+    assert bool(handler.filters) == (len(logger.handlers) == 2) == (asked is None)
+
+
+def test_the_end_shows_the_answer_and_the_pages(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "40")
+    answer = "TensorFlow is 1.5 times as fast as PyTorch."
+    monkeypatch.setattr(start, "answer_of", lambda path: answer)
+    context = SimpleNamespace(pages=["results/report/one.html"])
+
+    def jobs(*rules):
+        each = [SimpleNamespace(rule=SimpleNamespace(name=name)) for name in rules]
+        return SimpleNamespace(dag=SimpleNamespace(jobs=each))
+
+    start.print_answer(jobs("plan", "verify"), context)
+    assert capsys.readouterr().err == ""
+    start.print_answer(jobs("train", "report"), context)
+    assert capsys.readouterr().err.splitlines() == [
+        "",
+        "TensorFlow is 1.5 times as fast as",
+        "PyTorch.",
+        f"Report: {tmp_path}/results/report/index.html",
+        f"Page of the study: {tmp_path}/results/report/one.html",
+    ]
+
+
+def test_without_findings_there_is_no_answer(tmp_path):
+    assert start.answer_of(tmp_path / "findings.json") == ""

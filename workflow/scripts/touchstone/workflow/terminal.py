@@ -1,0 +1,94 @@
+"""Snakemake's messages in the terminal: errors, and one line for each long step.
+
+Snakemake's `--quiet rules` would hide the errors of jobs too, with their logs, and a logger plugin
+would have to be installed wherever Snakemake is. So a filter on Snakemake's own handler hides what
+only repeats the plan. `.snakemake/log` still gets everything.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from snakemake.logging import logger
+from snakemake_interface_logger_plugins.common import LogEvent
+
+HIDDEN_EVENTS = {
+    LogEvent.GROUP_INFO,
+    LogEvent.JOB_FINISHED,
+    LogEvent.JOB_INFO,
+    LogEvent.JOB_STARTED,
+    LogEvent.PROGRESS,
+    LogEvent.RESOURCES_INFO,
+    LogEvent.RUN_INFO,
+    LogEvent.SHELLCMD,
+}
+HIDDEN_BEGINS = (
+    "Building DAG of jobs",
+    "Conda environments: ignored",
+    "Select jobs to execute",
+    "Storing output in storage",
+    "Using shell: ",
+)
+"""How messages begin that have no event and say nothing about the study."""
+ONLY_AFTER_ERRORS = ("Complete log(s): ", "Elapsed time: ")
+NOTHING_TO_DO = "Nothing to be done"
+STEPS = {
+    "download_dataset": "downloading the data set {dataset}",
+    "convert_dataset": "converting the data set {dataset} to {format}",
+    "parity_steps": "checking that the frameworks compute {network} equally",
+    "plot": "drawing the figures",
+}
+"""Rules whose start is announced."""
+
+
+class Filter(logging.Filter):
+    """Lets errors, warnings and rare messages through."""
+
+    failed = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.INFO:
+            self.failed = self.failed or record.levelno >= logging.ERROR
+            return True
+        if getattr(record, "event", None) in HIDDEN_EVENTS:
+            return False
+        text = str(record.msg)
+        if text.startswith(ONLY_AFTER_ERRORS):
+            return self.failed
+        return not text.startswith(HIDDEN_BEGINS)
+
+
+class Steps(logging.Handler):
+    """Announces long steps, each once, and calls `up_to_date` where there is nothing to do."""
+
+    def __init__(self, up_to_date: Callable[[], None]) -> None:
+        super().__init__()
+        self.up_to_date = up_to_date
+        self.announced: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "event", None) == LogEvent.JOB_INFO:
+            step = STEPS.get(getattr(record, "rule_name", ""), "")
+            line = step.format(**getattr(record, "wildcards", {}))
+            if line and line not in self.announced:
+                self.announced.add(line)
+                print(line, file=sys.stderr, flush=True)
+        elif str(record.msg).startswith(NOTHING_TO_DO):
+            self.up_to_date()
+
+
+def quieten(workflow: Any, up_to_date: Callable[[], None]) -> None:
+    """Make the terminal of a Snakemake workflow quiet.
+
+    It stays as it is where the user asks for details or has chosen a logger plugin, in a dry run,
+    and in the jobs of a cluster.
+    """
+    asked = workflow.output_settings
+    if not workflow.is_main_process or asked.dryrun or asked.verbose or asked.printshellcmds:
+        return
+    for handler in logger.handlers:
+        if handler.get_name() == "DefaultStreamHandler":
+            handler.addFilter(Filter())
+            logger.addHandler(Steps(up_to_date))
+            return
