@@ -89,7 +89,7 @@ def lines_at(columns, folder, monkeypatch, out):
 def test_progress_fits_the_terminal(columns, folder, monkeypatch):
     printed = lines_at(columns, folder, monkeypatch, Terminal())
     assert len(printed) == 3 and max(map(len, printed)) < columns
-    assert all(line.startswith("run 1 of 18  p") for line in printed)
+    assert all(line.startswith("run  1 of 18  p") for line in printed)
     if columns >= 80:
         assert printed[-1].endswith("128-lr0.01 rep3  ok  12,980 images/s  0 s")
     assert ("…" in printed[-1]) == (columns < 139)
@@ -99,8 +99,8 @@ def test_a_log_has_whole_names_and_one_line_of_progress_a_minute(folder, monkeyp
     out = io.StringIO()
     lines_at(40, folder, monkeypatch, out)
     assert out.getvalue().splitlines() == [
-        "run 1 of 18  pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01 rep3  import",
-        "run 1 of 18  pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01 rep3  ok  12,980 images/s  0 s",
+        "run  1 of 18  pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01 rep3  import",
+        "run  1 of 18  pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01 rep3  ok  12,980 images/s  0 s",
     ]
 
 

@@ -86,7 +86,8 @@ class Progress:
         lines = _objects(PATH.read_text()) if PATH.exists() else []
         self.ended = [line["seconds"] for line in lines if "seconds" in line]
         self.runs = max(lines[0].get("runs", 1) if lines else 1, len(self.ended) + 1)
-        self.before = f"run {len(self.ended) + 1} of {self.runs}  "
+        number = f"{len(self.ended) + 1:{len(str(self.runs))}}"
+        self.before = f"run {number} of {self.runs}  "
         self.name, self.repeat = spec.cell, f" rep{spec.repeat}"
         if self.probe:
             self.before = f"does a batch of {self.batch_size} fit?  "
