@@ -60,3 +60,10 @@ def test_a_dead_link_is_a_fault(copied, tmp_path):
     assert done.returncode != 0
     assert "'not-there.md'" in done.stderr
     assert "not found in doc 'studies': 'not-there'" in done.stderr
+
+
+def test_the_front_page_is_short_and_its_links_lead_somewhere(root):
+    text = (root / "README.md").read_text()
+    assert len(text.split()) < 500
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert (root / link).exists(), link

@@ -13,27 +13,27 @@ from touchstone.plan.model import Cell, Study
 
 HEAD = """# Configuration
 
-Generated from `workflow/scripts/touchstone/plan/model.py` by `make docs`; edit that file.
+`config/config.yaml` is the default study. `snakemake --configfile config/studies/NAME.yaml` runs
+another one: its keys replace those of the default study, but `defaults` is merged with the default
+study's. `--config repeats=5` replaces a single key. Unknown keys, wrong types and impossible values
+are errors, which are all reported at once before any run. An editor can check the file while you
+type: begin it with `# yaml-language-server: $schema=schema.json`.
 
-`config/config.yaml` is the default study. Another is run with
-`snakemake --configfile config/studies/NAME.yaml`, whose keys replace those of the default
-(the mappings, `defaults` alone here, are merged), and single keys with
-`--config repeats=5`. Unknown keys, wrong types and impossible values are refused, all at
-once, before anything is run. `schema.json` lets an editor check as you type: begin a file
-with `# yaml-language-server: $schema=schema.json`.
-
-A sweep is a cross of its settings: every value of every list with every other. Several
-sweeps are several partial crosses; no cell may stand in two of them.
+A sweep combines every value of each list with every value of the others. A study can have several
+sweeps, but no cell may be in two of them.
 
 ```yaml
 study: batches
-title: Three frameworks at two batch sizes, one of them at a second learning rate
+title: Three frameworks at two batch sizes, PyTorch also at a second learning rate
 repeats: 3
 defaults: {network: lenet5, dataset: mnist-5k}
 sweeps:
   - {framework: [pytorch, tensorflow, mxnet], batch_size: [64, 128]}
   - {framework: pytorch, batch_size: 64, learning_rate: 0.02}
 ```
+"""
+
+FOOT = """`make docs` generates this page from `workflow/scripts/touchstone/plan/model.py`.
 """
 
 
@@ -59,7 +59,7 @@ def readme() -> str:
     """The page of every key: type, default, meaning."""
     parts = [HEAD, "## The study\n", _table(Study)]
     parts += ["## The settings of a cell, in `defaults` and in `sweeps`\n", _table(Cell)]
-    return "\n".join(parts)
+    return "\n".join([*parts, FOOT])
 
 
 def _table(model: type[BaseModel]) -> str:

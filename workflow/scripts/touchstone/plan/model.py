@@ -28,7 +28,7 @@ class Cell(BaseModel):
         str,
         Field(
             description="a file of `touchstone/networks/`, which is trained, or of "
-            "`touchstone/operations/`, which is called again and again"
+            "`touchstone/operations/`, which is called repeatedly"
         ),
     ]
     dataset: Annotated[
@@ -41,8 +41,8 @@ class Cell(BaseModel):
     device: Annotated[
         Literal["cpu", "gpu"],
         Field(
-            description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`, and are "
-            "`unsupported`, without making it, on a machine without an NVIDIA driver or GPU"
+            description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`. On a machine "
+            "without an NVIDIA driver or GPU they are `unsupported`, and nothing is installed"
         ),
     ] = "cpu"
     precision: Annotated[
@@ -56,17 +56,17 @@ class Cell(BaseModel):
     mode: Annotated[
         str | None,
         Field(
-            description="execution mode, one of the framework's `MODES`; "
-            "null is the first of them, and tables print its name; `best`: each run tries all for "
-            "a few seconds each, then `threads` and `wait_policy` where they are left open, and "
-            "trains with the fastest (`docs/measuring.md`)"
+            description="execution mode, one of the framework's `MODES`; null is the first of "
+            "them, and tables print its name; `best`: each run tries all modes for a few seconds "
+            "each, then `threads` and `wait_policy` if the study does not set them, and trains "
+            "with the fastest (`docs/measuring.md`)"
         ),
     ] = None
     input: Annotated[
         Literal["memory", "records", "synthetic"],
         Field(
             description="`memory`: the data set, read from the framework's record format before "
-            "training; `records`: every batch read from it while training; `synthetic`: seeded "
+            "training; `records`: each batch is read from it during training; `synthetic`: seeded "
             "noise of the same shape, not shuffled, so that a step only computes"
         ),
     ] = "memory"
@@ -80,8 +80,9 @@ class Cell(BaseModel):
     weights: Annotated[
         str,
         Field(
-            description="`inference`: `trained`, those that the training cell of the same settings "
-            "left; the name of a framework, those of its training cell; `initial`, the seeded start"
+            description="`inference`: `trained`, the weights of the training cell with equal "
+            "settings; the name of a framework, those of its training cell; `initial`, the initial "
+            "weights"
         ),
     ] = "trained"
     trained_batch_size: Annotated[
@@ -92,31 +93,31 @@ class Cell(BaseModel):
         int,
         Field(
             ge=0,
-            description="`records`: threads that read ahead, beside those that compute; "
-            "0: read each time before computing",
+            description="`records`: threads that read ahead, in addition to those that compute; "
+            "0: read before each step",
         ),
     ] = 1
     replicas: Annotated[
         int,
         Field(
             gt=0,
-            description="how many train one model data-parallel: devices (`gpu`), or processes or "
-            "logical devices that share the threads (`cpu`); `docs/parallel.md`",
+            description="replicas that train one model data-parallel: devices (`gpu`), or "
+            "processes or logical devices that share the threads (`cpu`); `docs/parallel.md`",
         ),
     ] = 1
     nodes: Annotated[
         int,
         Field(
             gt=0,
-            description="on how many nodes of a Slurm cluster it trains, each with so many "
-            "`replicas` and `threads`; `docs/parallel.md`",
+            description="nodes of a Slurm cluster, each with this number of `replicas` and "
+            "`threads`; `docs/parallel.md`",
         ),
     ] = 1
     batch_split: Annotated[
         Literal["effective", "per_replica"],
         Field(
             description="`effective`: a batch is split evenly over the replicas; `per_replica`: "
-            "each has `batch_size` of its own, and a step takes that from every replica"
+            "each replica has its own batch of `batch_size`"
         ),
     ] = "effective"
     batch_size: Annotated[int, Field(gt=0, description="examples per step")] = 64
@@ -185,8 +186,9 @@ class Cell(BaseModel):
         int | None,
         Field(
             gt=0,
-            description="the run ends after so many measured steps, and evaluates nothing; its "
-            "`epochs` must have twice as many, for its warm-up; null: it ends with its epochs",
+            description="the run ends after this number of measured steps, without an evaluation; "
+            "its `epochs` must have twice as many steps, for the warm-up; null: it ends with its "
+            "epochs",
         ),
     ] = None
     evaluate_every: Annotated[
@@ -194,7 +196,7 @@ class Cell(BaseModel):
         Field(
             ge=0,
             description="epochs between evaluations on the test set, which interrupt the measured "
-            "time; 0: after the last epoch alone",
+            "time; 0: only after the last epoch",
         ),
     ] = 0
     target_accuracy: Annotated[
@@ -216,7 +218,7 @@ class Cell(BaseModel):
     ] = 2026
     threads: Annotated[
         int | None,
-        Field(gt=0, description="cores and threads of a CPU run; null is all the process may use"),
+        Field(gt=0, description="cores and threads of a CPU run; null: all it may use"),
     ] = None
     wait_policy: Annotated[
         Literal["default", "passive", "active"],
@@ -233,7 +235,7 @@ class Cell(BaseModel):
             "`unsupported` where it has none"
         ),
     ] = False
-    warmup_steps: Annotated[int, Field(ge=0, description="least steps before measuring")] = 20
+    warmup_steps: Annotated[int, Field(ge=0, description="fewest steps before measuring")] = 20
     warmup_seconds: Annotated[
         float, Field(ge=0, description="least time before measuring, s; at most half the steps")
     ] = 2.0
@@ -241,8 +243,8 @@ class Cell(BaseModel):
         float,
         Field(
             ge=0,
-            description="the loop hands over steps in chunks of about this, s; 0: singly, "
-            "waiting for each, so that a chunk's time is a step's latency",
+            description="duration of a chunk of steps, s, approximately; 0: chunks of one step, so "
+            "that a chunk's time is a step's latency",
         ),
     ] = 0.05
     operation_seconds: Annotated[
@@ -264,12 +266,12 @@ class Cell(BaseModel):
         float | None,
         Field(
             gt=0,
-            description="a CPU run that other programs slow down is ended after so many times the "
-            "time estimated for its steps (`docs/measuring.md`); null: at `time_limit` alone",
+            description="a CPU run that other programs slow down ends after this multiple of the "
+            "time estimated for its steps (`docs/measuring.md`); null: only at `time_limit`",
         ),
     ] = 10.0
     memory_limit: Annotated[
-        float | None, Field(gt=0, description="host memory of a run, MiB; null is the machine's")
+        float | None, Field(gt=0, description="host memory of a run, MiB; null: all there is")
     ] = None
 
     @property
@@ -305,7 +307,7 @@ class Study(BaseModel):
 
     results_format: Annotated[
         Literal[2],
-        Field(description="which layout of `results/` is meant; written into the resolved file"),
+        Field(description="version of the layout of `results/`; written into the resolved file"),
     ] = RESULTS_FORMAT
     study: Annotated[
         str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="a short name of the study")
@@ -315,15 +317,15 @@ class Study(BaseModel):
     parity: Annotated[
         bool,
         Field(
-            description="make the certificates of the study's networks too; without them every "
-            "speed is marked as one whose parity is not shown"
+            description="compute the certificates of the study's networks too; without them every "
+            "speed has the flag that equal computation is not shown"
         ),
     ] = True
     find_max_batch: Annotated[
         bool,
         Field(
-            description="search for the largest batch that fits into `memory_limit` or the "
-            "device's memory too, once for all cells that differ in nothing that takes memory"
+            description="also search for the largest batch that fits into `memory_limit` or the "
+            "device's memory, once for all cells whose settings need equal memory"
         ),
     ] = False
     compare_with: Annotated[
