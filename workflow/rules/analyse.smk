@@ -1,4 +1,4 @@
-# Reads: the files of every run. Makes: results/records/, results/tables/, results/findings.json,
+# Reads: the files of every run. Writes: results/records/, results/tables/, results/findings.json,
 # results/figures/ and results/report/index.html.
 FIGURES = (
     "throughput",
@@ -86,7 +86,7 @@ rule report:
         figures=expand("results/figures/{name}.svg", name=FIGURES),
         captions="results/figures/captions.json",
         machines=["results/machines/section.html"] if OTHERS else [],
-        # The report links to them, and to the pages of other studies in their folder.
+        # The report links to these pages, and to those of other studies in the same folder.
         pages=STUDY.pages,
     output:
         "results/report/index.html",

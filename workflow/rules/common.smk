@@ -1,4 +1,4 @@
-# Plans the cells of the configuration; what the rules ask of them is in `touchstone/workflow`.
+# Plans the cells of the configuration. `touchstone/workflow` has what the rules need to know of them.
 import re
 
 from snakemake.settings.types import DeploymentMethod
@@ -17,8 +17,8 @@ from touchstone.workflow.inputs import JobInputs
 from touchstone.workflow.params import JobParams
 from touchstone.workflow.resources import JobResources
 
-# The results folder that `snakemake compare` compares with: no part of the study, as are the
-# bundles to merge, and how this machine is to be called in its own.
+# These keys are no part of the study: the results folder that `snakemake compare` compares with, the
+# bundles to merge, and the name of this machine in its own bundle.
 AGAINST = config.pop("against", None)
 BUNDLES = paths(config.pop("bundles", None) or [])
 MACHINE = config.pop("machine", None)

@@ -1,6 +1,6 @@
-# Reads: two results folders, `snakemake compare --config against=OLD_RESULTS`. Makes: its
-# verdict on stdout, and results/tables/changes.csv. It fails where a cell is slower or cannot
-# be compared, so the table is no output, which Snakemake would delete then.
+# Reads: two results folders (`snakemake compare --config against=OLD_RESULTS`). Prints a verdict, and
+# writes results/tables/changes.csv. The job fails if a cell is slower or cannot be compared; the
+# table is no output, because Snakemake would delete it then.
 
 
 rule compare:

@@ -1,6 +1,6 @@
-# Reads: config/datasets/*.yaml, and files that a user places. Makes: results/downloads/{dataset}/
-# with the sources, and results/data/{dataset}/{format}/ with the records and their
-# manifest.json. `snakemake verify` checks all that is there again.
+# Reads: config/datasets/*.yaml, and files that the user provides. Writes:
+# results/downloads/{dataset}/ with the sources, and results/data/{dataset}/{format}/ with the
+# records and their manifest.json. `snakemake verify` checks all these files again.
 
 
 rule download_dataset:
@@ -9,7 +9,7 @@ rule download_dataset:
     log:
         "results/logs/download_dataset/{dataset}.log",
     priority: BEFORE_RUNS
-    # Nodes of a cluster often reach no network.
+    # The nodes of a cluster often have no network.
     localrule: True
     conda:
         "../../envs/base.yaml"
@@ -37,7 +37,7 @@ rule convert_dataset:
     priority: BEFORE_RUNS
     conda:
         "../../envs/base.yaml"
-    # A process for each shard, as far as there are cores.
+    # One process per shard, up to the number of cores.
     threads: lambda wildcards: catalogue.most_shards(wildcards.dataset)
     params:
         dataset=PARAMS.dataset,

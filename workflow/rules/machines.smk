@@ -1,14 +1,15 @@
-# Reads: the records of this machine, and bundles of others. Makes: results/bundle.zip, this
-# machine's results in one file, as `snakemake bundle`; results/merged/, bundles side by side, as
-# `snakemake merge --config bundles=ONE.zip,OTHER.zip`; results/machines/, this machine beside
-# those that the study names in `compare_with`, for the report.
+# Reads: the records of this machine, and bundles of others. Writes:
+# - results/bundle.zip, this machine's results in one file (`snakemake bundle`)
+# - results/merged/, a comparison of bundles (`snakemake merge --config bundles=ONE.zip,OTHER.zip`)
+# - results/machines/, a comparison of this machine with those of the study's `compare_with`, for
+#   the report
 from shlex import quote
 
 OTHERS = PLAN.study.compare_with
 if MACHINE is not None and not 0 < len(str(MACHINE).strip()) <= 60:
     sys.exit("error: machine: give a name of 1 to 60 characters")
 if workflow.is_main_process and OTHERS + BUNDLES:
-    # Not read in vain: it takes half a second.
+    # This import takes half a second.
     from touchstone.results.bundle import read_manifest
     from touchstone.results.files import InputError
 

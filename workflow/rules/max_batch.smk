@@ -1,9 +1,9 @@
-# Reads: a setting, its data. Makes, where the study has `find_max_batch`,
-# results/max_batch/{setting}.json, the largest batch that fits into memory with all its probes;
-# the last probe's own files lie in results/max_batch/{setting}/.
+# Reads: a setting and its data. Writes, if the study has `find_max_batch`,
+# results/max_batch/{setting}.json: the largest batch that fits into memory, and all probes. The
+# files of the last probe are in results/max_batch/{setting}/.
 #
-# A search is made again when, and only when, a run of its setting would be, or the way to search
-# has changed. It takes all cores, like a measured run; and after those, for its priority is least.
+# A search is repeated only if a run of its setting would be, or if the method of searching has
+# changed. It takes all cores, like a measured run, and has the lowest priority, so it comes last.
 
 
 rule find_max_batch:

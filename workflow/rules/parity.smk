@@ -1,6 +1,6 @@
-# Reads: graphs of networks. Makes: results/parity/{network}.json, the certificate that the
-# frameworks of the configuration compute the same; as `snakemake parity` for every network,
-# with results/parity.csv.
+# Reads: graphs of networks. Writes: results/parity/{network}.json, the certificate that the
+# frameworks of the study compute the same. `snakemake parity` does this for every network, and
+# writes results/parity.csv.
 
 
 rule parity_steps:
@@ -31,7 +31,7 @@ rule certificate:
         steps=expand(
             "results/parity/{{network}}/{framework}.npz", framework=STUDY.compared
         ),
-        # The reference once more, where a framework has single precision alone.
+        # The reference in single precision too, if a framework has only that.
         single=(
             [f"results/parity/{{network}}/{REFERENCE}-single.npz"]
             if any(map(frameworks.single_precision_only, STUDY.compared))
@@ -57,7 +57,7 @@ rule certificate:
 rule parity:
     input:
         expand("results/parity/{network}.json", network=networks.names()),
-    # No output: Snakemake would delete the table where the job fails on a difference.
+    # The table is no output: Snakemake would delete it if the job fails because of a difference.
     log:
         "results/logs/parity.log",
     localrule: True

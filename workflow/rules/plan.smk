@@ -1,4 +1,4 @@
-# Reads: the configuration. Makes: results/plan.tsv, results/config.resolved.yaml.
+# Reads: the configuration. Writes: results/plan.tsv, results/config.resolved.yaml.
 
 
 rule plan:

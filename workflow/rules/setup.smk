@@ -1,6 +1,6 @@
-# Makes our packages importable, and reads the configuration's files once by ourselves: Snakemake's
-# message on a default configuration that is not UTF-8 is a traceback, and it takes a key that stands
-# twice without a word.
+# Makes our packages importable, and checks the configuration's files before Snakemake reads them:
+# Snakemake prints a traceback if the default configuration is not UTF-8, and accepts a duplicate key
+# without a message.
 import gc
 import sys
 from pathlib import Path
@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(workflow.basedir)
 sys.path.insert(0, str(ROOT / "workflow/scripts"))
 
-# Python would look for cycles among millions of objects of Snakemake's that all stay, again and again:
-# a sixth of the time in which a large study is planned.
+# Python's garbage collector would search millions of Snakemake's objects for cycles repeatedly, which
+# takes a sixth of the time to plan a large study.
 gc.set_threshold(100_000, 50, 100)
 
 from touchstone.plan.read import ConfigError, read

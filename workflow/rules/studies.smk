@@ -1,6 +1,6 @@
-# Reads: the tables of a published study that was done again, its published figures and claims.
-# Makes: results/studies/{study}/ with its tables, figures and claims.csv, and its page
-# results/report/{study}.html. `snakemake check_published` examines all published tables.
+# Reads: the tables of a repeated published study, its published figures and claims. Writes:
+# results/studies/{study}/ with tables, figures and claims.csv, and the page
+# results/report/{study}.html. `snakemake check_published` checks all published tables.
 
 
 rule judge_study:

@@ -1,17 +1,17 @@
-# Reads: the cell's settings, its data; where it predicts, the weights that the run of another cell
-# has trained (docs/inference.md). Makes: results/runs/{cell}/rep{n}/ with spec.json,
-# events.jsonl, telemetry.csv, env.json.
+# Reads: the cell's settings and data; for inference also the weights that a run of another cell
+# trained (docs/inference.md). Writes: results/runs/{cell}/rep{n}/ with spec.json, events.jsonl,
+# telemetry.csv, env.json.
 #
-# A run is made again when, and only when, its spec, its environment, or code that can
-# change its numbers has changed: `params` carry exactly these. It takes all the cores that
-# Snakemake has, so that nothing else runs beside a measured run.
+# A run is repeated only if its spec, its environment, or code that can change its numbers has
+# changed; `params` has exactly these. A run takes all the cores that Snakemake has, so that no
+# other job runs at the same time.
 #
-# A fault of machine or code is tried again at once; at the last attempt it is recorded as the
-# outcome `error`, so that the tables go on, and the next execution makes the run again.
+# If a run fails because of the machine or the code, Snakemake retries it at once. The last attempt
+# records the outcome `error`, so that the tables can be written; the next execution repeats the run.
 
 
 FILES = ("spec.json", "events.jsonl", "telemetry.csv", "env.json")
-"""What a run leaves; without names in the rules, which Snakemake would set for every run."""
+"""What a run writes. They have no names in the rule, which would cost Snakemake time for every run."""
 OF_RUN = [f"results/runs/{{cell}}/rep{{repeat}}/{file}" for file in FILES]
 
 
@@ -23,7 +23,7 @@ rule train:
     log:
         "results/runs/{cell}/rep{repeat}/train.log",
     priority: RESOURCES.priority
-    # A job of a cluster is tried again by the Snakemake that submitted it, not by the one in it.
+    # The Snakemake that submitted a cluster's job retries it, not the Snakemake within the job.
     retries: attempts.ATTEMPTS - 1 if workflow.is_main_process else 0
     conda:
         PARAMS.environment

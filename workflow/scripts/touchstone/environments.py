@@ -18,11 +18,11 @@ UNAVAILABLE = 69
 
 
 class EnvironmentFault(Exception):
-    """An environment cannot be made; the message says which, why, and what to do."""
+    """An environment cannot be installed; the message says which, why, and what to do."""
 
 
 class Missing(EnvironmentFault):
-    """This machine lacks what the environment is made with: an interpreter or a compiler."""
+    """This machine lacks what the installation needs: an interpreter or a compiler."""
 
 
 def read(path: Path) -> tuple[str, list[str]]:
@@ -79,7 +79,7 @@ def interpreter(version: str, path: Path) -> str:
 
 
 def make(path: Path, target: Path) -> None:
-    """Make the virtual environment `target` of the file `path`; `frozen.txt` is its last file."""
+    """Install the virtual environment `target` of `path`; `frozen.txt` is its last file."""
     version, requirements = read(path)
     python = interpreter(version, path)
     number = len(requirements)
@@ -103,7 +103,7 @@ def make(path: Path, target: Path) -> None:
     except subprocess.CalledProcessError as fault:
         raise EnvironmentFault(
             f"{path}: {' '.join(map(str, fault.cmd[:4]))} ... failed with exit status "
-            f"{fault.returncode} (its own message is above); mend the cause and start again"
+            f"{fault.returncode} (its own message is above); fix the cause and start again"
         ) from None
     (target / "frozen.txt").write_bytes(frozen.stdout)
 
@@ -134,7 +134,7 @@ def activated(target: Path) -> dict[str, str]:
 
 
 def ensure(path: Path, folder: Path) -> Path:
-    """The Python of the environment of `path` under `folder`, made first if it is not there."""
+    """The Python of the environment of `path` under `folder`, which is installed if necessary."""
     target = folder / f"{path.stem}-{digest(path)}"
     finished, python = target / "frozen.txt", target / "bin" / "python"
     if finished.exists():

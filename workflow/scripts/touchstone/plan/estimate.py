@@ -1,4 +1,4 @@
-"""How long runs and a whole study will take and how much disk, roughly, from the plan alone."""
+"""Rough estimates from the plan: how long runs and a whole study take, and how much disk space."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Estimate(NamedTuple):
         gpu = f", and {self.gpu_runs} runs on a GPU, not estimated" if self.gpu_runs else ""
         return (
             f"{self.runs} runs: about {_duration(self.seconds)} ({low} to {high}){gpu};"
-            f" about {self.bytes / 1e9:.2g} GB of disk, software not counted"
+            f" about {self.bytes / 1e9:.2g} GB of disk without software"
         )
 
 

@@ -7,9 +7,9 @@ import psutil
 
 LOCKS = Path(".snakemake/locks")
 LEFT = """\
-A former execution in this folder was killed, and left its lock. No other one runs here on this
-machine: type `make unlock` (or `snakemake --unlock`), which is safe, and start again. Of what was
-finished nothing is lost."""
+An earlier execution in this folder was killed and left its lock. No other one runs here on this
+machine, so it is safe to type `make unlock` (or `snakemake --unlock`) and to start again. Finished
+runs are kept."""
 
 
 def is_left() -> bool:

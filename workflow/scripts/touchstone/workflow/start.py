@@ -23,9 +23,9 @@ LONGEST_LINE = 100
 
 
 def check_lock(arguments: Sequence[str]) -> None:
-    """Say what to do about the lock of an execution that was killed; see `lock`.
+    """Print what to do about the lock of an execution that was killed; see `lock`.
 
-    Exits where the `arguments` of Snakemake would unlock the folder of an execution that lives.
+    Exits if the `arguments` of Snakemake would unlock the folder of a live execution.
     """
     if "--unlock" in arguments:
         if other := lock.driver():
@@ -35,9 +35,9 @@ def check_lock(arguments: Sequence[str]) -> None:
 
 
 def begin(workflow: Any, context: Context, resources: JobResources) -> None:
-    """Check that the jobs of a Snakemake workflow can run, and say how long they take.
+    """Check that the jobs of a Snakemake workflow can run, and print how long they take.
 
-    Exits with one message where they cannot.
+    Exits with one message if they cannot.
     """
     if left := orphans(Path.cwd()):
         sys.exit(f"error: {refusal(left)}")
@@ -59,14 +59,14 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
         without = sum((resources.gpus(job.wildcards) or 0) > 0 for job in runs)
         if without:
             print(f"warning: {without} runs want a GPU, and there is {why}", file=sys.stderr)
-    # Its limit of jobs a second would have Snakemake look at all jobs that wait once
-    # a second for every job that has ended: beside a measured run.
+    # With its limit of jobs per second, Snakemake would search all waiting jobs once a second for
+    # every job that has ended, during a measured run.
     workflow.scheduler.job_rate_limiter = None
     needed = Counter(job.wildcards.cell for job in runs)
-    # How many runs this execution makes, for the line that says how long is left.
+    # The number of runs, for the remaining time in the lines of progress.
     progress.start(needed.total())
     if needed and workflow.is_main_process:
-        # Whatever --cores says, a run has all of them unless its cell has threads.
+        # A run uses all cores unless its cell sets `threads`, whatever --cores says.
         folder = context.root / "config/datasets"
         print(estimate(context.plan, needed, folder, os.cpu_count() or 1).text, file=sys.stderr)
 
