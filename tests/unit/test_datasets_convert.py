@@ -9,7 +9,6 @@ import hashlib
 import io
 import json
 import os
-import re
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
@@ -94,8 +93,7 @@ def toy(tmp_path: Path) -> Toy:
 
 def test_a_converted_data_set_has_files_and_a_manifest(toy: Toy) -> None:
     result = toy.convert()
-    assert (result.returncode, result.stdout) == (0, "")
-    assert re.fullmatch(f"{toy.output}: needs about 0.000 GB; [0-9.]+ GB are free\n", result.stderr)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert toy.left() == ["lmdb", "lmdb/manifest.json", "lmdb/test.lmdb", "lmdb/train.lmdb"]
     manifest = json.loads((toy.output / "manifest.json").read_text())
     train = toy.output / "train.lmdb"

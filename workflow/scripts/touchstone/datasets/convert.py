@@ -28,6 +28,8 @@ from touchstone.files import write_atomic
 
 _SAMPLE = 128
 """Examples from which the size of all is estimated."""
+_WORTH_SAYING = 1e9
+"""Bytes from which the size of a conversion is printed."""
 _RESERVE = 1.1
 """What the disk must have of that estimate."""
 
@@ -137,7 +139,7 @@ def _finished(job: _Job, shard: _Shard) -> dict[str, Any] | None:
 
 
 def _require_space(job: _Job, output: Path, done: dict[str, Any]) -> None:
-    """Tell how much disk the conversion needs; raises DatasetError if there is less."""
+    """Print how much disk a large conversion needs; raises DatasetError if there is less."""
     form = formats.load(job.record_format)
     needed = 0
     for examples in job.examples.values():
@@ -152,11 +154,12 @@ def _require_space(job: _Job, output: Path, done: dict[str, Any]) -> None:
     written = sum(file["bytes"] for entry in done.values() for file in entry["files"])
     free = shutil.disk_usage(job.work).free
     kept = f", {written / 1e9:.3f} GB of it written before" if done else ""
-    print(
-        f"{output}: needs about {needed / 1e9:.3f} GB{kept}; {free / 1e9:.3f} GB are free",
-        file=sys.stderr,
-        flush=True,
-    )
+    if needed >= _WORTH_SAYING or done:
+        print(
+            f"{output}: needs about {needed / 1e9:.3f} GB{kept}; {free / 1e9:.3f} GB are free",
+            file=sys.stderr,
+            flush=True,
+        )
     if needed * _RESERVE - written > free:
         raise DatasetError(
             output,

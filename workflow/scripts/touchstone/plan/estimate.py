@@ -43,8 +43,8 @@ class Estimate(NamedTuple):
         low, high = (_duration(self.seconds * by) for by in (1 / FACTOR, FACTOR))
         gpu = f", and {self.gpu_runs} runs on a GPU, not estimated" if self.gpu_runs else ""
         return (
-            f"{self.runs} runs: about {_duration(self.seconds)} ({low} to {high}){gpu};"
-            f" about {self.bytes / 1e9:.2g} GB of disk without software"
+            f"{self.runs} runs: about {_duration(self.seconds)} ({low} to {high}){gpu},"
+            f" {self.bytes / 1e9:.2g} GB of disk without software"
         )
 
 

@@ -28,18 +28,14 @@ HIDDEN_BEGINS = (
     "Conda environments: ignored",
     "Select jobs to execute",
     "Storing output in storage",
+    "Touching output file ",
     "Using shell: ",
 )
 """How messages begin that have no event and say nothing about the study."""
 ONLY_AFTER_ERRORS = ("Complete log(s): ", "Elapsed time: ")
 NOTHING_TO_DO = "Nothing to be done"
-STEPS = {
-    "download_dataset": "downloading the data set {dataset}",
-    "convert_dataset": "converting the data set {dataset} to {format}",
-    "parity_steps": "checking that the frameworks compute {network} equally",
-    "plot": "drawing the figures",
-}
-"""Rules whose start is announced."""
+STEPS = {"parity_steps": "checking that the frameworks compute {network} equally"}
+"""Rules that take long and print nothing; their start is announced."""
 
 
 class Filter(logging.Filter):
