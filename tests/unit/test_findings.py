@@ -5,105 +5,176 @@ import json
 import pytest
 
 from fixtures.studies import findings_of, large, speeds
-from touchstone.analysis.comparison import compare
 from touchstone.analysis.disturbed import Disturbed, disturbed
+from touchstone.analysis.doubts import doubts
 from touchstone.analysis.findings import compute
 from touchstone.analysis.findings_file import read_findings, write_findings
 from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.part import RatioEstimate
+from touchstone.analysis.ranking_model import NextStep
 from touchstone.commands.document_findings import PAGE, reference
 from touchstone.files import with_section
-from touchstone.report.sections.answer import answer, caveat
-from touchstone.report.text import number
+from touchstone.report.sections.answer import (
+    answer,
+    caveat,
+    doubt_sentence,
+    matrix,
+    next_step_sentence,
+    trust_sentence,
+)
+from touchstone.report.text import interval_text, number
 from touchstone.results.files import InputError
-from touchstone.results.study import Series
 from touchstone.results.tables import chosen
 from touchstone.schema.spec import Trial
 from touchstone.schema.status import STATUSES
 
 
 def answered(study):
-    """The answer and its caveat in words."""
-    findings = compute(study, {})
-    return answer(findings), caveat(findings.answer.confidence)
+    """The answer in words."""
+    return answer(compute(study, {}))
 
 
 # Rankings
 
 
-def test_a_clear_winner_is_named_with_ratio_n_and_caveat(tmp_path):
+def test_a_clear_winner_is_named_with_mode_speed_ratio_and_interval(tmp_path):
     study = speeds(tmp_path, {"mxnet": [256, 258, 260], "pytorch": [512, 516, 520]})
     findings = compute(study, {})
     (comparison,) = findings.comparisons
-    names = [cell.name for cell in findings.cells]
-    assert (comparison.reference, comparison.winner, comparison.next) == (*names, names[0])
-    assert comparison.n == 3 and comparison.rankable and comparison.rivals == []
-    assert comparison.lead.value == pytest.approx(2)
-    (place,) = findings.answer.places
-    assert [(one.winner, one.comparisons) for one in place.outcomes] == [("pytorch", [0])]
-    result, doubt = answered(study)
-    words = "pytorch was fastest at batch size 64, at 2.00 [2.00, 2.00] times the throughput of"
-    assert f"{words} mxnet" in result
-    assert doubt.startswith("n = 3, indicative") and "95 %" in doubt
+    mxnet, pytorch = (cell.name for cell in findings.cells)
+    assert (comparison.leader, comparison.winner, comparison.rivals) == (pytorch, pytorch, [])
+    (pair,) = comparison.pairs
+    assert (pair.faster, pair.slower) == (pytorch, mxnet)
+    assert pair.ratio.value == pytest.approx(2) and comparison.next_step is None
+    assert answered(study).startswith(
+        "lenet5 with mnist-5k (cpu), batch size 64: pytorch (channels last) was fastest with "
+        "516.0 images/s, 2.00 [2.00, 2.00] times as fast as mxnet (channels last) with 258.0 images/s."
+    )
+    assert trust_sentence(findings.answer.trust) == (
+        "Trust: medium (3 runs of each configuration)."
+    )
+    assert "95 %" in caveat(findings) and next_step_sentence(findings.answer.next_step) == ""
 
 
 def test_what_slows_a_whole_block_is_paired_away(tmp_path):
     """The ranges overlap by far, but in each block the ratio is about 1.2."""
     rates = {"mxnet": [200, 400, 300], "pytorch": [240, 484, 357]}
-    (comparison,) = compare(speeds(tmp_path, rates))
-    assert comparison.winner == Series("pytorch")
+    (comparison,) = findings_with(tmp_path, rates).comparisons
+    assert comparison.winner == comparison.leader
 
 
-def test_an_interval_that_holds_1_is_not_ranked(tmp_path):
-    study = speeds(tmp_path, {"mxnet": [256, 258, 400], "pytorch": [399, 516, 520]})
-    (comparison,) = compare(study)
-    assert comparison.winner is None
-    result, _ = answered(study)
-    assert "no difference shown between the fastest, pytorch and mxnet" in result
-    assert "fastest at" not in result
+def findings_with(root, rates):
+    return compute(speeds(root, rates), {})
+
+
+def test_an_interval_that_holds_1_is_too_few_runs_to_tell(tmp_path):
+    findings = findings_with(tmp_path, {"mxnet": [256, 258, 400], "pytorch": [399, 516, 520]})
+    (comparison,) = findings.comparisons
+    assert comparison.winner is None and comparison.pairs[0].ratio.verdict == "too few runs to tell"
+    result = answer(findings)
+    assert (
+        "too few runs to tell pytorch (channels last) with 474.8 images/s apart from mxnet"
+        in result
+    )
+    assert "1.59 [0.93, 2.73] times" in result and "fastest" not in result
+    step = comparison.next_step
+    assert step.decides and step.repeats > 3 and step.minutes > 0
+    assert next_step_sentence(step).startswith(f"{step.repeats} repeats would probably settle")
+    assert "no difference" not in result
 
 
 def test_the_fastest_must_beat_all_others_not_only_the_next(tmp_path):
-    rates = {"pytorch": [300, 310, 320], "mxnet": [280, 289, 298], "tensorflow": [100, 200, 305]}
-    study = speeds(tmp_path, rates)
-    (comparison,) = compare(study)
-    assert comparison.fastest.series == Series("pytorch") and comparison.winner is None
-    result, _ = answered(study)
-    assert "no difference shown between the fastest, pytorch and tensorflow" in result
+    rates = {"mxnet": [280, 289, 298], "tensorflow": [100, 200, 305], "pytorch": [300, 310, 320]}
+    findings = findings_with(tmp_path, rates)
+    (comparison,) = findings.comparisons
+    assert [findings.cell[c.cell].framework for c in comparison.cells] == [
+        "pytorch", "mxnet", "tensorflow",
+    ]  # fmt: skip
+    assert comparison.winner is None and len(comparison.pairs) == 3
 
 
-def test_with_more_rivals_each_interval_is_wider(tmp_path):
-    """Logarithms 0.06, 0.09, 0.12 have a t of 5.2: above 4.3 (95 %), below 6.2 (97.5 %)."""
-    rates = {"mxnet": [100, 100, 100], "pytorch": [106.18, 109.42, 112.75]}
-    (two,) = compare(speeds(tmp_path / "two", rates))
-    assert two.winner == Series("pytorch")
-    (three,) = compare(speeds(tmp_path / "three", {**rates, "tensorflow": [50, 50, 50]}))
-    assert three.winner is None
-    assert [cell.series for cell in three.rivals] == [Series("mxnet")]
+def test_the_slowest_has_its_numbers_too(tmp_path):
+    rates = {"mxnet": [99, 100, 101], "tensorflow": [402, 400, 398], "pytorch": [199, 200, 201]}
+    result = answer(findings_with(tmp_path, rates))
+    assert "tensorflow (channels last) was fastest with 400.0 images/s, 2.00 [1.9" in result
+    assert "The lowest speed was that of mxnet (channels last) with 100.0 images/s: tensorflow" in (
+        result
+    )
 
 
-def test_one_run_is_too_few_to_rank(tmp_path):
-    study = speeds(tmp_path, {"mxnet": [100], "pytorch": [500]})
-    result, doubt = answered(study)
-    assert "too few runs to rank the fastest, mxnet and pytorch" in result and not doubt
-    (comparison,) = compute(study, {}).comparisons
-    assert comparison.lead.low is None and comparison.lead.verdict == "too few runs"
+@pytest.mark.parametrize(
+    "order", [("mxnet", "pytorch", "tensorflow"), ("tensorflow", "mxnet", "pytorch")]
+)
+def test_with_one_run_each_the_order_is_that_of_the_speeds(tmp_path, order):
+    """Once the first two cells of the plan were called the fastest."""
+    rates = {"mxnet": [100], "pytorch": [200], "tensorflow": [400]}
+    findings = findings_with(tmp_path, {name: rates[name] for name in order})
+    result = answer(findings)
+    assert (
+        "batch size 64: too few runs to tell which is fastest. Measured, one run each: "
+        "tensorflow (channels last) with 400.0 images/s; pytorch (channels last) with 200.0 "
+        "images/s; mxnet (channels last) with 100.0 images/s." in result
+    )
+    assert trust_sentence(findings.answer.trust) == "Trust: low (a configuration ran only once)."
+    (comparison,) = findings.comparisons
+    assert comparison.winner is None and not comparison.next_step.decides
+    assert next_step_sentence(comparison.next_step).startswith("3 repeats give intervals: ")
+    assert [doubt.cause for doubt in findings.doubts] == ["one run"] and not caveat(findings)
+    assert {pair.ratio.verdict for pair in comparison.pairs} == {"too few runs"}
 
 
-def test_six_runs_are_no_longer_indicative(tmp_path):
-    study = speeds(tmp_path, {"mxnet": [256] * 6, "pytorch": [512] * 6})
-    assert answered(study)[1].startswith("n = 6: ")
+def test_speeds_that_are_alike_are_called_so(tmp_path):
+    findings = findings_with(tmp_path, {"mxnet": [1000, 1001, 999], "pytorch": [1000, 999, 1001]})
+    assert "with 1,000 images/s to within 2 %: " in answer(findings)
+    assert findings.comparisons[0].alike and findings.answer.next_step is None
+
+
+def test_six_alike_runs_are_trusted(tmp_path):
+    findings = findings_with(tmp_path, {"mxnet": [256, 257] * 3, "pytorch": [512, 513] * 3})
+    assert findings.answer.trust.level == "high" and findings.doubts == []
+
+
+def test_speeds_that_are_too_alike_are_not_settled_by_more_runs():
+    assert "too alike" in next_step_sentence(NextStep(repeats=None, minutes=None, decides=True))
+    hours = NextStep(repeats=9, minutes=300, decides=True)
+    assert next_step_sentence(hours).endswith("settle it: about 5.0 more hours.")
+
+
+def test_flags_on_more_than_a_third_of_the_runs_are_a_doubt(tmp_path):
+    study = speeds(tmp_path, {"mxnet": [256] * 3, "pytorch": [512] * 3})
+    assert doubts(study) == []
+    for run in study.runs[:3]:
+        run.flags.append("throttled")
+    (doubt,) = doubts(study)
+    assert doubt_sentence(doubt) == (
+        "Do not trust these numbers: 3 of 6 runs are flagged throttled."
+    )
+    assert compute(study, {}).answer.trust.reason == "disturbed"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(0.82, 1.74, "[0.82, 1.74]"), (1.003, 1.2, "[1.003, 1.20]"), (0.5, 0.9996, "[0.50, 0.9996]"),
+     (1.0, 1.0, "[1.00, 1.00]"), (None, None, "")],
+)  # fmt: skip
+def test_an_interval_shows_on_which_side_of_1_it_ends(low, high, text):
+    ratio = RatioEstimate(n=3, value=1.0, low=low, high=high, verdict="", indicative=True,
+                          detectable=None)  # fmt: skip
+    assert interval_text(ratio) == text
 
 
 def test_nothing_to_compare_is_said(failed):
     findings = findings_of(failed)
-    assert findings.comparisons == [] and findings.answer.confidence is None
+    assert findings.comparisons == [] and findings.answer.trust is None
     assert "no throughput to compare" in answer(findings)
 
 
-def test_of_many_networks_some_are_named(tmp_path):
-    result, _ = answered(large(tmp_path, 20, 2))
-    assert result.count("On net") == 6 and "14 more are in the table of speeds" in result
+def test_many_comparisons_are_counted_and_have_a_matrix(tmp_path):
+    findings = compute(large(tmp_path, 20, 2), {})
+    assert "Too few runs to tell which is fastest in all 40 comparisons" in answer(findings)
+    table = matrix(findings)
+    assert len(table["rows"].rows) == 40 and len(table["labels"]) == 2
+    assert table["rows"].rows[0]["entries"][0]["speed"] == "256.0"
 
 
 @pytest.mark.parametrize(

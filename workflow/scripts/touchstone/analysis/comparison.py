@@ -1,26 +1,42 @@
 """Which framework is fastest: cells side by side."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from itertools import combinations
+from math import sqrt
 from statistics import median
+from typing import NamedTuple
 
-from touchstone.analysis.part import Workload
-from touchstone.analysis.ranking_model import ComparedCell, ComparisonSummary
+from touchstone.analysis.doubts import DISTURBING
+from touchstone.analysis.part import RatioEstimate, Workload
+from touchstone.analysis.ranking_model import (
+    ComparedCell,
+    ComparedPair,
+    ComparisonSummary,
+    NextStep,
+    Trust,
+)
 from touchstone.analysis.ratio import estimate
 from touchstone.results.certificates import Certificates, proof
-from touchstone.results.study import FACET, Cell, Series, Study
+from touchstone.results.study import FACET, Cell, Study
 from touchstone.results.tables import COMPARED, remarks
-from touchstone.statistics.intervals import LEVEL, Ratio, paired_ratio
+from touchstone.statistics.groups import Group, compare_groups
+from touchstone.statistics.intervals import INDICATIVE_BELOW, LEVEL, noncentrality
+
+LOW_REACH, MEDIUM_REACH = 1.5, 1.1
+"""Upper end of an interval / ratio from which trust is low, and medium."""
+LOW_SHARE, MEDIUM_SHARE = 1 / 3, 1 / 10
+"""Share of disturbed runs above which it is."""
+ALIKE = 1.02
+"""Ratio up to which speeds are called alike."""
+LEAST_REPEATS, MOST_REPEATS = 3, 100
+"""Repeats that are proposed."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """The throughputs of comparable cells on one network, data set, device and batch size.
 
-    `cells` are those with numbers, in order of the plan, `without` those that have none. `setting`
-    names the other factors that distinguish this comparison from others of the study. The
-    first cell is the reference, chosen before the data are seen: one chosen as the fastest
-    would owe its place partly to its luckiest runs.
+    `cells` are those with numbers, the fastest first, `without` those that have none. `setting`
+    names the other factors that distinguish this comparison from others of the study.
     """
 
     facet: tuple[str, str, str]
@@ -28,62 +44,12 @@ class Comparison:
     setting: str
     cells: list[Cell]
     without: list[Cell]
-
-    @property
-    def reference(self) -> Cell:
-        return self.cells[0]
-
-    @cached_property
-    def fastest(self) -> Cell:
-        """The cell with the largest median."""
-        return max(self.cells, key=_median)
-
-    @property
-    def level(self) -> float:
-        """Confidence of each interval, such that all of a cell's together have 95 %.
-
-        Bonferroni over the others: whichever cell is truly the fastest, a false winner needs
-        its own interval or one of a rival against it to fail.
-        """
-        return 1 - (1 - LEVEL) / (len(self.cells) - 1)
-
-    def ratio(self, cell: Cell, reference: Cell) -> Ratio | None:
-        """Throughput of one cell / that of another, within blocks."""
-        return paired_ratio(cell.by_block("throughput"), reference.by_block("throughput"))
-
-    @cached_property
-    def against(self) -> list[tuple[Cell, Ratio | None]]:
-        """The fastest against each other cell, the next fastest first."""
-        others = sorted((c for c in self.cells if c is not self.fastest), key=_median, reverse=True)
-        return [(cell, self.ratio(self.fastest, cell)) for cell in others]
+    group: Group
 
     @property
     def n(self) -> int:
-        """Blocks of the comparison of the fastest that has fewest."""
-        return min(ratio.n if ratio else 0 for _, ratio in self.against)
-
-    @property
-    def testable(self) -> bool:
-        """Whether every interval of the fastest can be had."""
-        return self.n > 1
-
-    @cached_property
-    def rivals(self) -> list[Cell]:
-        """The cells that the fastest was not shown to be faster than."""
-        return [
-            cell
-            for cell, ratio in self.against
-            if ratio is None or ratio.verdict("throughput", self.level) != "faster"
-        ]
-
-    @cached_property
-    def winner(self) -> Series | None:
-        """The fastest, where it was shown to be faster than all others together."""
-        return self.fastest.series if self.testable and not self.rivals else None
-
-
-def _median(cell: Cell) -> float:
-    return median(cell.values("throughput"))
+        """The fewest runs of a cell."""
+        return min(len(cell.values("throughput")) for cell in self.cells)
 
 
 def compare(study: Study) -> list[Comparison]:
@@ -93,6 +59,9 @@ def compare(study: Study) -> list[Comparison]:
         for group in study.comparable()
         if sum(bool(cell.values("throughput")) for cell in group) > 1
     ]
+    models = compare_groups(
+        [{cell.plan.name: cell.by_block("throughput") for cell in group} for group in groups]
+    )
     shown_anyway = (*COMPARED, *FACET, "batch_size")
     varying = [
         name
@@ -100,23 +69,27 @@ def compare(study: Study) -> list[Comparison]:
         if name not in shown_anyway and len({group[0].plan.factors[name] for group in groups}) > 1
     ]
     comparisons = []
-    for group in groups:
+    for group, model in zip(groups, models, strict=True):
         factors = group[0].plan.factors
         setting = ", ".join(f"{n.replace('_', ' ')} {factors[n] or '–'}" for n in varying)
-        found = [cell for cell in group if cell.values("throughput")]
-        without = [cell for cell in group if not cell.values("throughput")]
+        named = {cell.plan.name: cell for cell in group}
+        found = [named.pop(name) for name in model.ranked]
         place = (group[0].facet, group[0].batch_size, setting)
-        comparisons.append(Comparison(*place, found, without))
+        comparisons.append(Comparison(*place, found, list(named.values()), model))
     order = {facet: i for i, facet in enumerate(dict.fromkeys(c.facet for c in study.cells))}
     return sorted(comparisons, key=lambda c: (order[c.facet], c.batch_size, c.setting))
 
 
 def summary(
-    comparison: Comparison, workload: Workload, certificates: Certificates
+    comparison: Comparison, workload: Workload, certificates: Certificates, study: Study
 ) -> ComparisonSummary:
-    """A comparison as the findings have it."""
+    """A comparison as the findings have it; `study` is the one whose runs more repeats repeat."""
     network, dataset, device = comparison.facet
-    next_fastest, lead = comparison.against[0]
+    pairs = [_pair(comparison, *pair) for pair in combinations(comparison.cells, 2)]
+    leader = comparison.cells[0].plan.name
+    leads = [pair for pair in pairs if pair.faster == leader]
+    rivals = [p.slower for p in leads if p.ratio is None or p.ratio.verdict != "faster"]
+    alike = bool(rivals) and all(_alike(p.ratio) for p in leads if p.slower in rivals)
     return ComparisonSummary(
         workload=workload,
         network=network,
@@ -124,32 +97,45 @@ def summary(
         device=device,
         batch_size=comparison.batch_size,
         setting=comparison.setting,
-        reference=comparison.reference.plan.name,
-        leader=comparison.fastest.plan.name,
-        next=next_fastest.plan.name,
-        lead=estimate(lead),
-        rivals=[cell.plan.name for cell in comparison.rivals],
-        rankable=comparison.testable,
-        n=comparison.n,
-        level=comparison.level,
         cells=[
             _compared(comparison, cell, certificates)
             for cell in (*comparison.cells, *comparison.without)
         ],
+        pairs=pairs,
+        winner=None if rivals else leader,
+        rivals=rivals,
+        alike=alike,
+        n=comparison.n,
+        level=LEVEL,
+        trust=_trust(comparison, leads),
+        next_step=_next_step(comparison, study) if rivals and not alike else None,
+    )
+
+
+def _alike(ratio: RatioEstimate | None) -> bool:
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return False
+    return ratio.low >= 1 / ALIKE and ratio.high <= ALIKE
+
+
+def _pair(comparison: Comparison, faster: Cell, slower: Cell) -> ComparedPair:
+    names = faster.plan.name, slower.plan.name
+    provenances = ([run.provenance for run in cell.runs] for cell in (faster, slower))
+    return ComparedPair(
+        faster=names[0],
+        slower=names[1],
+        ratio=estimate(comparison.group.ratio(*names)),
+        remarks=remarks(*provenances),
     )
 
 
 def _compared(comparison: Comparison, cell: Cell, certificates: Certificates) -> ComparedCell:
-    reference = comparison.reference
-    is_reference = cell is reference
+    n = len(cell.values("throughput"))
     return ComparedCell(
         cell=cell.plan.name,
-        ratio=None if is_reference else estimate(comparison.ratio(cell, reference)),
-        fastest=comparison.winner == cell.series,
+        speed=comparison.group.speed(cell.plan.name) if cell in comparison.cells else None,
+        n=n,
         equal_computation=_equal_computation(cell, certificates),
-        remarks=remarks(
-            [run.provenance for run in cell.runs], [run.provenance for run in reference.runs]
-        ),
     )
 
 
@@ -158,3 +144,66 @@ def _equal_computation(cell: Cell, certificates: Certificates) -> str:
     factors = cell.plan.factors
     found = proof(certificates, cell.facet[0], cell.series.framework, factors["precision"])
     return found.verdict if found.shown or not cell.values("deviation") else "outputs equal"
+
+
+def _trust(comparison: Comparison, leads: Sequence[ComparedPair]) -> Trust:
+    runs = [run for cell in comparison.cells for run in cell.runs]
+    disturbed = sum(bool(DISTURBING & set(run.flags)) for run in runs)
+    known = [pair.ratio for pair in leads if pair.ratio]
+    reaches = [ratio.high / ratio.value for ratio in known if ratio.high is not None]
+    trust = Trust(
+        level="high",
+        reason=None,
+        n=comparison.n,
+        runs=len(runs),
+        disturbed=disturbed,
+        reach=max(reaches, default=None),
+    )
+    reach = trust.reach or 1.0
+    if comparison.n < 2:
+        return trust.model_copy(update={"level": "low", "reason": "one run"})
+    if disturbed > LOW_SHARE * len(runs):
+        return trust.model_copy(update={"level": "low", "reason": "disturbed"})
+    if reach >= LOW_REACH:
+        return trust.model_copy(update={"level": "low", "reason": "interval"})
+    if disturbed > MEDIUM_SHARE * len(runs):
+        return trust.model_copy(update={"level": "medium", "reason": "disturbed"})
+    if reach >= MEDIUM_REACH:
+        return trust.model_copy(update={"level": "medium", "reason": "interval"})
+    if comparison.n < INDICATIVE_BELOW:
+        return trust.model_copy(update={"level": "medium", "reason": "few runs"})
+    return trust
+
+
+def _next_step(comparison: Comparison, study: Study) -> NextStep:
+    """From the measured lead over the next cell, the noise, and the time that a run took."""
+    first, second = (cell.plan.name for cell in comparison.cells[:2])
+    lead = comparison.group.ratio(first, second)
+    now = max(cell.plan.repeats for cell in comparison.cells)
+    repeats: int | None = max(LEAST_REPEATS, now + 1)
+    known = lead is not None and bool(lead.error) and lead.log > 0
+    if known and lead is not None:
+        repeats = _enough(comparison, lead.log, now)
+    elif comparison.n > 1:
+        repeats = None
+    minutes = None if repeats is None else (repeats - now) * _round_seconds(study) / 60
+    return NextStep(repeats=repeats, minutes=minutes, decides=known)
+
+
+def _enough(comparison: Comparison, lead: float, now: int) -> int | None:
+    """The repeats with which such a lead is shown with a chance of 80 %; None for too many."""
+    group = comparison.group
+    cells = len(comparison.cells)
+    for repeats in range(now + 1, MOST_REPEATS + 1):
+        error = sqrt(2 * group.variance / repeats)
+        freedom = float(group.freedom + (cells - 1) * (repeats - now))
+        # The noncentrality is never below 2.8, and takes long to compute.
+        if lead > 2.8 * error and lead > noncentrality(freedom, cells, group.groups) * error:
+            return repeats
+    return None
+
+
+def _round_seconds(study: Study) -> float:
+    """How long one run of every cell takes: the sum of the cells' medians."""
+    found = [[sum(run.phases.values()) for run in cell.runs] for cell in study.cells]
+    return sum(median(seconds) for seconds in found if seconds)

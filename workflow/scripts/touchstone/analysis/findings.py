@@ -8,10 +8,12 @@ from touchstone.analysis import peaks as measured_peaks
 from touchstone.analysis.answer import answer
 from touchstone.analysis.cells import UNITS, metrics_without_values, summaries
 from touchstone.analysis.disturbed import METRIC, disturbed
+from touchstone.analysis.doubts import doubts
 from touchstone.analysis.equal_computation import equal_computation, known_deviations
 from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.largest_batch import largest_batches
 from touchstone.analysis.outcomes import failures, flags, outcomes
+from touchstone.analysis.part import Workload
 from touchstone.analysis.setup import setup
 from touchstone.results.certificates import Certificates
 from touchstone.results.max_batch import MaxBatch
@@ -54,9 +56,11 @@ def compute(
     answers = answers or answers_of(study)
     peaks = measured_peaks.peaks(study.operations)
     cells = summaries(study, peaks)
+    parts: list[tuple[Workload, Study]] = [("training", trained), ("inference", inference)]
     comparisons = [
-        *(comparison.summary(c, "training", certificates) for c in comparison.compare(trained)),
-        *(comparison.summary(c, "inference", certificates) for c in comparison.compare(inference)),
+        comparison.summary(one, workload, certificates, study)
+        for workload, part in parts
+        for one in comparison.compare(part)
     ]
     networks = Study([*trained.cells, *inference.cells])
     return Findings(
@@ -64,6 +68,7 @@ def compute(
         units=UNITS,
         answer=answer(trained, comparisons, {cell.name: cell for cell in cells}),
         disturbed=disturbed((run.flags, run.values[METRIC]) for run in study.runs),
+        doubts=doubts(study),
         outcomes=outcomes(study),
         flags=flags(study, comparisons),
         cells=cells,

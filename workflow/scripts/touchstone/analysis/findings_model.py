@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from touchstone.analysis.disturbed import Disturbed
+from touchstone.analysis.doubts import Doubt
 from touchstone.analysis.part import Part, RatioEstimate, Workload
 from touchstone.analysis.ranking_model import Answer, ComparisonSummary
 from touchstone.analysis.setup_model import Setup
@@ -315,6 +316,8 @@ class Findings(Part):
     """Which framework is fastest."""
     disturbed: Disturbed | None
     """Null where other programs disturbed at most a third of the runs."""
+    doubts: list[Doubt]
+    """Other reasons not to trust the numbers."""
     outcomes: dict[str, int]
     """Runs by outcome."""
     flags: dict[str, int]

@@ -43,7 +43,7 @@ def flags(study: Study, comparisons: Iterable[ComparisonSummary]) -> dict[str, i
     """Runs by flag; for a flag of the study that no run has, the comparisons with that remark."""
     runs = Counter(flag for run in study.runs for flag in run.flags)
     remarks = Counter(
-        remark for one in comparisons for compared in one.cells for remark in compared.remarks
+        remark for one in comparisons for remark in {r for pair in one.pairs for r in pair.remarks}
     )
     return {name: runs[name] for name in FLAGS} | {
         name: runs[name] or remarks[name] for name in STUDY_FLAGS

@@ -21,18 +21,18 @@ class Part(BaseModel):
 
 
 class RatioEstimate(Part):
-    """A ratio of two cells: the geometric mean of the ratios within blocks (docs/statistics.md)."""
+    """A ratio of two cells, from the blocks that they ran in (docs/statistics.md)."""
 
     n: int
-    """Blocks in which both cells have a value."""
+    """Values of the cell that has fewer."""
     value: float
     """The ratio."""
     low: float | None
-    """Lower end of its 95 % t interval; null with fewer than two blocks."""
+    """Lower end of its 95 % interval; null with fewer than two blocks."""
     high: float | None
     """Upper end of the interval."""
     verdict: str
-    """`faster` or `slower` where the interval excludes 1, else `no difference shown`; `too few
+    """`faster` or `slower` where the interval excludes 1, else `too few runs to tell`; `too few
     runs` without an interval."""
     indicative: bool
     """Whether there are so few blocks that the interval rests on assumptions about the noise."""

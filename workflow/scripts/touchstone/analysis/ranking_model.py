@@ -1,5 +1,7 @@
 """Which framework is fastest: the parts `answer` and `comparisons` of the findings."""
 
+from typing import Literal
+
 from touchstone.analysis.part import Part, RatioEstimate, Workload
 
 
@@ -8,16 +10,59 @@ class ComparedCell(Part):
 
     cell: str
     """Name of the cell."""
-    ratio: RatioEstimate | None
-    """Throughput / throughput of the reference; null where no block has both, and for the
-    reference."""
-    fastest: bool
-    """Whether it was shown to be faster than all other cells of the comparison."""
+    speed: float | None
+    """Geometric mean of its throughputs, images/s, corrected for blocks that it lacks; null without
+    a throughput."""
+    n: int
+    """Runs that have a throughput."""
     equal_computation: str
     """`reference`, `equal`, `differs` or `not shown`, by certificate; `outputs equal` for
     inference whose outputs were compared with those of the training run."""
+
+
+class ComparedPair(Part):
+    """Two cells of a comparison."""
+
+    faster: str
+    """The cell with the larger speed."""
+    slower: str
+    """The other cell."""
+    ratio: RatioEstimate | None
+    """Speed of the faster / that of the slower, whose interval holds together with those of all
+    pairs of the comparison; null where no chain of common blocks links the two."""
     remarks: list[str]
     """What makes the ratio more than one of frameworks: `different_machine`, `different_era`."""
+
+
+class Trust(Part):
+    """How far to trust a comparison, and the main reason."""
+
+    level: Literal["high", "medium", "low"]
+    """`low`: one run of a cell, more than a third of the runs disturbed, or an interval that
+    reaches 1.5 times its ratio; `medium`: fewer than six runs of a cell, a tenth disturbed, or 1.1
+    times; else `high`."""
+    reason: Literal["one run", "disturbed", "interval", "few runs"] | None
+    """The first of these that gives the level; null for `high`."""
+    n: int
+    """The fewest runs of a cell."""
+    runs: int
+    """Runs of all its cells."""
+    disturbed: int
+    """Those with a flag that says that something else disturbed them."""
+    reach: float | None
+    """The largest upper end / ratio of the leader's intervals; null without an interval."""
+
+
+class NextStep(Part):
+    """What would probably settle a comparison in which the leader was not shown to be fastest."""
+
+    repeats: int | None
+    """Repeats with which a lead as large as the measured one is shown in 4 of 5 studies; null
+    where 100 are too few. With one run, 3: the least that say anything about the noise."""
+    minutes: float | None
+    """Time that all runs of the study take beyond those that there are; null without repeats."""
+    decides: bool
+    """Whether the estimate has the measured noise; false with one run."""
 
 
 class ComparisonSummary(Part):
@@ -35,74 +80,34 @@ class ComparisonSummary(Part):
     """Batch size of the cells."""
     setting: str
     """Other factors that distinguish this comparison from the others; empty where none does."""
-    reference: str
-    """The cell that was planned first: the base of the ratios."""
-    leader: str
-    """The cell with the largest median throughput."""
-    next: str
-    """The cell with the second largest."""
-    lead: RatioEstimate | None
-    """Throughput of the leader / that of the next; null where no block has both."""
+    cells: list[ComparedCell]
+    """All cells: the fastest first, last those that have no throughput."""
+    pairs: list[ComparedPair]
+    """All pairs of cells that have a speed, in the same order: first the leader's."""
+    winner: str | None
+    """The cell whose intervals against all others are above 1; null where there is none."""
     rivals: list[str]
     """The cells that the leader was not shown to be faster than."""
-    rankable: bool
-    """Whether every cell has two blocks or more in common with the leader."""
+    alike: bool
+    """Whether there are rivals, and all their intervals are within 2 % of 1."""
     n: int
-    """The fewest blocks that a cell has in common with the leader."""
+    """The fewest runs of a cell that has a speed."""
     level: float
-    """Confidence of each interval by which the leader is judged; together they have 95 %."""
-    cells: list[ComparedCell]
-    """All cells in order of the plan; first those that have a throughput."""
+    """Confidence with which the intervals of all pairs hold together."""
+    trust: Trust
+    """How far to trust it."""
+    next_step: NextStep | None
+    """What would probably settle it; null where there is a winner, or the rivals are alike."""
 
     @property
-    def winner(self) -> str | None:
-        """The leader, where it was shown to be the fastest."""
-        return self.leader if self.rankable and not self.rivals else None
+    def leader(self) -> str:
+        """The cell with the largest speed."""
+        return self.cells[0].cell
 
-
-class SameOutcome(Part):
-    """Comparisons on one network, data set and device that have the same outcome."""
-
-    comparisons: list[int]
-    """Their positions in `comparisons` of the findings, from 0."""
-    winner: str | None
-    """Label of the fastest; null where none was shown to be the fastest."""
-    rankable: bool
-    """Whether there are enough runs to rank."""
-    lowest_lead: float | None
-    """The smallest of the ratios of the winner to the next cell; null without a winner."""
-    highest_lead: float | None
-    """The largest of these ratios."""
-
-
-class PlaceAnswer(Part):
-    """What is fastest on one network, data set and device."""
-
-    network: str
-    """The network."""
-    dataset: str
-    """The data set."""
-    device: str
-    """The device."""
-    outcomes: list[SameOutcome]
-    """The outcomes of its comparisons: first winners, last those of too few runs."""
-
-
-class Confidence(Part):
-    """How far the ranking can be trusted."""
-
-    rankings: int
-    """Comparisons that had enough runs."""
-    n: int
-    """The fewest blocks of these comparisons."""
-    indicative: bool
-    """Whether these are so few that the intervals rest on assumptions about the noise."""
-    level: float
-    """Confidence of one ranking, as a share."""
-    expected_false: float
-    """Rankings x (1 - level): how many may be false."""
-    flags: list[str]
-    """The flags of the cells that were compared, and the remarks on their ratios."""
+    @property
+    def leads(self) -> list[ComparedPair]:
+        """The leader against each other cell, the next fastest first."""
+        return [pair for pair in self.pairs if pair.faster == self.leader]
 
 
 class AccuracyGap(Part):
@@ -117,14 +122,16 @@ class AccuracyGap(Part):
 
 
 class Answer(Part):
-    """Which framework is fastest, and how far to trust that."""
+    """Which framework is fastest, and how far to trust that; `comparisons` has the ranking."""
 
-    places: list[PlaceAnswer]
-    """One answer for each network, data set and device; empty where nothing can be compared."""
+    trust: Trust | None
+    """The lowest of the comparisons; null where nothing can be compared."""
+    next_step: NextStep | None
+    """The smallest that settles an open comparison; null where none is open."""
+    flags: list[str]
+    """The flags of the cells that were compared, and the remarks on their ratios."""
     cells_with_throughput: int
     """Cells that train and have a throughput."""
-    confidence: Confidence | None
-    """Null where no comparison has enough runs."""
     accuracy_gap: AccuracyGap | None
     """Null where no two comparable cells have an accuracy."""
     training_runs: int

@@ -1,7 +1,7 @@
 """A ratio as the findings have it."""
 
 from touchstone.analysis.part import RatioEstimate
-from touchstone.statistics.intervals import Ratio
+from touchstone.statistics.intervals import UNDECIDED, Ratio
 
 
 def estimate(ratio: Ratio | None) -> RatioEstimate | None:
@@ -14,7 +14,7 @@ def estimate(ratio: Ratio | None) -> RatioEstimate | None:
         value=ratio.value,
         low=low,
         high=high,
-        verdict=ratio.verdict("throughput"),
+        verdict=ratio.verdict("throughput", UNDECIDED),
         indicative=ratio.indicative,
         detectable=ratio.detectable,
     )

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from touchstone.analysis.findings_model import Findings
 from touchstone.report.rendering import templates
 from touchstone.report.sections import answer, numbers, outcomes, parity, setup, speed, workloads
-from touchstone.report.text import blocks_text, dot, interval_text, number, ratio_text
+from touchstone.report.text import blocks_text, dot, full_label, interval_text, number, ratio_text
 from touchstone.results.files import InputError, parse_json, read_text
 from touchstone.results.study import describe_machine
 
@@ -68,7 +68,7 @@ def make_report(
         InputError: a figure or the captions are missing.
     """
     environment = templates()
-    functions = (ratio_text, interval_text, blocks_text, number, dot)
+    functions = (ratio_text, interval_text, blocks_text, number, dot, full_label)
     environment.globals |= {function.__name__: function for function in functions}
     environment.globals["describe"] = describe_machine
     values: dict[str, Any] = {}

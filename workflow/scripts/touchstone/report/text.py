@@ -44,13 +44,32 @@ def ratio_text(value: float) -> str:
 
 
 def interval_text(ratio: RatioEstimate) -> str:
-    """The 95 % interval of a ratio, `[1.70, 2.21]`; empty where there is none."""
-    return "" if ratio.low is None else f"[{ratio.low:.2f}, {ratio.high:.2f}]"
+    """The interval of a ratio, `[1.70, 2.21]`; empty where there is none."""
+    if ratio.low is None or ratio.high is None:
+        return ""
+    return f"[{_end_text(ratio.low)}, {_end_text(ratio.high)}]"
+
+
+def _end_text(value: float) -> str:
+    """An end of an interval with two decimals, or as many as show on which side of 1 it is."""
+    decimals = 2
+    while value != 1 and decimals < 6 and float(f"{value:.{decimals}f}") == 1:
+        decimals += 1
+    return f"{value:.{decimals}f}"
 
 
 def blocks_text(ratio: RatioEstimate) -> str:
     """`n = 3, indicative`: how far to trust a ratio."""
     return f"n = {ratio.n}" + (", indicative" if ratio.indicative else "")
+
+
+def full_label(cell: CellSummary) -> str:
+    """A cell's label with its mode: `pytorch (eager)`."""
+    mode = cell.factors["mode"]
+    label = cell.label
+    if mode and mode not in label:
+        label = f"{label[:-1]}, {mode})" if label.endswith(")") else f"{label} ({mode})"
+    return label.replace("_", " ")
 
 
 def missing_words(cell: CellSummary, metric: str) -> list[str]:

@@ -20,7 +20,8 @@ from touchstone.safe_text import csv_of
 from touchstone.schema.spec import Trial
 from touchstone.schema.status import STATUSES
 from touchstone.schema.values import from_json
-from touchstone.statistics.intervals import paired_ratio, summarise
+from touchstone.statistics.groups import Group, compare_groups
+from touchstone.statistics.intervals import UNDECIDED, summarise
 
 FACTORS = (
     "framework",
@@ -330,22 +331,39 @@ def _by_block(records: list[dict[str, Any]], metric: str) -> dict[int, float]:
 def _comparisons(plan: Sequence[PlannedCell], cells: dict[str, _Compared]) -> str:
     """The table of all pairs of comparable cells, for every metric that has a scale of ratios."""
     lines: list[Sequence[object]] = [COMPARISONS]
-    for group in comparable(plan):
+    groups = list(comparable(plan))
+    # Accuracies and losses have no meaningful ratio.
+    metrics = [name for name, metric in METRICS.items() if metric.unit != "1"]
+    models = {name: _models(groups, cells, name) for name in metrics}
+    for number, group in enumerate(groups):
         for reference, cell in combinations(group, 2):
             ours, theirs = cells[cell.name], cells[reference.name]
             remark = ", ".join(remarks(ours.provenances, theirs.provenances))
             head = [cell.factors[name] for name in FACTORS if name not in COMPARED]
             head += [c.factors[name] for c in (cell, reference) for name in COMPARED]
             head += [cell.name, reference.name]
-            for name, metric in METRICS.items():
-                if metric.unit == "1":  # accuracies and losses have no meaningful ratio
-                    continue
-                ratio = paired_ratio(ours.blocks[name], theirs.blocks[name])
+            for name in metrics:
+                ratio = models[name][number].ratio(cell.name, reference.name)
                 if ratio is None:
                     continue
                 low, high = ratio.interval() or (None, None)
                 numbers = map(_number, (ratio.value, low, high, ratio.detectable))
-                verdict = (ratio.verdict(name), "yes" if ratio.indicative else "no")
+                verdict = (ratio.verdict(name, UNDECIDED), "yes" if ratio.indicative else "no")
                 tail = (*verdict, remark, ours.flags, theirs.flags)
-                lines.append([*head, name, metric.unit, ratio.n, *numbers, *tail])
+                lines.append([*head, name, METRICS[name].unit, ratio.n, *numbers, *tail])
     return csv_of(lines)
+
+
+def _models(
+    groups: Sequence[Sequence[PlannedCell]], cells: dict[str, _Compared], metric: str
+) -> list[Group]:
+    """A model of each group, as the page has it: training, inference and operations apart."""
+    found: dict[int, Group] = {}
+    kinds = [
+        (group[0].factors.get("workload"), group[0].factors.get("epochs") == "") for group in groups
+    ]
+    for kind in set(kinds):
+        numbers = [number for number, one in enumerate(kinds) if one == kind]
+        values = [{c.name: cells[c.name].blocks[metric] for c in groups[i]} for i in numbers]
+        found |= dict(zip(numbers, compare_groups(values), strict=True))
+    return [found[number] for number in range(len(groups))]

@@ -6,7 +6,7 @@ logarithms. docs/statistics.md says why these methods, and how often they err.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from math import exp, fsum, inf, log, sqrt
+from math import exp, floor, fsum, inf, log, sqrt
 from statistics import fmean, median, variance
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ NOISIER = 0.05
 """Level of the F test by which a side of a cell is noisier than the other cells explain."""
 LEAST_SIDES = 4
 """Fewer sides say too little on how far the noise of cells differs."""
+STEPS = 10
+"""Steps for each degree of freedom in which the studentised range is computed."""
 
 SPEEDS = ("throughput", "step_rate")
 TIMES = (
@@ -36,6 +38,8 @@ TIMES = (
 )  # fmt: skip
 NO_DIFFERENCE = "no difference shown"
 TOO_FEW = "too few runs"
+UNDECIDED = "too few runs to tell"
+"""What a ratio within one study is called whose interval holds 1, or that has none."""
 
 
 class Summary(NamedTuple):
@@ -68,15 +72,37 @@ def _quantile(freedom: float, probability: float) -> float:
     return float(stdtrit(freedom, probability))
 
 
+def critical(freedom: float, level: float = LEVEL, cells: int = 2, groups: int = 1) -> float:
+    """How many standard errors half of an interval has.
+
+    Student's quantile for two cells (1908, Biometrika 6, 1). For more, that of the studentised
+    range over the square root of 2, so that the intervals of all pairs hold together (Tukey;
+    Kramer 1956, Biometrics 12, 307). With several groups at least Student's quantile at the
+    level that Bonferroni's inequality gives each of them (docs/statistics.md says why that
+    is enough). Degrees of freedom are cut to tenths, since the range takes long to compute.
+    """
+    student = _quantile(freedom, 1 - (1 - level) / groups / 2)
+    if cells == 2:
+        return student
+    return max(student, _range_quantile(max(floor(freedom * STEPS), 1), level, cells))
+
+
+@lru_cache(maxsize=1024)
+def _range_quantile(steps: int, level: float, cells: int) -> float:
+    from scipy.stats import studentized_range  # takes a second to import
+
+    return float(studentized_range.ppf(level, cells, steps / STEPS)) / sqrt(2)
+
+
 def half_width(error: float, freedom: float, level: float = LEVEL) -> float:
-    """Half of a t interval (Student 1908, Biometrika 6, 1): quantile x standard error."""
-    return _quantile(freedom, (1 + level) / 2) * error
+    """Half of a t interval of one ratio."""
+    return critical(freedom, level) * error
 
 
-@lru_cache
-def _noncentrality(freedom: float) -> float:
-    """The one at which a two-sided t test at 5 % has the power `POWER`."""
-    return float(nctdtrinc(freedom, 1 - POWER, _quantile(freedom, (1 + LEVEL) / 2)))
+@lru_cache(maxsize=1024)
+def noncentrality(freedom: float, cells: int = 2, groups: int = 1) -> float:
+    """The one at which an interval leaves out 1 with the chance `POWER`."""
+    return float(nctdtrinc(freedom, 1 - POWER, critical(freedom, LEVEL, cells, groups)))
 
 
 def summarise(values: Sequence[float], beyond: int = 0) -> Summary:
@@ -101,12 +127,15 @@ class Ratio(NamedTuple):
 
     `n` is the number of values on the side that has fewer. `error` and `freedom` are None
     where there are too few values to know the noise: then there is no interval and no verdict.
+    `cells` and `groups` say with how many others the interval is to hold (`critical`).
     """
 
     n: int
     log: float
     error: float | None = None
     freedom: float | None = None
+    cells: int = 2
+    groups: int = 1
 
     @property
     def value(self) -> float:
@@ -124,15 +153,15 @@ class Ratio(NamedTuple):
         return f"n = {self.n}" + (", indicative" if self.indicative else "")
 
     def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
-        """The t interval of the ratio."""
+        """The interval of the ratio."""
         if self.error is None or self.freedom is None:
             return None
-        half = half_width(self.error, self.freedom, level)
+        half = critical(self.freedom, level, self.cells, self.groups) * self.error
         return exp(self.log - half), exp(self.log + half)
 
     @property
     def p_value(self) -> float | None:
-        """Two-sided, of the hypothesis that the ratio is 1."""
+        """Two-sided, of the hypothesis that the ratio is 1, for this pair only."""
         if self.error is None:
             return None
         t = abs(self.log) / self.error if self.error else inf if self.log else 0.0
@@ -143,21 +172,21 @@ class Ratio(NamedTuple):
         """The smallest change, as a share, that would be shown with 80 % power.
 
         exp(d s) - 1, where s is the standard error measured here and d the noncentrality at
-        which a two-sided t test at 5 % has that power (Cohen 1988, "Statistical power
+        which the interval leaves out 1 with that chance (Cohen 1988, "Statistical power
         analysis for the behavioral sciences", 2nd edition, chapter 2).
         """
         if self.error is None or self.freedom is None:
             return None
-        return exp(_noncentrality(self.freedom) * self.error) - 1
+        return exp(noncentrality(self.freedom, self.cells, self.groups) * self.error) - 1
 
-    def verdict(self, metric: str, level: float = LEVEL) -> str:
+    def verdict(self, metric: str, undecided: str = NO_DIFFERENCE) -> str:
         """`faster`, `slower` (speeds and times), `higher`, `lower`, or that nothing was shown."""
-        interval = self.interval(level)
+        interval = self.interval()
         if interval is None:
             return TOO_FEW
         up, down = directions(metric)
         low, high = interval
-        return up if low > 1 else down if high < 1 else NO_DIFFERENCE
+        return up if low > 1 else down if high < 1 else undecided
 
 
 def directions(metric: str) -> tuple[str, str]:
@@ -231,7 +260,7 @@ def shared_noise(sides: Iterable[Sequence[float]]) -> Noise | None:
     squares = [(max(square, 1e-5 * typical), freedom) for square, freedom in known]
     apart = [log(square) - psi(f / 2) + log(f / 2) for square, f in squares]
     excess = variance(apart) - fmean(polygamma(1, f / 2) for _, f in squares)
-    if excess <= 0:
+    if excess <= 1e-6:
         return Noise(sum(square * f for square, f in squares) / total, total, total)
     half = brentq(lambda x: polygamma(1, x) - excess, 1e-6, 1e9)
     middle = exp(fmean(apart) + psi(half) - log(half))

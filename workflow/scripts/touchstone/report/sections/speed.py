@@ -3,7 +3,7 @@
 from typing import Any
 
 from touchstone.analysis.findings_model import Choice, Findings, Scaling
-from touchstone.analysis.ranking_model import ComparedCell, ComparisonSummary
+from touchstone.analysis.ranking_model import ComparedCell, ComparedPair, ComparisonSummary
 from touchstone.report.rows import first_rows, sortable_rows
 from touchstone.report.sections.answer import setting_of
 from touchstone.report.text import counts_text, missing_words, number
@@ -17,8 +17,16 @@ def view(findings: Findings) -> dict[str, Any]:
         for comparison in findings.comparisons
         for cell in comparison.cells
     ]
+    pairs = [
+        _pair_row(findings, comparison, pair)
+        for comparison in findings.comparisons
+        for pair in comparison.pairs
+    ]
     return {
         "compared": sortable_rows(compared),
+        "pairs": sortable_rows(
+            pairs if any(len(c.pairs) > 1 for c in findings.comparisons) else []
+        ),
         "settings_shown": any(map(setting_of, findings.comparisons)),
         "choices": sortable_rows([_choice_row(findings, one) for one in findings.choices]),
         "scaling": first_rows([_scaling_row(findings, one) for one in findings.scaling]),
@@ -29,19 +37,33 @@ def _compared_row(
     findings: Findings, comparison: ComparisonSummary, compared: ComparedCell
 ) -> dict[str, Any]:
     cell = findings.cell[compared.cell]
-    throughput = cell.metrics.get("throughput")
+    lead = next((pair for pair in comparison.leads if pair.slower == compared.cell), None)
     return {
         "cell": cell,
         "setting": setting_of(comparison),
-        "is_reference": compared.cell == comparison.reference,
-        "median": number(throughput.median) if throughput else "",
-        "n": throughput.n if throughput else 0,
+        "is_leader": compared.cell == comparison.leader,
+        "is_winner": compared.cell == comparison.winner,
+        "speed": number(compared.speed) if compared.speed is not None else "",
+        "n": compared.n,
         "words": ", ".join(missing_words(cell, "throughput")),
-        "ratio": compared.ratio,
-        "fastest": compared.fastest,
+        "ratio": lead.ratio if lead else None,
         "equal_computation": compared.equal_computation,
         "not_shown": compared.equal_computation in ("differs", "not shown"),
-        "notes": ", ".join(filter(None, [counts_text(cell.flags), *compared.remarks])),
+        "notes": ", ".join(
+            filter(None, [counts_text(cell.flags), *(lead.remarks if lead else [])])
+        ),
+    }
+
+
+def _pair_row(
+    findings: Findings, comparison: ComparisonSummary, pair: ComparedPair
+) -> dict[str, Any]:
+    return {
+        "cell": findings.cell[pair.faster],
+        "slower": findings.cell[pair.slower],
+        "setting": setting_of(comparison),
+        "ratio": pair.ratio,
+        "notes": ", ".join(pair.remarks),
     }
 
 
