@@ -1,5 +1,5 @@
 # The commands of Touchstone; `make help` lists them. Each installs what it needs, in this folder only.
-.PHONY: help run unlock machine-check test test-fast test-all test-conda test-slurm parity bench lint \
+.PHONY: help run unlock machine-check test test-fast test-all test-conda test-slurm parity bench simulate lint \
     snakefmt ruff format mypy dev docs pin clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL = run
@@ -52,6 +52,10 @@ bench: .venv/base ## compare our speed with experts' loops; leave the machine id
 	.venv/bin/python benchmarks/monitor.py
 	.venv/bin/python benchmarks/datasets.py
 	.venv/bin/python benchmarks/readers.py
+
+simulate: export PYTHONPATH = workflow/scripts
+simulate: .venv/base ## simulate how often an answer is wrong, as in docs/statistics.md
+	.venv/bin/python benchmarks/simulate.py
 
 lint: snakefmt ruff format mypy ## check style, types, workflow and docs
 	$(SNAKEMAKE) --lint

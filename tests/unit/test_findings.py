@@ -48,7 +48,8 @@ def test_a_clear_winner_is_named_with_mode_speed_ratio_and_interval(tmp_path):
     assert pair.ratio.value == pytest.approx(2) and comparison.next_step is None
     assert answered(study).startswith(
         "lenet5 with mnist-5k (cpu), batch size 64: pytorch (channels last) was fastest with "
-        "516.0 images/s, 2.00 [2.00, 2.00] times as fast as mxnet (channels last) with 258.0 images/s."
+        "516.0 images/s, 2.00 [2.00, 2.00] times as fast as mxnet (channels last) with 258.0"
+        " images/s."
     )
     assert trust_sentence(findings.answer.trust) == (
         "Trust: medium (3 runs of each configuration)."

@@ -6,7 +6,7 @@ logarithms. docs/statistics.md says why these methods, and how often they err.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from math import exp, floor, fsum, inf, log, sqrt
+from math import exp, fsum, inf, log, sqrt
 from statistics import fmean, median, variance
 from typing import NamedTuple
 
@@ -27,8 +27,6 @@ NOISIER = 0.05
 """Level of the F test by which a side of a cell is noisier than the other cells explain."""
 LEAST_SIDES = 4
 """Fewer sides say too little on how far the noise of cells differs."""
-STEPS = 10
-"""Steps for each degree of freedom in which the studentised range is computed."""
 
 SPEEDS = ("throughput", "step_rate")
 TIMES = (
@@ -79,19 +77,19 @@ def critical(freedom: float, level: float = LEVEL, cells: int = 2, groups: int =
     range over the square root of 2, so that the intervals of all pairs hold together (Tukey;
     Kramer 1956, Biometrics 12, 307). With several groups at least Student's quantile at the
     level that Bonferroni's inequality gives each of them (docs/statistics.md says why that
-    is enough). Degrees of freedom are cut to tenths, since the range takes long to compute.
+    is enough).
     """
     student = _quantile(freedom, 1 - (1 - level) / groups / 2)
     if cells == 2:
         return student
-    return max(student, _range_quantile(max(floor(freedom * STEPS), 1), level, cells))
+    return max(student, _range_quantile(freedom, level, cells))
 
 
 @lru_cache(maxsize=1024)
-def _range_quantile(steps: int, level: float, cells: int) -> float:
+def _range_quantile(freedom: float, level: float, cells: int) -> float:
     from scipy.stats import studentized_range  # takes a second to import
 
-    return float(studentized_range.ppf(level, cells, steps / STEPS)) / sqrt(2)
+    return float(studentized_range.ppf(level, cells, freedom)) / sqrt(2)
 
 
 def half_width(error: float, freedom: float, level: float = LEVEL) -> float:
