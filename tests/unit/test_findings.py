@@ -82,6 +82,7 @@ def test_an_interval_that_holds_1_is_too_few_runs_to_tell(tmp_path):
     assert step.decides and step.repeats > 3 and step.minutes > 0
     assert next_step_sentence(step).startswith(f"{step.repeats} repeats would probably settle")
     assert "no difference" not in result
+    assert "settle the clearest of 4 open comparisons: " in next_step_sentence(step, 4)
 
 
 def test_the_fastest_must_beat_all_others_not_only_the_next(tmp_path):
@@ -173,6 +174,8 @@ def test_nothing_to_compare_is_said(failed):
 def test_many_comparisons_are_counted_and_have_a_matrix(tmp_path):
     findings = compute(large(tmp_path, 20, 2), {})
     assert "Too few runs to tell which is fastest in all 40 comparisons" in answer(findings)
+    words = "The speed of pytorch (channels last) was the highest in 40 of these, 1.000 times"
+    assert words in answer(findings)
     table = matrix(findings)
     assert len(table["rows"].rows) == 40 and len(table["labels"]) == 2
     assert table["rows"].rows[0]["entries"][0]["speed"] == "256.0"

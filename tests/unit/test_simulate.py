@@ -1,7 +1,6 @@
 """The simulation of answers, in small: few are wrong, and a clear lead is named."""
 
 import pytest
-
 from simulate import NOISES, Shape, simulate
 
 

@@ -1,5 +1,6 @@
 """The answer, in sentences."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from touchstone.analysis.disturbed import REPEAT
@@ -35,7 +36,10 @@ def view(findings: Findings) -> dict[str, Any]:
     return {
         "answer": answer(findings),
         "trust": trust_sentence(findings.answer.trust),
-        "next_step": next_step_sentence(findings.answer.next_step),
+        "next_step": next_step_sentence(
+            findings.answer.next_step,
+            sum(one.next_step is not None for one in findings.comparisons),
+        ),
         "caveat": caveat(findings),
         "matrix": matrix(findings),
         "disturbed": findings.disturbed,
@@ -86,24 +90,37 @@ def _place(comparison: ComparisonSummary) -> str:
 def _counted(findings: Findings) -> list[str]:
     """Of many comparisons, how often each cell was the fastest and by how much."""
     total = len(findings.comparisons)
-    leads: dict[str, list[RatioEstimate]] = {}
-    for one in findings.comparisons:
-        if one.winner and (ratio := one.leads[0].ratio):
-            leads.setdefault(_name(findings.cell[one.winner]), []).append(ratio)
     sentences = []
-    for name, ratios in sorted(leads.items(), key=lambda item: -len(item[1])):
-        least, most = (f(ratios, key=lambda ratio: ratio.value) for f in (min, max))
-        by = f"{_times(least)} times as fast as the next"
-        if len(ratios) > 1:
-            by = f"from {_times(least)} to {_times(most)} times as fast as the next"
+    for name, ratios in _leads(findings, [one for one in findings.comparisons if one.winner]):
+        by = f"{_span(ratios)} times as fast as the next"
         sentences.append(f"{name} was fastest in {len(ratios)} of {total} comparisons, {by}.")
     if alike := sum(one.alike for one in findings.comparisons):
         sentences.append(f"In {alike} of {total} the fastest are alike to within 2 %.")
-    undecided = sum(not (one.winner or one.alike) for one in findings.comparisons)
-    if undecided:
-        which = "all" if undecided == total else f"{undecided} of"
+    if undecided := [one for one in findings.comparisons if not (one.winner or one.alike)]:
+        which = "all" if len(undecided) == total else f"{len(undecided)} of"
         sentences.append(f"Too few runs to tell which is fastest in {which} {total} comparisons.")
-    return [*sentences, "The table has every speed."]
+        sentences += [
+            f"The speed of {name} was the highest in {len(ratios)} of these, {_span(ratios)} times"
+            " that of the next."
+            for name, ratios in _leads(findings, undecided)
+        ]
+    return sentences
+
+
+def _leads(
+    findings: Findings, comparisons: Iterable[ComparisonSummary]
+) -> list[tuple[str, list[RatioEstimate]]]:
+    """By leader, its ratios to the next; the most frequent leader first."""
+    found: dict[str, list[RatioEstimate]] = {}
+    for one in comparisons:
+        if ratio := one.leads[0].ratio:
+            found.setdefault(_name(findings.cell[one.leader]), []).append(ratio)
+    return sorted(found.items(), key=lambda item: -len(item[1]))
+
+
+def _span(ratios: list[RatioEstimate]) -> str:
+    least, most = (f(ratios, key=lambda ratio: ratio.value) for f in (min, max))
+    return _times(least) if len(ratios) == 1 else f"{_times(least)} to {_times(most)}"
 
 
 def _sentences(findings: Findings, one: ComparisonSummary) -> str:
@@ -156,17 +173,18 @@ def trust_sentence(trust: Trust | None) -> str:
     """How far to trust the answer, and the main reason."""
     if trust is None:
         return ""
+    beyond = number(((trust.reach or 1) - 1) * 100, 2)
     reason = {
         "one run": "a configuration ran only once",
         "disturbed": f"{trust.disturbed} of {trust.runs} runs were disturbed",
-        "interval": f"an interval reaches {(trust.reach or 1) - 1:.0%} above its ratio",
+        "interval": f"an interval reaches {beyond} % above its ratio",
         "few runs": f"{trust.n} runs of each configuration",
         None: f"{trust.n} runs or more of each configuration, and narrow intervals",
     }[trust.reason]
     return f"Trust: {trust.level} ({reason})."
 
 
-def next_step_sentence(step: NextStep | None) -> str:
+def next_step_sentence(step: NextStep | None, undecided: int = 1) -> str:
     """What would probably settle an open question, and how long that takes."""
     if step is None:
         return ""
@@ -176,7 +194,8 @@ def next_step_sentence(step: NextStep | None) -> str:
     amount = number((step.minutes or 0) / (60 if long else 1), 2)
     time = f"about {amount} more {'hours' if long else 'minutes'}"
     if step.decides:
-        return f"{step.repeats} repeats would probably settle it: {time}."
+        what = "it" if undecided == 1 else f"the clearest of {undecided} open comparisons"
+        return f"{step.repeats} repeats would probably settle {what}: {time}."
     return f"{step.repeats} repeats give intervals: {time}."
 
 
@@ -186,7 +205,7 @@ def caveat(findings: Findings) -> str:
         return ""
     text = (
         "In brackets are intervals that hold together with 95 % confidence for all pairs of a"
-        " comparison. At most 1 in 20 studies names a wrong framework (docs/statistics.md)."
+        " comparison. At most about 1 in 20 studies names a wrong framework (docs/statistics.md)."
     )
     if flags := findings.answer.flags:
         text += f" Runs carry the flag{'s' if len(flags) > 1 else ''} {listing(flags)}; see below."
