@@ -120,7 +120,8 @@ def _leads(
 
 def _span(ratios: list[RatioEstimate]) -> str:
     least, most = (f(ratios, key=lambda ratio: ratio.value) for f in (min, max))
-    return _times(least) if len(ratios) == 1 else f"{_times(least)} to {_times(most)}"
+    low, high = _times(least), _times(most)
+    return low if low == high else f"{low} to {high}"
 
 
 def _sentences(findings: Findings, one: ComparisonSummary) -> str:
