@@ -260,7 +260,7 @@ def both(cluster):
 
 NODES = {"batch_size": 64, "weight_decay": 0.001, "framework": "pytorch"}  # as in contract tests
 ENDS = (
-    "        if self.group and self.group['rank'] == 1 and self.batch_size:\n"
+    "        if self.group and self.group.rank == 1 and self.batch_size:\n"
     "            __import__('os').kill(__import__('os').getpid(), 9 if rates[0] < 0.015 else 19)\n"
 )
 """What the replica on the second node does in its second chunk: it is killed, or stopped."""
