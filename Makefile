@@ -33,7 +33,8 @@ test-fast: .venv/dev ## run the tests that need no framework, in a minute
 	$(TEST) -m fast tests/smoke tests/unit
 
 test-all: .venv/dev ## run all tests: also conda, Slurm, browsers, sensors and long studies
-	$(TEST)
+	.venv/bin/python -m pytest -rs tests/conda tests/slurm
+	$(TEST) --ignore tests/conda --ignore tests/slurm
 
 test-conda: .venv/dev ## test `snakemake --use-conda`, with a conda of its own if there is none
 	.venv/bin/python -m pytest tests/conda
