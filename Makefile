@@ -1,6 +1,6 @@
 # The commands of Touchstone; `make help` lists them. Each installs what it needs, in this folder only.
-.PHONY: help run unlock machine-check test test-fast test-all test-conda test-slurm parity bench simulate lint \
-    snakefmt ruff format mypy dev docs pin clean
+.PHONY: help run unlock verify machine-check test test-fast test-all test-conda test-slurm fuzz test-faults \
+    parity bench simulate lint snakefmt ruff format mypy words dev docs pin clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL = run
 SNAKEMAKE = .venv/bin/snakemake
@@ -12,19 +12,27 @@ help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; \
 	    do printf '%-14s %s\n' "$$name" "$$text"; done
 
+# The shell gets the name of the file from its environment, so that it is never part of a command;
+# `value` keeps `make` from expanding it.
+override CONFIG := $(value CONFIG)
+export CONFIG
+
 # Certificates and data sets are prepared in parallel; runs never overlap.
 run: .venv/base ## run the default study, or another one: make run CONFIG=my-study.yaml
-	@$(if $(CONFIG),.venv/bin/python workflow/scripts/cli.py check-config $(CONFIG))
-	@$(SNAKEMAKE) --cores all $(if $(CONFIG),--configfile $(CONFIG))
+	@$(if $(CONFIG),.venv/bin/python workflow/scripts/cli.py check-config -- "$$CONFIG")
+	@$(SNAKEMAKE) --cores all $(if $(CONFIG),--configfile "$$CONFIG")
 
 unlock: .venv/base ## remove the lock that a killed execution left
 	$(SNAKEMAKE) --unlock
 
+verify: .venv/base ## check downloads, converted data and results; REPAIR=1 deletes damaged data
+	@.venv/bin/python workflow/scripts/cli.py verify $(if $(REPAIR),--repair)
+
 machine-check: ## measure in minutes what this machine can do, beside four published machines
 	@$(MAKE) --no-print-directory run CONFIG=config/studies/machine-check.yaml
 
-# Two files of tests at a time. Other frameworks: make test FRAMEWORKS="pytorch jax".
-TEST = $(if $(FRAMEWORKS),FRAMEWORKS="$(FRAMEWORKS)") .venv/bin/python -m pytest -n 2 --dist loadfile
+# Two processes, each with a core of its own. Other frameworks: make test FRAMEWORKS="pytorch jax".
+TEST = $(if $(FRAMEWORKS),FRAMEWORKS="$(FRAMEWORKS)") .venv/bin/python -m pytest -n 2
 
 test: .venv/dev ## prove that the product works; FRAMEWORKS="pytorch jax" tests only these
 	$(TEST) -m "not long"
@@ -43,6 +51,13 @@ test-conda: .venv/dev ## test `snakemake --use-conda`, with a conda of its own i
 test-slurm: .venv/dev ## test `snakemake --profile profiles/slurm` on a temporary Slurm cluster
 	.venv/bin/python -m pytest -rs tests/slurm
 
+# Neither is part of the tests above: they take as long as they are asked to.
+fuzz: .venv/dev ## damage all kinds of files for 10 minutes, or MINUTES=60; print what ends in no message
+	.venv/bin/python tests/fuzz.py --minutes $(or $(MINUTES),10)
+
+test-faults: .venv/dev ## kill a small study 200 times, or KILLS=5; nothing may be lost
+	.venv/bin/python tests/faults.py --kills $(or $(KILLS),200)
+
 parity: .venv/base ## prove for every network that the frameworks compute the same
 	@$(SNAKEMAKE) parity --cores all
 
@@ -58,7 +73,7 @@ simulate: export PYTHONPATH = workflow/scripts
 simulate: .venv/base ## simulate how often an answer is wrong, as in docs/statistics.md
 	.venv/bin/python benchmarks/simulate.py
 
-lint: snakefmt ruff format mypy ## check style, types, workflow and docs
+lint: snakefmt ruff format mypy words ## check style, types, workflow and docs
 	$(SNAKEMAKE) --lint
 	$(SITE)
 
@@ -74,6 +89,9 @@ format: .venv/dev
 
 mypy: .venv/dev
 	.venv/bin/mypy workflow/scripts
+
+words: .venv/base
+	.venv/bin/python workflow/scripts/cli.py check-style
 
 dev: .venv/dev ## install a developer's tools, and hooks that check each commit
 	.venv/bin/pre-commit install

@@ -40,7 +40,8 @@ from comparison.choice import choose, tune
 from comparison.sides import expert, ours, start_up, user
 from comparison.tables import read, tables, without, write
 
-from touchstone.measure.supervisor import cores, machine_to_itself
+from touchstone.measure.launch import cores
+from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.paths import ROOT
 from touchstone.plan import frameworks
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from touchstone.environments import ensure
+from touchstone.environments import ensure, installed
 from touchstone.paths import CLI, ROOT
 
 PAIRS = 7
@@ -138,9 +138,8 @@ def whole_command(command: list[str]) -> list[str]:
 
 
 def main() -> None:
-    environments = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
     mxnet, tensorflow = (
-        str(ensure(ROOT / f"envs/{name}.yaml", environments)) for name in ("mxnet", "tensorflow")
+        str(ensure(ROOT / f"envs/{name}.yaml", installed())) for name in ("mxnet", "tensorflow")
     )
     print(f"ours / peer, images/s, core {CORE}, {PAIRS} pairs")
     with tempfile.TemporaryDirectory() as name:

@@ -18,8 +18,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from touchstone.environments import ensure
-from touchstone.measure.supervisor import cores, machine_to_itself, supervise, thread_variables
+from touchstone.environments import ensure, installed
+from touchstone.measure.launch import cores, thread_variables
+from touchstone.measure.machine_lock import machine_to_itself
+from touchstone.measure.supervisor import supervise
 from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -62,8 +64,7 @@ def watched(spec: RunSpec, command: list[str], folder: Path) -> tuple[float, flo
 
 
 def main(framework: str = "pytorch", pairs: str = "5") -> None:
-    environments = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
-    python = str(ensure(ROOT / f"envs/{framework}.yaml", environments))
+    python = str(ensure(ROOT / f"envs/{framework}.yaml", installed()))
     cell = Cell(
         framework=framework, network="lenet5", dataset="mnist-5k", input="synthetic",
         mode=frameworks.modes(framework)[0], epochs=EPOCHS,

@@ -100,17 +100,16 @@ def main(chosen):
 
     from touchstone import networks
     from touchstone.datasets import formats
-    from touchstone.environments import ensure
-    from touchstone.measure.supervisor import thread_variables
+    from touchstone.environments import ensure, installed
+    from touchstone.measure.launch import thread_variables
     from touchstone.plan import frameworks
     from touchstone.plan.model import Cell
     from touchstone.plan.spec import make_spec
     from touchstone.schema.spec import spec_to_json
 
-    environments = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
     print(f"images per second of CPU, b64, core {CORE}, median of {PAIRS} pairs")
     for framework in chosen:
-        python = str(ensure(ROOT / f"envs/{framework}.yaml", environments))
+        python = str(ensure(ROOT / f"envs/{framework}.yaml", installed()))
         kind, mode = frameworks.record_format(framework), frameworks.modes(framework)[0]
         for title, shape in SHAPES.items():
             with tempfile.TemporaryDirectory() as folder:

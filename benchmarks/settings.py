@@ -19,7 +19,9 @@ from typing import NamedTuple
 from comparison.cases import CASES, Length, Setting, length_of
 from comparison.sides import FILES, our_spec, python_of
 
-from touchstone.measure.supervisor import cores, machine_to_itself, supervise
+from touchstone.measure.launch import cores
+from touchstone.measure.machine_lock import machine_to_itself
+from touchstone.measure.supervisor import supervise
 from touchstone.paths import RUNNER
 from touchstone.plan import frameworks
 from touchstone.schema.spec import spec_to_json

@@ -12,6 +12,9 @@ from math import log1p, sqrt
 from typing import NamedTuple
 
 import numpy as np
+import simulate_claims
+import simulate_drift
+import simulate_turns
 from numpy.typing import NDArray
 
 from touchstone.statistics.groups import Group, compare_groups
@@ -157,6 +160,9 @@ def main() -> None:
     for shape in RIGHT:
         found = [simulate(shape, "normal", cv, *drawn)[1] for cv in (0.05, 0.10, 0.15)]
         print(_row(shape, found), flush=True)
+    simulate_claims.print_table(options.studies // 2, options.seed)
+    simulate_drift.print_table(options.studies // 4, options.seed)
+    simulate_turns.print_table(options.studies // 2, options.seed)
 
 
 def _row(shape: Shape, shares: list[float]) -> str:

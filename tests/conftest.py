@@ -1,13 +1,19 @@
 """What every test can use, and the tiers: which tests `make test-fast` and `make test` take."""
 
 import fcntl
+import os
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
 
+from fixtures.cores import every_core, take_one_core
+from fixtures.scheduling import ByFramework
 from touchstone.paths import ROOT
+from touchstone.plan import frameworks
 from workflow.project import ENVIRONMENTS
 
 TESTS = Path(__file__).parent
@@ -17,25 +23,65 @@ FAST = {"unit", "smoke"}
 """Folders of which `make test-fast` takes what is not marked `long` or `slow`."""
 SLOW = {
     "unit/test_disturbance.py", "unit/test_docs_site.py", "unit/test_environments.py",
-    "unit/test_report_figures.py", "unit/test_studies_figures.py", "unit/test_studies_page.py",
-    "unit/test_studies_tables.py", "unit/test_supervisor.py",
+    "unit/test_report_figures.py", "unit/test_runner_output.py", "unit/test_studies_figures.py",
+    "unit/test_studies_page.py", "unit/test_studies_tables.py", "unit/test_supervisor.py",
 }  # fmt: skip
 """Files in which every test counts as marked `slow`."""
+COMPILED = {"compile", "xla"}
+"""Modes that take up to minutes to compile; `make test` has one contract test of them."""
+COMPARED = "test_all_frameworks_and_modes_compute_the_same"
+
+
+def pytest_configure() -> None:
+    """Give each process of tests its core."""
+    take_one_core()
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFramework:
+    """Have one process run all tests of a framework."""
+    return ByFramework(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its tier."""
+    """Mark each test with its tier and its framework.
+
+    Tests of frameworks that `FRAMEWORKS` does not ask for are skipped.
+    """
+    asked = os.environ.get("FRAMEWORKS", "").split()
+    if unknown := set(asked) - set(frameworks.adapters()):
+        raise pytest.UsageError(f"FRAMEWORKS: {', '.join(sorted(unknown))}: no such framework")
     for item in items:
         path = item.path.relative_to(TESTS)
         folder = path.parts[0]
         if path.as_posix() in SLOW:
             item.add_marker("slow")
-        if folder in LONG:
+        if folder in LONG or (folder == "contract" and _compiles(item)):
             item.add_marker("long")
         marks = {mark.name for mark in item.iter_markers()}
         if folder in FAST and not marks & {"long", "slow", "network"}:
             item.add_marker("fast")
+        framework = _framework(item) if folder == "contract" else None
+        if framework and "framework" not in marks:
+            item.add_marker(pytest.mark.framework(framework))
+        if framework and asked and framework not in asked:
+            item.add_marker(pytest.mark.skip(reason="not asked for"))
+
+
+def _framework(item: pytest.Item) -> str | None:
+    """The framework that a test starts: that of its mark, or its parameter."""
+    if marker := item.get_closest_marker("framework"):
+        return str(marker.args[0])
+    case = getattr(item, "callspec", None)
+    return case.params.get("framework") if case else None
+
+
+def _compiles(item: pytest.Item) -> bool:
+    """Whether it is a test of a mode of `COMPILED` other than `COMPARED`."""
+    case = getattr(item, "callspec", None)
+    compiled = case is not None and case.params.get("mode") in COMPILED
+    return compiled and not item.name.startswith(COMPARED)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -54,7 +100,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Run a test marked `alone` while no other process of this checkout runs a test."""
+    """Run a test marked `alone` on all cores while no other process of this checkout tests."""
     alone = item.get_closest_marker("alone")
     folder = ROOT / ".pytest_cache"
     folder.mkdir(exist_ok=True)
@@ -63,7 +109,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         fcntl.flock(turn, fcntl.LOCK_EX)
         fcntl.flock(room, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(turn, fcntl.LOCK_UN)
-        return (yield)
+        with every_core() if alone else nullcontext():
+            return (yield)
+
+
+@pytest.fixture
+def all_cores() -> Iterator[None]:
+    """Let a test, and what it starts, use all cores, beside those of other processes."""
+    with every_core():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ WAITING = ("default", "passive", "active")
 CLEARLY = 1.02
 """How many times as fast another setting than the usual one must be in trials to be chosen."""
 NEAR = 0.8
-"""The share of the best rate from which on a setting is tried twice."""
+"""The share of the best rate from which on a setting is tried again."""
 THOROUGH = ("compile", "xla")
 """Modes of ours that take minutes to compile."""
 
@@ -21,13 +21,13 @@ THOROUGH = ("compile", "xla")
 def fastest(try_: Callable[[Setting], float], possible: list[Setting]) -> Setting:
     """The setting with the highest rate in the trials; the first one if none is clearly faster.
 
-    Those that are near the highest are tried once more, and have the better of their rates.
+    Those that are near the highest are tried twice more, in turn, and have the best of their rates.
     """
     if len(possible) == 1:
         return possible[0]
     rates = {setting: try_(setting) for setting in possible}
     near = [one for one in possible if rates[one] > NEAR * max(rates.values())]
-    for setting in near if len(near) > 1 else ():
+    for setting in near * 2 if len(near) > 1 else ():
         rates[setting] = max(rates[setting], try_(setting))
     best = max(possible, key=lambda setting: rates[setting])
     return best if rates[best] > CLEARLY * rates[possible[0]] else possible[0]

@@ -15,8 +15,9 @@ import numpy as np
 
 from comparison.cases import CASES, Length, Seen, Setting
 from touchstone.datasets import formats
-from touchstone.environments import ensure
-from touchstone.measure.supervisor import supervise, thread_variables
+from touchstone.environments import ensure, installed
+from touchstone.measure.launch import thread_variables
+from touchstone.measure.supervisor import supervise
 from touchstone.paths import CLI, ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -26,7 +27,7 @@ from touchstone.results.run_files import read_run
 from touchstone.schema.events import Phase
 from touchstone.schema.spec import TrainingSpec, spec_to_json
 
-ENVIRONMENTS = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
+ENVIRONMENTS = installed()
 USERS = {"jax": "benchmarks/flax.yaml"}
 """The environments in which users' programs run, where it is not the framework's own."""
 FILES = ("spec.json", "events.jsonl")

@@ -19,6 +19,7 @@ STARTS = {
     "bundle": (("none", "--output", "bundle.zip"), 1, "error: "),
     "check-config": (("study.yaml",), 1, "error: "),
     "check-published": (("table.csv", "--output", "found.csv"), 2, "error: "),
+    "check-style": (("--root", "."), 1, "error: "),
     "compare": (("none", "none"), 2, "usage: touchstone compare "),
     "compare-parity": (("net", "a.npz", "b.npz", "--output", "net.json"), 0, ""),
     "convert": (
@@ -38,6 +39,7 @@ STARTS = {
         "error: ",
     ),
     "in-env": (("none.yaml", "environments"), 1, "error: "),
+    "interleave": (("--plan", "none"), 2, "usage: touchstone "),
     "judge": (
         ("--plan", "none", "--config", "study.yaml", "--tables", "none", "--records", "none")
         + ("--output", "out", "--page", "page.html"),
@@ -78,6 +80,7 @@ def folder(tmp_path, monkeypatch):
     np.savez(tmp_path / "b.npz", unsupported="no layer y")
     entry = {"equal": False, "deviations": {}, "beyond": ["fp64 update"]}
     certificate = {"network": "net", "reference": "a", "frameworks": {"b": entry}}
+    certificate |= {"format": 1, "tolerances": {}}
     (tmp_path / "certificate.json").write_text(json.dumps(certificate))
     return tmp_path
 

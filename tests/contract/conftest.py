@@ -9,37 +9,26 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from fixtures.commands import call
 from fixtures.specs import parity_of
 from fixtures.warm import MODULES, Warm
-from touchstone.measure.supervisor import thread_variables
+from touchstone.datasets import formats
+from touchstone.measure.launch import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
 from touchstone.schema.spec import spec_to_json
 
 FRAMEWORKS = frameworks.names()
-
-
-def pytest_collection_modifyitems(items):
-    """Mark tests with their framework; skip those of others than `FRAMEWORKS` asks for."""
-    asked = os.environ.get("FRAMEWORKS", "").split()
-    if unknown := set(asked) - set(frameworks.adapters()):
-        raise pytest.UsageError(f"FRAMEWORKS: {', '.join(sorted(unknown))}: no such framework")
-    for item in items:
-        if Path(__file__).parent not in item.path.parents:
-            continue
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        if "framework" in parameters:
-            item.add_marker(pytest.mark.framework(parameters["framework"]))
-        marker = item.get_closest_marker("framework")
-        if asked and marker and marker.args[0] not in asked:
-            item.add_marker(pytest.mark.skip(reason="not asked for"))
+FEW = {"train": 640, "test": 128}
+"""Examples of `study.few`."""
 
 
 @contextlib.contextmanager
@@ -94,7 +83,7 @@ def early(framework, arguments):
 def variables(shared):
     """What gives the environment variables of a framework's process.
 
-    Tests share the cores with other tests, beside which spinning threads would take minutes. What
+    As many threads as the test has cores; idle ones sleep, for other tests use the cores too. What
     JAX and PyTorch's compiler made once is not made again.
     """
     compiler = shared / "compiled/g++"
@@ -110,12 +99,11 @@ def variables(shared):
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
-    threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
 
     def found():
         # Those of pytest tell one worker, and one test, from another.
         own = {name: told for name, told in os.environ.items() if not name.startswith("PYTEST_")}
-        return {**compiled, **own, **threads}
+        return {**compiled, **own, **thread_variables(len(os.sched_getaffinity(0)), "passive")}
 
     return found
 
@@ -123,15 +111,16 @@ def variables(shared):
 @pytest.fixture(scope="session")
 def execute(python_of, variables):
     """Runs a framework's Python with arguments, as `subprocess.run` does, in a fork of a process
-    that has imported the framework; `fresh` asks for a process of its own."""
+    that has imported the framework; `fresh` asks for a process of its own. `more` are variables."""
     warm = Warm()
 
-    def run(framework, *arguments, cwd=None, fresh=False):
+    def run(framework, *arguments, cwd=None, fresh=False, more=None):
         python, arguments = python_of(framework), [str(each) for each in arguments]
-        told = {"cwd": str(cwd or Path.cwd()), "env": variables()}
+        told = {"cwd": str(cwd or Path.cwd()), "env": {**variables(), **(more or {})}}
         if fresh or framework not in MODULES:
             return subprocess.run([python, *arguments], capture_output=True, text=True, **told)
-        return warm.run(framework, python, arguments, **told, early=early(framework, arguments))
+        begun = {**told["env"], **early(framework, arguments)}
+        return warm.run(framework, python, arguments, **told, early=begun)
 
     yield run
     warm.close()
@@ -145,11 +134,14 @@ def once(execute, variables, shared, root):
     kind of file, makes it another run. `code` is the folder of the scripts.
     """
 
-    def run(framework, spec, output, cwd=shared, code=root / "workflow/scripts", fresh=False):
+    def run(
+        framework, spec, output, cwd=shared, code=root / "workflow/scripts", fresh=False, more=None
+    ):
         told = spec_to_json(spec)
-        # Replicas are started by the command of the first.
-        fresh = fresh or spec.execution.world_size > 1
-        key = [framework, told, output, str(cwd), str(code), fresh, variables()]
+        # Replicas that are processes are started by the command of the first.
+        several = spec.execution.world_size > 1
+        fresh = fresh or (several and frameworks.replicas(framework)[0] == "processes")
+        key = [framework, told, output, str(cwd), str(code), fresh, variables(), more]
         text = json.dumps(key, sort_keys=True)
         stem = shared / hashlib.sha256(text.encode()).hexdigest()[:16]
         path, kept = Path(f"{stem}{output}"), Path(f"{stem}.ended")
@@ -158,7 +150,7 @@ def once(execute, variables, shared, root):
                 file = Path(f"{stem}.json")
                 file.write_text(json.dumps(told))
                 program = code / "run_in_framework.py"
-                ended = execute(framework, program, file, path, cwd=cwd, fresh=fresh)
+                ended = execute(framework, program, file, path, cwd=cwd, fresh=fresh, more=more)
                 kept.write_text(json.dumps(vars(ended)))
             return SimpleNamespace(**json.loads(kept.read_text())), path
 
@@ -167,36 +159,53 @@ def once(execute, variables, shared, root):
 
 @pytest.fixture(scope="session")
 def trace_of(once):
-    """The file of what a spec of single steps leaves, which must go well; see `once`."""
+    """The file of what a spec of single steps leaves, which must go well; see `once`.
+
+    XLA takes half of the time if it leaves its machine code as it is: the graphs of these steps are
+    large, and what they compute is the same.
+    """
+    more = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
 
     def run(framework, spec, **told):
-        ended, path = once(framework, spec, ".npz", **told)
+        ended, path = once(framework, spec, ".npz", more=more, **told)
         assert ended.returncode == 0, ended.stderr[-3000:]
         return path
 
     return run
 
 
+def write_records(data):
+    """Write MNIST-5k in every framework's format to `data`/mnist-5k, the first of its examples to
+    `data`/few."""
+    source = data / "downloads"
+    assert call("download", "mnist-5k", "--output", source).returncode == 0
+    for kind in {frameworks.record_format(framework) for framework in FRAMEWORKS}:
+        whole, few = (data / name / kind for name in ("mnist-5k", "few"))
+        convert = ["mnist-5k", "--source", source, "--format", kind, "--output", whole]
+        assert call("convert", *convert).returncode == 0
+        few.mkdir(parents=True)
+        for split, count in FEW.items():
+            examples = formats.load(kind).read(whole / split, [28, 28, 1])
+            formats.load(kind).write(few / split, islice(examples, count))
+
+
 @pytest.fixture(scope="session")
 def study(shared, root, once):
     """A folder with the data in every format, and a runner of specs in it."""
     folder = shared / "study"
-    source = folder / "results/downloads/mnist-5k"
     scripts = root / "workflow/scripts"
     with locked(folder):
-        if not source.exists():
-            download = [scripts / "cli.py", "download", "mnist-5k", "--output", source]
-            subprocess.run([sys.executable, *map(str, download)], check=True)
-            for kind in {frameworks.record_format(framework) for framework in FRAMEWORKS}:
-                convert = [scripts / "cli.py", "convert", "mnist-5k", "--source", source]
-                convert += ["--format", kind, "--output", folder / "results/data/mnist-5k" / kind]
-                subprocess.run([sys.executable, *map(str, convert)], check=True)
+        if not folder.exists():
+            draft = shared / "draft"
+            write_records(draft / "results/data")
+            draft.rename(folder)
 
     def launch(
-        framework, output, traced=None, cwd=folder, repeat=1, data=None,
+        framework, output, traced=(), cwd=folder, repeat=1, data=None,
         code=scripts, fresh=False, **settings,
     ):  # fmt: skip
-        """Run or, for so many steps, trace a cell with those settings: how it ended, its output.
+        """Run a cell with those settings, or trace these numbers of its steps: how it ended, its
+        output.
 
         `data` replaces fields of the spec's data; see `once` for `code` and `fresh`.
         """
@@ -206,20 +215,35 @@ def study(shared, root, once):
         told = make_spec(cell, repeat, root)
         told = told._replace(data=told.data._replace(**(data or {})))
         if traced:
-            told = parity_of(told, traced)
+            told = parity_of(told, *traced)
         return once(framework, told, output, cwd, code, fresh)
 
-    def run(framework, output, *told, **settings):
+    def run(framework, output, **settings):
         """The path of what a run wrote that went well; see `launch`."""
-        ended, path = launch(framework, output, *told, **settings)
+        ended, path = launch(framework, output, **settings)
         assert ended.returncode == 0, ended.stderr[-3000:]
         return path
 
     @cache
-    def trace(framework, steps=10, **settings):
-        arrays = np.load(run(framework, ".npz", steps, **settings))
-        return {name.split("/")[1]: arrays[name] for name in arrays.files}
+    def traces(framework, steps, **settings):
+        """The arrays that traces of these numbers of steps left, a mapping for each."""
+        arrays = np.load(run(framework, ".npz", traced=steps, **settings))
+        found = {str(number): {} for number in steps}
+        for name in arrays.files:
+            number, key = name.split("/")
+            found[number][key] = arrays[name]
+        return list(found.values())
 
-    run.launch, run.trace = launch, trace
+    def trace(framework, **settings):
+        return traces(framework, (10,), **settings)[0]
+
+    def few(framework):
+        """The fields of a spec's data of which an epoch has ten batches, and an evaluation two."""
+        place = f"results/data/few/{frameworks.record_format(framework)}"
+        return {
+            "folder": place, "train_examples": FEW["train"], "test_examples": FEW["test"]
+        }  # fmt: skip
+
+    run.launch, run.traces, run.trace, run.few = launch, traces, trace, few
     run.folder = folder
     return run

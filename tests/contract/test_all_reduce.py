@@ -1,23 +1,19 @@
 """An all-reduce in every framework that has replicas, as its own runner makes it."""
 
 import json
-import os
-import subprocess
 
 import pytest
 
-from touchstone.measure.supervisor import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
-from touchstone.schema.spec import spec_to_json
 
 ABLE = [name for name in frameworks.adapters() if frameworks.replicas(name)[0]]
 SHORT = {"operation_seconds": 0.3, "warmup_seconds": 0.05, "warmup_steps": 2}
 
 
 @pytest.fixture
-def reduced(root, python_of, tmp_path):
+def reduced(root, once):
     """Runs an all-reduce: its events. `scripts` may be a changed copy of ours."""
 
     def run(framework, replicas, elements, scripts=root / "workflow/scripts"):
@@ -25,28 +21,20 @@ def reduced(root, python_of, tmp_path):
             framework=framework, network="all_reduce", dataset=str(elements), replicas=replicas,
             mode=frameworks.modes(framework)[0], batch_size=1, input="synthetic", **SHORT,
         )  # fmt: skip
-        spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
-        spec.write_text(json.dumps(spec_to_json(make_spec(cell, 1, root))))
-        command = [python_of(framework), scripts / "run_in_framework.py", spec, events]
-        threads = thread_variables(len(os.sched_getaffinity(0)), "passive")
-        ended = subprocess.run(
-            [*map(str, command)], env={**os.environ, **threads}, capture_output=True, text=True,
-            timeout=300,
-        )  # fmt: skip
+        ended, events = once(framework, make_spec(cell, 1, root), ".jsonl", code=scripts)
         return ended, [json.loads(line) for line in events.read_text().splitlines()]
 
     return run
 
 
-@pytest.mark.parametrize("replicas, elements", [(2, 100_000), (3, 1001)])
 @pytest.mark.parametrize("framework", ABLE)
-def test_every_replica_has_the_sum_of_all(framework, replicas, elements, reduced):
-    ended, events = reduced(framework, replicas, elements)
+def test_every_replica_has_the_sum_of_all(framework, reduced):
+    ended, events = reduced(framework, 3, 100_001)
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert events[-1]["status"] == "ok", events[-1]
     (deviation,) = (e["value"] for e in events if e["event"] == "deviation")
     calls = sum(e["steps"] for e in events if e["event"] == "chunk" and e["phase"] == "measured")
-    print(framework, replicas, calls, deviation)
+    print(framework, calls, deviation)
     assert deviation <= 1e-6
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from comparison import cases, sides
 
-from touchstone.measure.supervisor import cores
+from touchstone.measure.launch import cores
 
 pytestmark = pytest.mark.long
 NETWORKS = ("lenet5", "alexnet-cifar", "resnet20-cifar", "lstm-text")

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from fixtures.adapter import PROGRAM
+from fixtures.cores import ALL
+from fixtures.specs import EPOCH, FEW_STEPS
 from touchstone.datasets import formats
 from touchstone.measure.environment import packages
 from touchstone.plan import frameworks
@@ -32,6 +34,14 @@ ONE_STEP = 1e-6
 
 def events_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def settings_of(events):
+    return next(e for e in events if e["event"] == "settings")
+
+
+def losses_of(events):
+    return [x for e in events if e["event"] == "chunk" for x in e["losses"]]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -72,15 +82,16 @@ def deviations(found, reference):
 
 @pytest.mark.parametrize("framework, mode", MODES)
 def test_all_frameworks_and_modes_compute_the_same(framework, mode, study):
-    reference = study.trace(REFERENCE)
-    found = study.trace(framework, mode=mode)
+    (reference, reference_one), (found, found_one) = (
+        study.traces(name, (10, 1), mode=own)
+        for name, own in ((REFERENCE, frameworks.modes(REFERENCE)[0]), (framework, mode))
+    )
     assert np.array_equal(found["batches"], reference["batches"])
     worst = deviations(found, reference)
     print(framework, mode, worst)
     assert worst["forward"] <= FORWARD
     assert worst["loss"] <= LOSS
-    one = deviations(study.trace(framework, 1, mode=mode), study.trace(REFERENCE, 1))
-    assert one["weights"] <= ONE_STEP
+    assert deviations(found_one, reference_one)["weights"] <= ONE_STEP
 
 
 @pytest.mark.framework(REFERENCE)
@@ -93,59 +104,60 @@ def test_another_update_rule_would_be_noticed(change, study):
 
 @pytest.mark.parametrize("framework, mode", MODES)
 def test_a_run_is_ok_and_its_settings_are_read_back(framework, mode, study):
-    events = events_of(study(framework, ".jsonl", mode=mode, epochs=2, warmup_seconds=0.0))
+    events = events_of(study(framework, ".jsonl", mode=mode, **EPOCH))
     assert events[-1] == {"event": "result", "status": "ok", "reason": None}
-    settings = next(e for e in events if e["event"] == "settings")
+    settings = settings_of(events)
     assert set(settings["effective"]) == set(settings["requested"])
-    assert settings["requested"]["threads"] == len(os.sched_getaffinity(0))
     assert settings["effective"]["parameters"] == 61706
     evaluation = next(e for e in events if e["event"] == "evaluation")
-    assert evaluation["correct"] / evaluation["examples"] > 0.8
+    assert evaluation["correct"] / evaluation["examples"] > 0.5
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_deterministic_runs_repeat_to_the_last_bit(framework, study, tmp_path):
+def test_a_run_has_as_many_threads_as_cores(framework, study, all_cores):
+    settings = settings_of(events_of(study(framework, ".jsonl", **FEW_STEPS)))
+    assert settings["requested"]["threads"] == settings["effective"]["threads"] == len(ALL)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_deterministic_runs_repeat_to_the_last_bit(framework, study, all_cores):
     losses = []
     for name in ("once", "again"):
-        path = study(framework, f"-{name}.jsonl", deterministic=True, epochs=2, warmup_seconds=0.0)
-        events = events_of(path)
+        events = events_of(study(framework, f"-{name}.jsonl", deterministic=True, **FEW_STEPS))
         if events[-1]["status"] == "unsupported":
             assert events[-1]["reason"]
             return
-        settings = next(e for e in events if e["event"] == "settings")
-        assert settings["effective"]["deterministic"] is True
-        losses.append([x for e in events if e["event"] == "chunk" for x in e["losses"]])
-    assert losses[0] == losses[1]
+        assert settings_of(events)["effective"]["deterministic"] is True
+        losses.append(losses_of(events))
+    count = min(map(len, losses))
+    assert count > FEW_STEPS["warmup_steps"] and losses[0][:count] == losses[1][:count]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_evaluating_between_epochs_changes_nothing_of_training(framework, study):
     losses, evaluations = [], []
     for every in (0, 1):
-        path = study(framework, ".jsonl", evaluate_every=every, epochs=3, warmup_seconds=0.0)
-        events = events_of(path)
+        settings = {**EPOCH, "epochs": 2, "evaluate_every": every}
+        events = events_of(study(framework, ".jsonl", data=study.few(framework), **settings))
         assert events[-1]["status"] == "ok"
-        losses.append([x for e in events if e["event"] == "chunk" for x in e["losses"]])
+        losses.append(losses_of(events))
         evaluations.append([e for e in events if e["event"] == "evaluation"])
     assert np.abs(np.subtract(*losses)).max() <= LOSS
-    assert [e["epoch"] for e in evaluations[1]] == [1, 2, 3]
+    assert [e["epoch"] for e in evaluations[1]] == [1, 2]
     assert evaluations[1][-1]["loss"] == pytest.approx(evaluations[0][-1]["loss"], abs=LOSS)
     assert evaluations[1][0]["loss"] > evaluations[1][-1]["loss"]
 
 
-@pytest.mark.parametrize("framework, replicas", [*((f, 1) for f in FRAMEWORKS), ("pytorch", 2)])
-def test_a_run_ends_after_its_measured_steps_and_evaluates_nothing(framework, replicas, study):
-    limit = {"steps": 30, "epochs": 2, "warmup_seconds": 0.0, "input": "records"}
-    limit["replicas"] = replicas
-    events = events_of(study(framework, ".jsonl", **limit))
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_run_ends_after_its_measured_steps_and_evaluates_nothing(framework, study):
+    events = events_of(study(framework, ".jsonl", input="records", **FEW_STEPS))
     assert events[-1] == {"event": "result", "status": "ok", "reason": None}
     phases = {e["name"]: e for e in events if e["event"] == "phase"}
-    assert phases["measured"]["steps"] == 30 and "evaluation" not in phases
-    losses = [x for e in events if e["event"] == "chunk" for x in e["losses"]]
+    assert phases["measured"]["steps"] == FEW_STEPS["steps"] and "evaluation" not in phases
+    losses = losses_of(events)
     assert len(losses) == sum(phase.get("steps", 0) for phase in phases.values())
     # So far it is the run that goes on to its end.
-    whole = events_of(study(framework, ".jsonl", **{**limit, "steps": None}))
-    longer = [x for e in whole if e["event"] == "chunk" for x in e["losses"]]
+    longer = losses_of(events_of(study(framework, ".jsonl", **EPOCH)))
     assert np.abs(np.subtract(losses, longer[: len(losses)])).max() <= LOSS
 
 
@@ -203,9 +215,7 @@ def test_a_setting_that_is_not_the_asked_one_fails_the_run(framework, case, stud
     _, settings, message, methods = PLANTED[case]
     lines = f"class Adapter(Adapter):{methods}"
     scripts = planted(f"runner/adapters/{framework}/adapter", lines)
-    ended, _ = study.launch(
-        framework, ".jsonl", code=scripts, epochs=1, warmup_seconds=0.0, **settings
-    )
+    ended, _ = study.launch(framework, ".jsonl", code=scripts, **FEW_STEPS, **settings)
     assert ended.returncode
     assert re.search(message, ended.stderr.splitlines()[-1])
 
@@ -213,7 +223,7 @@ def test_a_setting_that_is_not_the_asked_one_fails_the_run(framework, case, stud
 @pytest.mark.framework("pytorch")
 def test_compiling_without_a_compiler_is_unsupported_with_the_reason(study, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    events = events_of(study("pytorch", ".jsonl", mode="compile", epochs=4))
+    events = events_of(study("pytorch", ".jsonl", mode="compile", **FEW_STEPS))
     assert events[-1]["status"] == "unsupported"
     assert events[-1]["reason"] == (
         "torch.compile needs a C++ compiler, and there is no no-such-compiler"
@@ -223,7 +233,7 @@ def test_compiling_without_a_compiler_is_unsupported_with_the_reason(study, monk
 @pytest.mark.framework("tensorflow")
 def test_a_trace_of_what_a_framework_cannot_do_holds_the_adapters_reason(study):
     """XLA has no deterministic gradient of maximum pooling, which LeNet-5 has."""
-    found = np.load(study("tensorflow", ".npz", 2, mode="xla", deterministic=True))
+    found = np.load(study("tensorflow", ".npz", traced=(2,), mode="xla", deterministic=True))
     assert found.files == ["unsupported"] and "determinis" in str(found["unsupported"])
 
 
@@ -245,11 +255,11 @@ def test_a_gpu_that_is_not_there_is_unsupported_with_the_reason(framework, study
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_synthetic_input_reads_nothing(framework, study, tmp_path):
-    path = study(framework, ".jsonl", input="synthetic", epochs=2, cwd=tmp_path)
+    path = study(framework, ".jsonl", input="synthetic", cwd=tmp_path, **FEW_STEPS)
     assert events_of(path)[-1]["status"] == "ok"
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_packages_of_its_environment_are_listed(framework, python_of):
-    found = dict(each.split("==") for each in packages(python_of(framework)))
+    found = dict(each.split("==") for each in packages(python_of(framework), {}) or [])
     assert "numpy" in found and "pip" in found

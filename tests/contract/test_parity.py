@@ -48,6 +48,19 @@ def every_layer() -> Graph:
     return graph
 
 
+def every_parameter() -> Graph:
+    """A small network with every kind of parameter that an update equation tells apart."""
+    graph = Graph("every_parameter", (8, 8, 3))
+    with graph.frozen():
+        x = graph.conv("c0", "input", 3, 1)
+    x = graph.relu("r1", graph.batch_norm("b1", graph.conv("c1", x, 8, 3, padding=1)))
+    x = graph.flatten("f1", graph.max_pool("m1", x, 2, 2))
+    x = graph.dense("d1", graph.dropout("o1", x, 0.5), 12, l1=2.0**-5, l2=2.0**-5)
+    graph.dense("logits", graph.relu("r2", x), 10)
+    graph.check()
+    return graph
+
+
 VARIANTS = {
     "usual": {},
     "plain": {"momentum": 0.0, "schedule": "step", "milestones": [0.5]},
@@ -65,12 +78,13 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def tracer(root, trace_of):
-    """Trace `every_layer` in a framework; `scripts` may be a folder of changed ones."""
-    graph = every_layer().network()
+    """Trace `every_layer` in a framework, or with another update equation `every_parameter`;
+    `scripts` may be a folder of changed ones."""
     ours = root / "workflow/scripts"
 
-    def run(framework, mode, variant="usual", scripts=ours, single=False):
-        told = steps_spec(graph, framework, mode, single, **VARIANTS[variant])
+    def run(framework, mode, variant="usual", scripts=ours, single=False, graph=None):
+        graph = graph or (every_layer if variant == "usual" else every_parameter)
+        told = steps_spec(graph().network(), framework, mode, single, **VARIANTS[variant])
         return trace_of(framework, told, code=scripts)
 
     run.cached = cache(run)
@@ -106,8 +120,9 @@ def test_every_update_equation_is_the_same_everywhere(framework, variant, tracer
 @pytest.mark.parametrize("variant", list(VARIANTS)[1:])
 def test_another_update_equation_is_another_one(variant, tracer):
     """What the variants change is large enough to be seen."""
-    paths = {variant: tracer.cached(*USUAL, variant), "usual": tracer.cached(*USUAL)}
-    found = compare("every_layer", paths)["frameworks"]["usual"]
+    usual = tracer.cached(*USUAL, graph=every_parameter)
+    paths = {variant: tracer.cached(*USUAL, variant), "usual": usual}
+    found = compare("every_parameter", paths)["frameworks"]["usual"]
     assert {"fp64 update", "adam update"} & set(found["beyond"])
 
 

@@ -33,7 +33,7 @@ np.savez(sys.argv[3], images=images, labels=labels)
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # the tests of a framework may be in another process
 def photos(tmp_path_factory):
     """A folder with FRAMEWORK/ of photos a little larger than their cut, the training split in
     three shards; and the middles of the training photos with their labels."""

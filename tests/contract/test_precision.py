@@ -10,6 +10,7 @@ import pytest
 
 from contract.test_parity import every_layer
 from contract.test_text import every_text_layer
+from fixtures.specs import EPOCH, FEW_STEPS
 from touchstone.plan import frameworks
 from touchstone.plan.parity import steps_spec
 
@@ -32,19 +33,20 @@ if " avx512bw " not in Path("/proc/cpuinfo").read_text():
     WHY["mxnet", "bf16"] = "MXNet has bf16 only on processors with AVX-512"
 PRECISIONS = ("fp64", "tf32", "bf16", "fp16-amp")
 CASES = [(name, precision) for name in frameworks.names() for precision in PRECISIONS]
-MIXED = [
-    (name, mode, precision)
-    for name, precision in CASES
-    if precision in ("bf16", "fp16-amp") and (name, precision) not in WHY
-    for mode in frameworks.modes(name)
+MIXED = [case for case in CASES if case[1] in ("bf16", "fp16-amp") and case not in WHY]
+MODES = [
+    pytest.param(name, mode, precision, marks=[pytest.mark.long] if number else [])
+    for name, precision in MIXED
+    for number, mode in enumerate(frameworks.modes(name))
     # Minutes of g++ for a network of every layer.
     if (name, mode) != ("pytorch", "compile")
 ]
+"""`make test` tries the usual mode of a framework."""
 LOSSES = {"fp64": 1e-5, "bf16": 0.02, "fp16-amp": 0.02}
 """How far the losses of the first 20 steps may be from those in fp32, relative to the first. With
 loss scaling it is the first alone: steps are left out until the scale is found."""
 LAST = 0.02
-"""How far the mean of the last 20 losses of two epochs may be, likewise."""
+"""How far the mean of the last 20 losses of an epoch may be, likewise."""
 FORWARD = 0.1
 """Of logits with bf16's 8 bits through some ten layers, relative to the largest."""
 
@@ -59,12 +61,11 @@ def losses_of(events):
 
 @pytest.fixture(scope="module")
 def trained(study):
-    """The events of two epochs in a precision; each is trained once."""
+    """The events of an epoch in a precision; each is trained once."""
 
     @cache
     def train(framework, precision):
-        settings = {"epochs": 2, "warmup_seconds": 0.0, "precision": precision}
-        return events_of(study(framework, ".jsonl", **settings))
+        return events_of(study(framework, ".jsonl", precision=precision, **EPOCH))
 
     return train
 
@@ -89,7 +90,7 @@ def test_a_precision_trains_or_says_why_it_cannot(framework, precision, trained)
     last = [losses[-20:].mean() for losses in (losses_of(events), single)]
     assert abs(last[0] - last[1]) <= LAST * single[0]
     evaluation = next(e for e in events if e["event"] == "evaluation")
-    assert evaluation["correct"] / evaluation["examples"] > 0.8
+    assert evaluation["correct"] / evaluation["examples"] > 0.5
 
 
 @pytest.fixture
@@ -108,14 +109,12 @@ def traced(trace_of):
     return traces
 
 
-@pytest.mark.parametrize(("framework", "mode", "precision"), MIXED)
+@pytest.mark.parametrize(("framework", "mode", "precision"), MODES)
 def test_every_layer_is_there_in_mixed_precision(framework, mode, precision, traced):
     compare(*traced(every_layer(), framework, mode, precision), precision)
 
 
-@pytest.mark.parametrize(
-    ("framework", "precision"), dict.fromkeys((name, precision) for name, _, precision in MIXED)
-)
+@pytest.mark.parametrize(("framework", "precision"), MIXED)
 def test_every_text_layer_is_there_in_mixed_precision(framework, precision, traced):
     mode = frameworks.modes(framework)[0]
     compare(*traced(every_text_layer(), framework, mode, precision), precision)
@@ -166,8 +165,6 @@ def test_a_framework_that_computes_in_fp32_unasked_fails_the_run(framework, case
     _, message, methods = PLANTED[case]
     lines = f"class Adapter(Adapter):{methods}"
     scripts = planted(f"runner/adapters/{framework}/adapter", lines)
-    ended, _ = study.launch(
-        framework, ".jsonl", code=scripts, epochs=1, warmup_seconds=0.0, precision="bf16"
-    )
+    ended, _ = study.launch(framework, ".jsonl", code=scripts, precision="bf16", **FEW_STEPS)
     assert ended.returncode
     assert re.search(message, ended.stderr.splitlines()[-1])

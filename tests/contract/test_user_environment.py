@@ -12,19 +12,23 @@ from pathlib import Path
 import pytest
 
 from fixtures.adapter import PROGRAM
-from touchstone.measure.supervisor import thread_variables
+from touchstone.measure.variables import passed
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
 from touchstone.schema.spec import spec_to_json
 from workflow.project import ENVIRONMENTS, Project
 
-IMPORTS = {"cntk": "cntk", "caffe": "caffe", "jax": "jax", "mxnet": "mxnet", "pytorch": "torch"}
+IMPORTS = {"pytorch": "torch"}
 """What a user imports; a framework that is not here has its own name."""
 TRAINED = (
-    PROGRAM
+    """
+import importlib, os, sys
+importlib.import_module(sys.argv[3])
+theirs = dict(os.environ)
+"""
+    + PROGRAM
     + """
-import os
 threads = lambda: len(os.listdir("/proc/self/task"))
 reader = batches.reader_of(adapter, job)
 loaded = None if reader else batches.examples(adapter, job, "train")
@@ -44,7 +48,7 @@ adapter.synchronize()
 seen["train"] = threads()
 train.evaluate(adapter, images, labels, order.batch_size)
 seen["evaluate"] = threads()
-print(json.dumps([seen, dict(os.environ)]))
+print(json.dumps([seen, theirs, dict(os.environ)]))
 """
 )
 LARGE = 500
@@ -68,8 +72,9 @@ def undocumented(names, root):
     return {name for name in names if not any(fnmatch(name, p) for p in documented(root))}
 
 
-def train(framework, source, study, root, python_of):
-    """The threads that a process has after each of its phases, and its environment's variables."""
+def train(framework, source, study, root, execute):
+    """The threads that a process has after each of its phases, and the variables in its environment
+    after the framework's import and in the end."""
     mode = frameworks.modes(framework)[0]
     cell = Cell(
         framework=framework, network="lenet5", dataset="mnist-5k", mode=mode, batch_size=LARGE,
@@ -77,32 +82,22 @@ def train(framework, source, study, root, python_of):
     )  # fmt: skip
     spec = study.folder / f"{framework}-{source}-environment.json"
     spec.write_text(json.dumps(spec_to_json(make_spec(cell, 1, root))))
-    scripts = root / "workflow/scripts"
-    command = [python_of(framework), "-c", TRAINED, str(scripts), str(spec)]
-    variables = {**os.environ, **thread_variables(2, "passive")}
-    ended = subprocess.run(command, cwd=study.folder, env=variables, capture_output=True, text=True)
+    arguments = [root / "workflow/scripts", spec, IMPORTS.get(framework, framework)]
+    ended = execute(framework, "-c", TRAINED, *arguments, cwd=study.folder)
     assert ended.returncode == 0, ended.stderr[-3000:]
     return json.loads(ended.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("source", ["memory", "records"])
 @pytest.mark.parametrize("framework", frameworks.names())
-def test_no_second_team_of_threads_is_started(framework, source, study, root, python_of):
-    """Loading and evaluating bring no threads beside those that train (docs/measuring.md)."""
-    threads, _ = train(framework, source, study, root, python_of)
+def test_training_brings_no_more_threads_and_variables_than_documented(
+    framework, source, study, root, execute, all_cores
+):
+    """Loading and evaluating bring no threads beside those that train; an adapter sets no other
+    variables (docs/measuring.md)."""
+    threads, theirs, ours = train(framework, source, study, root, execute)
     assert threads["load"] == threads["build"]
     assert threads["evaluate"] == threads["train"]
-
-
-@pytest.mark.parametrize("framework", frameworks.names())
-def test_an_adapter_sets_no_variable_that_is_not_documented(framework, study, root, python_of):
-    _, ours = train(framework, "memory", study, root, python_of)
-    name = IMPORTS.get(framework, framework)
-    code = f"import {name}, json, os; print(json.dumps(dict(os.environ)))"
-    variables = {**os.environ, **thread_variables(2, "passive")}
-    command = [python_of(framework), "-c", code]
-    ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    theirs = json.loads(ended.stdout.splitlines()[-1])
     assert not undocumented(changed(ours, theirs), root)
 
 
@@ -135,6 +130,7 @@ def test_a_run_has_a_login_shells_environment_but_for_what_is_documented(root, t
     study = {"study": "test", "title": "A test", "repeats": 1, "parity": False, "sweeps": [sweep]}
     project = Project(tmp_path / "project", ENVIRONMENTS, study)
     kept = {name: os.environ[name] for name in ("HOME", "PATH", "USER") if name in os.environ}
+    kept["TMPDIR"] = project.variables["TMPDIR"]
     shell = subprocess.run(
         ["bash", "-lc", "env -0"], env=kept, cwd=project.folder, capture_output=True, check=True
     )
@@ -148,4 +144,6 @@ def test_a_run_has_a_login_shells_environment_but_for_what_is_documented(root, t
     assert found["OMP_NUM_THREADS"] == str(len(os.sched_getaffinity(0)))
     assert "OMP_WAIT_POLICY" not in found
     # Bash keeps in `_` the command that it ran last.
-    assert not undocumented(changed(found, login) - {"_"}, root)
+    left_out = login.keys() - passed(login).keys()
+    assert not found.keys() & left_out
+    assert not undocumented(changed(found, login) - left_out - {"_"}, root)

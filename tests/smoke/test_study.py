@@ -14,6 +14,7 @@ from fixtures.records import require_valid
 from touchstone.commands import run
 from touchstone.paths import ROOT
 from touchstone.plan.study import make_plan
+from touchstone.schema.variables import DEPLOYMENT
 
 STUDY = {
     "study": "tiny", "title": "Small matrix products", "repeats": 2,
@@ -35,6 +36,7 @@ def done(name, *arguments):
 def test_a_tiny_study_from_configuration_to_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the runs' place in their order is kept in `results`
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other studies are not waited for
+    monkeypatch.setenv(DEPLOYMENT, "venv")
     monkeypatch.setattr(run, "runner_python", lambda environment: sys.executable)
     results = tmp_path / "results"
     tables, page = results / "tables", results / "report/index.html"

@@ -1,19 +1,42 @@
 """Studies that several files of tests read: made once in each process of pytest."""
 
 import copy
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fixtures.loopback_server import LoopbackServer
 from fixtures.runs import make_record, make_study, write_plan
+from fixtures.scripted import supervised
 from fixtures.studies import STUDY, built
+from touchstone.measure import order
 
 
 @pytest.fixture
 def study() -> dict[str, Any]:
     """The configuration of a small study, to be changed."""
     return copy.deepcopy(STUDY)
+
+
+@pytest.fixture
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SimpleNamespace]:
+    """Supervise a runner given as Python text in `tmp_path`; see `supervised`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
+    return partial(supervised, tmp_path)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
+    """A loopback server that is reached without a proxy."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("TOUCHSTONE_MIRROR", raising=False)
+    with LoopbackServer() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ def study(**sweep):
 
 
 def test_as_many_take_part_as_the_cell_has_replicas(root):
-    plan = make_plan(study(replicas=[2, 4], batch_split="per_replica"), root)
+    plan = make_plan(study(replicas=[2, 4]), root)
     assert [cell.replicas for cell in plan.cells.values()] == [2, 4]
     spec = make_spec(list(plan.cells.values())[1], 1, root)
     assert (spec.execution.replicas, spec.operation.exchanged) == (4, 4000)
@@ -29,7 +29,10 @@ def test_as_many_take_part_as_the_cell_has_replicas(root):
 
 
 def test_any_other_operation_has_one_replica_and_the_spec_of_before(root):
-    (cell,) = make_plan(study(network="gemm", dataset="2x3x4", replicas=2), root).cells.values()
+    product = study(network="gemm", dataset="2x3x4")
+    product["defaults"] = {"replicas": 2}
+    product["sweeps"].append({**study()["sweeps"][0], "replicas": 2})
+    cell, _ = make_plan(product, root).cells.values()
     assert cell.replicas == 1
     assert make_spec(cell, 1, root).operation.exchanged is None
 

@@ -11,7 +11,8 @@ from fixtures.runs import FACTORS, cell_name, make_record, write_plan
 from touchstone.results.certificates import proof, read_certificates
 from touchstone.results.files import InputError
 from touchstone.results.metrics import METRICS
-from touchstone.results.tables import COMPARISONS, MEASUREMENTS, SUMMARY, gather, read_plan
+from touchstone.results.planned import read_plan
+from touchstone.results.tables import COMPARISONS, MEASUREMENTS, SUMMARY, gather
 
 
 def rows(path):
@@ -129,10 +130,10 @@ def test_flags_are_counted_in_the_summary(tmp_path):
     write_plan(tmp_path / "plan.tsv", [{}], repeats=2)
     gather(tmp_path / "plan.tsv", tmp_path / "records", tmp_path / "tables", {})
     assert rows(tmp_path / "tables" / "measurements.csv")[0]["flags"] == (
-        "few_samples, drift_untested, parity_not_shown"
+        "drift_untested, parity_not_shown"
     )
     assert rows(tmp_path / "tables" / "summary.csv")[0]["flags"] == (
-        "drift_untested 1, few_samples 1, parity_not_shown 2"
+        "drift_untested 1, parity_not_shown 2"
     )
 
 
@@ -167,7 +168,7 @@ def test_a_record_that_cannot_be_used_is_named(mixed, damage):
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        (lambda text: "", "columns are missing"),
+        (lambda text: "", "it is empty"),
         (lambda text: text.replace("batch_size", "batch"), "columns are missing: batch_size"),
         (lambda text: text.splitlines()[0] + "\n", "no cell"),
         (lambda text: text + text.splitlines()[1] + "\n", "again"),
@@ -218,7 +219,7 @@ def test_comparisons_by_hand(tmp_path):
     ends = [float(row[name]) for name in ("low", "high")]
     assert ends == pytest.approx([4 / 2**half, 4 * 2**half])
     assert (row["n"], row["verdict"], row["indicative"]) == ("3", "too few runs to tell", "yes")
-    assert row["flags"] == "few_samples 1, parity_not_shown 3"
+    assert row["flags"] == "parity_not_shown 3"
     assert row["reference_flags"] == "parity_not_shown 3"
     assert row["remarks"] == ""
 
@@ -226,7 +227,8 @@ def test_comparisons_by_hand(tmp_path):
 def test_one_repeat_is_a_ratio_without_an_interval(tmp_path):
     (row,) = compared(speeds(tmp_path, {"pytorch": [1.0], "mxnet": [0.5]}))
     assert float(row["ratio"]) == pytest.approx(2.0) and row["verdict"] == "too few runs"
-    assert {row[name] for name in ("low", "high", "detectable")} == {""}
+    names = ("low", "high", "detectable", "detectable_low", "detectable_high")
+    assert {row[name] for name in names} == {""}
 
 
 def test_only_cells_that_differ_in_framework_or_mode_are_compared(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 
 from fixtures.commands import call
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
-from touchstone.report.machines import COLUMNS, all_cells, read_machines, speedup
+from touchstone.analysis.machines import COLUMNS, all_cells, read_machines, speedup
 from touchstone.results import bundle
 from touchstone.results.bundle import machine_name, pack, read_manifest, unpack
 from touchstone.results.files import InputError

@@ -105,8 +105,9 @@ def test_a_study_of_operations_alone_has_its_figures_and_its_page(tmp_path):
     captions = {}
     (tmp_path / "figures").mkdir()
     with drawing():
-        for name, figure, captions[name] in make_figures(study):
-            (tmp_path / "figures" / f"{name}.svg").write_bytes(render(figure)["svg"])
+        for drawn in make_figures(study):
+            captions[drawn.name] = drawn.texts
+            (tmp_path / f"figures/{drawn.name}.svg").write_bytes(render(drawn.figure)["svg"])
     (tmp_path / "figures/captions.json").write_text(json.dumps(captions))
     assert "4 GFLOP/s and 0.0 GB/s on the cpu" in captions["operations"]["caption"]
     page = make_report(
@@ -114,5 +115,6 @@ def test_a_study_of_operations_alone_has_its_figures_and_its_page(tmp_path):
     )
     assert "Basic operations" in page and "memory copy" in page
     assert page.count("<figure") == 6
+    assert page.index('id="figure-operations"') < page.index('id="figure-throughput"')
     for share in ("100", "50.0"):
         assert f"<td>{share}</td>" in page

@@ -83,7 +83,9 @@ def test_what_rounding_sends_astray_by_chance_is_no_fault(found, apart, beyond, 
 
 def tabulate(folder, **entries):
     """How the table of one certificate ends, and by framework what its row says."""
-    certificate = {"network": "net", "reference": "a", "frameworks": entries}
+    certificate = {
+        "format": 1, "network": "net", "reference": "a", "tolerances": {}, "frameworks": entries,
+    }  # fmt: skip
     path, output = folder / "net.json", folder / "parity.csv"
     path.write_text(json.dumps(certificate))
     ended = call("tabulate-parity", path, "--output", output)

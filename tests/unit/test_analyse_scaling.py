@@ -8,8 +8,8 @@ import pytest
 from touchstone.analysis import scaling
 from touchstone.report.figures import scaling as figure_of_scaling
 from touchstone.report.figures.render import drawing, render
+from touchstone.results.planned import FACTORS, PlannedCell
 from touchstone.results.study import Cell, Result, Series, Study
-from touchstone.results.tables import FACTORS, PlannedCell
 
 USUAL = {
     "framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k", "device": "cpu",

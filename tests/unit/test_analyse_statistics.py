@@ -131,6 +131,19 @@ def test_the_detectable_change_has_80_per_cent_power(freedom):
     assert stats.nct.sf(critical, freedom, noncentrality) == pytest.approx(0.8, abs=1e-6)
 
 
+@pytest.mark.parametrize("freedom", [2, 4, 20])
+def test_the_detectable_change_is_as_uncertain_as_the_noise(freedom):
+    """The interval holds the change of the true noise in 95 % of samples, drawn with SciPy."""
+    true = 0.02
+    squares = stats.chi2.rvs(freedom, size=2000, random_state=1) / freedom
+    exact = Ratio(3, 0.0, true, freedom).detectable
+    limits = [
+        Ratio(3, 0.0, true * math.sqrt(square), freedom).detectable_limits for square in squares
+    ]
+    assert 0.93 < sum(low < exact < high for low, high in limits) / 2000 < 0.97
+    assert Ratio(3, 0.0).detectable_limits is None
+
+
 def sitting(rng, noise, drift, shift=0.0):
     """Three runs: a sitting's own deviation and each run's, on the logarithm."""
     middle = rng.gauss(shift, drift)

@@ -130,9 +130,9 @@ def test_ours_is_slower_than_the_user_where_the_whole_interval_is(interval, nois
     "rates, chosen",
     [
         ({"a": [100], "b": [50]}, "a"),
-        ({"a": [100, 100], "b": [101, 101]}, "a"),  # not clearly faster
-        ({"a": [100, 100], "b": [110, 90]}, "b"),
-        ({"a": [100, 112], "b": [110, 90]}, "a"),  # the second trial was the better one
+        ({"a": [100, 100, 99], "b": [101, 101, 90]}, "a"),  # not clearly faster
+        ({"a": [100, 100, 100], "b": [110, 90, 80]}, "b"),
+        ({"a": [100, 90, 112], "b": [110, 90, 90]}, "a"),  # the last trial was the best one
         ({"a": [100], "b": [300]}, "b"),
     ],
 )

@@ -1,30 +1,65 @@
 """The digests that decide what is run again."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from touchstone.plan import code_digest
 
+PACKAGE = {
+    "runner/train.py": '''"""Trains."""
+
+from touchstone.runner import batches
+
+print(batches.Order)
+''',
+    "runner/batches.py": '''class Order:
+    """An order."""
+
+    seed = 1
+''',
+    "runner/adapters/one/adapter.py": "from touchstone.runner.batches import Order\n",
+    "runner/adapters/two/adapter.py": "from touchstone.runner.batches import Order\n",
+    "measure/supervisor.py": 'INTERVAL = 0.1\n"""Seconds between looks."""\n',
+    "measure/sensors/cpu.py": "COLUMNS = 1\n",
+    "commands/parse.py": "import touchstone.results.steadiness\n",
+    "commands/plot.py": "from touchstone.report import TITLE\n",
+    "report/__init__.py": "TITLE = 5.6\n",
+    "results/steadiness.py": "BLOCKS = 20\n",
+}
+"""A package, by the path of its files."""
+TRAIN = ("runner/train.py", "runner/adapters/one/adapter.py", "measure/")
+FILES = 5
+"""The files that count for `TRAIN`."""
+
 
 @pytest.fixture
-def scripts(tmp_path, monkeypatch):
-    """A copy of our scripts that a test may edit, and a digest that reads it afresh."""
-    folder = tmp_path / "touchstone"
-    shutil.copytree(code_digest.FOLDER, folder)
-    monkeypatch.setattr(code_digest, "FOLDER", folder)
+def digest(monkeypatch, tmp_path):
+    """What computes a digest of the package in `tmp_path` as another process would."""
+    monkeypatch.setattr(code_digest, "FOLDER", tmp_path / "touchstone")
     monkeypatch.setattr(code_digest, "NOTES", tmp_path / "notes.json")
 
-    def digest(*names):
+    def forget():
         for name in ("digest", "_notes", "_found", "_module", "_imports"):
             getattr(code_digest, name).cache_clear()
+
+    def computed(*names):
+        forget()
         return code_digest.digest(*names)
 
-    yield folder, digest
-    digest("commands/run.py")
+    yield computed
+    forget()
 
 
-TRAIN = ("runner/train.py", "runner/adapters/pytorch/adapter.py", "measure/")
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of the package, which a test may edit."""
+    for name, text in PACKAGE.items():
+        path = tmp_path / "touchstone" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "touchstone"
 
 
 def edit(path, old, new):
@@ -33,65 +68,82 @@ def edit(path, old, new):
     path.write_text(text.replace(old, new, 1))
 
 
-def test_comments_docstrings_and_layout_do_not_count(scripts):
-    folder, digest = scripts
+def test_comments_docstrings_and_layout_do_not_count(folder, digest):
     before = digest(*TRAIN)
-    edit(folder / "runner/outcome.py", "class Diverged", "# A comment.\n\n\nclass Diverged")
-    edit(folder / "runner/outcome.py", '"""A loss is not finite."""', '"""Something else."""')
-    edit(folder / "measure/supervisor.py", '"""Seconds between looks', '"""Changed: seconds')
+    edit(folder / "runner/batches.py", "class Order", "# A comment.\n\n\nclass Order")
+    edit(folder / "runner/batches.py", "An order", "Something else")
+    edit(folder / "runner/train.py", "Trains", "Something else")
+    edit(folder / "measure/supervisor.py", "Seconds between", "Changed: seconds between")
     assert digest(*TRAIN) == before
 
 
 @pytest.mark.parametrize(
     "name, old, new",
     [
-        ("runner/batches.py", "RandomState([self.seed", "RandomState([1 + self.seed"),
-        ("runner/adapters/pytorch/adapter.py", "fused=True", "fused=False"),
-        ("measure/sensors/cpu.py", "times.nice + times.system", "times.nice"),
-        ("measure/supervisor.py", "signal.SIGKILL", "signal.SIGTERM"),
+        ("runner/train.py", "batches.Order", "batches.Order.seed"),
+        ("runner/batches.py", "seed = 1", "seed = 2"),
+        ("runner/adapters/one/adapter.py", "Order", "Order as Sampler"),
+        ("measure/sensors/cpu.py", "COLUMNS = 1", "COLUMNS = 2"),
+        ("measure/supervisor.py", "INTERVAL = 0.1", "INTERVAL = 0.2"),
     ],
 )
-def test_code_that_makes_numbers_counts(scripts, name, old, new):
-    folder, digest = scripts
+def test_code_that_is_named_or_imported_counts(folder, digest, name, old, new):
     before = digest(*TRAIN)
     edit(folder / name, old, new)
     assert digest(*TRAIN) != before
 
 
-def test_another_frameworks_adapter_does_not_count(scripts):
-    folder, digest = scripts
+def test_another_frameworks_adapter_does_not_count(folder, digest):
     before = digest(*TRAIN)
-    edit(folder / "runner/adapters/mxnet/adapter.py", "static_alloc=static", "static_alloc=False")
+    edit(folder / "runner/adapters/two/adapter.py", "Order", "Order as Sampler")
     assert digest(*TRAIN) == before
 
 
-def test_what_a_script_imports_counts_and_what_it_does_not_does_not(scripts):
-    folder, digest = scripts
+def test_what_a_script_imports_counts_and_what_it_does_not_does_not(folder, digest):
     before = digest("commands/parse.py"), digest("commands/plot.py")
     edit(folder / "results/steadiness.py", "BLOCKS = 20", "BLOCKS = 21")
-    assert digest("commands/parse.py") != before[0]
-    edit(folder / "report/figures/style.py", "TITLE_LETTER = 5.6", "TITLE_LETTER = 5.7")
+    assert digest("commands/parse.py") != before[0] and digest("commands/plot.py") == before[1]
+    edit(folder / "report/__init__.py", "TITLE = 5.6", "TITLE = 5.7")
     assert digest("commands/plot.py") != before[1]
 
 
-def test_a_file_is_parsed_once_and_its_notes_are_believed_for_its_bytes_alone(scripts, monkeypatch):
-    folder, digest = scripts
+def test_a_file_is_parsed_once_and_its_notes_are_believed_for_its_bytes_alone(
+    folder, digest, monkeypatch
+):
     parsed, parse = [], code_digest._parsed
     monkeypatch.setattr(code_digest, "_parsed", lambda one: parsed.append(one) or parse(one))
     before = digest(*TRAIN)
-    assert len(parsed) > 5
+    assert len(parsed) == FILES
     parsed.clear()
     assert digest(*TRAIN) == before and not parsed
-    edit(folder / "runner/batches.py", "RandomState([self.seed", "RandomState([1 + self.seed")
+    edit(folder / "runner/batches.py", "seed = 1", "seed = 2")
     assert digest(*TRAIN) != before and len(parsed) == 1
-    edit(folder / "runner/batches.py", "RandomState([1 + self.seed", "RandomState([self.seed")
+    edit(folder / "runner/batches.py", "seed = 2", "seed = 1")
     assert digest(*TRAIN) == before
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"another": {}}'])
-def test_damaged_notes_are_made_anew(scripts, text):
-    folder, digest = scripts
+def test_damaged_notes_are_made_anew(folder, digest, text):
     before = digest(*TRAIN)
     code_digest.NOTES.write_text(text)
     assert digest(*TRAIN) == before
     assert code_digest.NOTES.read_text() != text
+
+
+def test_of_our_package_what_trains_counts_and_no_other_adapter(tmp_path, digest):
+    ours = Path(code_digest.__file__).parents[1]
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ours, tmp_path / "touchstone", ignore=ignored)
+    names = "runner/train.py", "runner/adapters/pytorch/adapter.py", "measure/"
+    before = digest(*names)
+    for name, counts in (
+        ("runner/adapters/mxnet/adapter.py", False),
+        ("runner/batches.py", True),
+        ("runner/adapters/pytorch/adapter.py", True),
+        ("measure/sensors/cpu.py", True),
+    ):
+        with (tmp_path / "touchstone" / name).open("a") as file:
+            file.write("\nADDED = 1\n")
+        after = digest(*names)
+        assert (after != before) == counts, name
+        before = after

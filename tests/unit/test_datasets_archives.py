@@ -8,7 +8,7 @@ import json
 import os
 import struct
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,15 +114,6 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     toy.entry["shape"] = [31, 32, 3]
     (line,) = toy.refused()
     assert "a has 6146 bytes, no multiple of 2977; correct the shape" in line
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
-    """A loopback server that no proxy stands before."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.delenv("TOUCHSTONE_MIRROR", raising=False)
-    with LoopbackServer() as running:
-        yield running
 
 
 def test_real_images_in_the_layout_of_cifar10(server: LoopbackServer, tmp_path: Path) -> None:

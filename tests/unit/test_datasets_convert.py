@@ -21,7 +21,7 @@ import yaml
 
 from fixtures.commands import Done, call, largest_file, start
 from fixtures.loopback_server import LoopbackServer
-from touchstone.datasets import catalogue, formats
+from touchstone.datasets import catalogue, formats, manifest_file
 from touchstone.paths import ROOT
 
 SHARED = Path(os.environ.get("TOUCHSTONE_SHARED", ROOT.parent / "shared" / "datasets"))
@@ -101,6 +101,7 @@ def test_a_converted_data_set_has_files_and_a_manifest(toy: Toy) -> None:
         int.from_bytes(hashlib.sha256(struct.pack("<4I", y, 2, 3, 1) + bytes(x[0] + x[1])).digest())
         for y, x in TRAIN
     )
+    assert manifest.pop("digest") == manifest_file.digest_of(manifest)
     assert manifest["splits"].pop("test")["histogram"] == [0, 1]
     assert manifest == {
         "format": 1,
@@ -152,12 +153,12 @@ def test_colour_images_are_decoded(toy: Toy) -> None:
 
 def wrong_hash(toy: Toy) -> str:
     (toy.source / "test-labels.gz").write_bytes(gzip.compress(idx([0])))
-    return "source/test-labels.gz: * bytes with SHA-256 *; delete it and download the data set"
+    return "source/test-labels.gz: * bytes with SHA-256 *; `make verify REPAIR=1` deletes"
 
 
 def missing_file(toy: Toy) -> str:
     (toy.source / "test-labels.gz").unlink()
-    return "source/test-labels.gz: the file is missing; run download_dataset first"
+    return "source/test-labels.gz: the file is missing; `make verify REPAIR=1` deletes"
 
 
 def truncated_archive(toy: Toy) -> str:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import time
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
@@ -28,15 +27,6 @@ from touchstone.datasets.fetch import Patience, fetch, mirror_urls
 
 BODY = random.Random(1).randbytes(100_000)
 HASTE = Patience(tries=3, wait=0.01, longest_wait=0.2, timeout=5)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
-    """A loopback server that no proxy stands before."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.delenv("TOUCHSTONE_MIRROR", raising=False)
-    with LoopbackServer() as running:
-        yield running
 
 
 def source(*urls: str, body: bytes = BODY, **more: Any) -> Source:

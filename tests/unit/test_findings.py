@@ -1,10 +1,14 @@
 """What a study shows, as data: rankings, other programs, the file and its reference."""
 
+import csv
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fixtures.studies import findings_of, large, speeds
+from fixtures.runs import make_record, write_plan
+from fixtures.studies import findings_of, gathered, large, speeds
 from touchstone.analysis.disturbed import Disturbed, disturbed
 from touchstone.analysis.doubts import doubts
 from touchstone.analysis.findings import compute
@@ -14,16 +18,18 @@ from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.ranking_model import NextStep
 from touchstone.commands.document_findings import PAGE, reference
 from touchstone.files import with_section
+from touchstone.report.sections import strip
 from touchstone.report.sections.answer import (
     answer,
     caveat,
-    doubt_sentence,
     matrix,
     next_step_sentence,
     trust_sentence,
 )
+from touchstone.report.sections.warnings import doubt_warning
 from touchstone.report.text import interval_text, number
 from touchstone.results.files import InputError
+from touchstone.results.planned import MOST_COMPARED, PlannedCell, comparable
 from touchstone.results.tables import chosen
 from touchstone.schema.spec import Trial
 from touchstone.schema.status import STATUSES
@@ -31,7 +37,11 @@ from touchstone.schema.status import STATUSES
 
 def answered(study):
     """The answer in words."""
-    return answer(compute(study, {}))
+    return words(compute(study, {}))
+
+
+def words(findings):
+    return " ".join(answer(findings))
 
 
 # Rankings
@@ -47,14 +57,26 @@ def test_a_clear_winner_is_named_with_mode_speed_ratio_and_interval(tmp_path):
     assert (pair.faster, pair.slower) == (pytorch, mxnet)
     assert pair.ratio.value == pytest.approx(2) and comparison.next_step is None
     assert answered(study).startswith(
-        "lenet5 with mnist-5k (cpu), batch size 64: pytorch (channels last) was fastest with "
-        "516.0 images/s, 2.00 [2.00, 2.00] times as fast as mxnet (channels last) with 258.0"
+        "lenet5 with mnist-5k (CPU), batch size 64: PyTorch (channels last) was fastest with "
+        "516.0 images/s, 2.00 [2.00, 2.00] times as fast as MXNet (channels last) with 258.0"
         " images/s."
     )
     assert trust_sentence(findings.answer.trust) == (
         "Trust: medium (3 runs of each configuration)."
     )
     assert "95 %" in caveat(findings) and next_step_sentence(findings.answer.next_step) == ""
+
+
+@pytest.mark.parametrize(("month", "said"), [("2022-05", True), ("2025-01", False)])
+def test_releases_that_are_years_apart_are_in_the_answer(tmp_path, month, said):
+    study = speeds(tmp_path, {"mxnet": [256, 258], "pytorch": [512, 516]})
+    findings = compute(study, {}, released={"mxnet": month, "pytorch": "2026-07"})
+    text = (
+        f"The versions compared were released years apart: MXNet in {month} and PyTorch in 2026-07."
+    )
+    assert (text in words(findings)) == said
+    assert [cell.released for cell in findings.cells] == [month, "2026-07"]
+    assert "released years apart" not in answered(study)
 
 
 def test_what_slows_a_whole_block_is_paired_away(tmp_path):
@@ -72,9 +94,9 @@ def test_an_interval_that_holds_1_is_too_few_runs_to_tell(tmp_path):
     findings = findings_with(tmp_path, {"mxnet": [256, 258, 400], "pytorch": [399, 516, 520]})
     (comparison,) = findings.comparisons
     assert comparison.winner is None and comparison.pairs[0].ratio.verdict == "too few runs to tell"
-    result = answer(findings)
+    result = words(findings)
     assert (
-        "too few runs to tell pytorch (channels last) with 474.8 images/s apart from mxnet"
+        "too few runs to tell PyTorch (channels last) with 474.8 images/s apart from MXNet"
         in result
     )
     assert "1.59 [0.93, 2.73] times" in result and "fastest" not in result
@@ -97,9 +119,9 @@ def test_the_fastest_must_beat_all_others_not_only_the_next(tmp_path):
 
 def test_the_slowest_has_its_numbers_too(tmp_path):
     rates = {"mxnet": [99, 100, 101], "tensorflow": [402, 400, 398], "pytorch": [199, 200, 201]}
-    result = answer(findings_with(tmp_path, rates))
-    assert "tensorflow (channels last) was fastest with 400.0 images/s, 2.00 [1.9" in result
-    assert "The lowest speed was that of mxnet (channels last) with 100.0 images/s: tensorflow" in (
+    result = words(findings_with(tmp_path, rates))
+    assert "TensorFlow (channels last) was fastest with 400.0 images/s, 2.00 [1.9" in result
+    assert "The lowest speed was that of MXNet (channels last) with 100.0 images/s: TensorFlow" in (
         result
     )
 
@@ -111,11 +133,11 @@ def test_with_one_run_each_the_order_is_that_of_the_speeds(tmp_path, order):
     """Once the first two cells of the plan were called the fastest."""
     rates = {"mxnet": [100], "pytorch": [200], "tensorflow": [400]}
     findings = findings_with(tmp_path, {name: rates[name] for name in order})
-    result = answer(findings)
+    result = words(findings)
     assert (
         "batch size 64: too few runs to tell which is fastest. Measured, one run each: "
-        "tensorflow (channels last) with 400.0 images/s; pytorch (channels last) with 200.0 "
-        "images/s; mxnet (channels last) with 100.0 images/s." in result
+        "TensorFlow (channels last) with 400.0 images/s; PyTorch (channels last) with 200.0 "
+        "images/s; MXNet (channels last) with 100.0 images/s." in result
     )
     assert trust_sentence(findings.answer.trust) == "Trust: low (a configuration ran only once)."
     (comparison,) = findings.comparisons
@@ -127,7 +149,7 @@ def test_with_one_run_each_the_order_is_that_of_the_speeds(tmp_path, order):
 
 def test_speeds_that_are_alike_are_called_so(tmp_path):
     findings = findings_with(tmp_path, {"mxnet": [1000, 1001, 999], "pytorch": [1000, 999, 1001]})
-    assert "with 1,000 images/s to within 2 %: " in answer(findings)
+    assert "with 1,000 images/s to within 2 %: " in words(findings)
     assert findings.comparisons[0].alike and findings.answer.next_step is None
 
 
@@ -137,9 +159,14 @@ def test_six_alike_runs_are_trusted(tmp_path):
 
 
 def test_speeds_that_are_too_alike_are_not_settled_by_more_runs():
-    assert "too alike" in next_step_sentence(NextStep(repeats=None, minutes=None, decides=True))
-    hours = NextStep(repeats=9, minutes=300, decides=True)
+    assert "too alike" in next_step_sentence(
+        NextStep(unit="repeats", repeats=None, minutes=None, decides=True)
+    )
+    hours = NextStep(unit="repeats", repeats=9, minutes=300, decides=True)
     assert next_step_sentence(hours).endswith("settle it: about 5.0 more hours.")
+    for minutes, text in ((0.5, "about 30 more seconds."), (7, "about 7.0 more minutes.")):
+        step = NextStep(unit="repeats", repeats=9, minutes=minutes, decides=True)
+        assert next_step_sentence(step).endswith(text)
 
 
 def test_flags_on_more_than_a_third_of_the_runs_are_a_doubt(tmp_path):
@@ -148,10 +175,20 @@ def test_flags_on_more_than_a_third_of_the_runs_are_a_doubt(tmp_path):
     for run in study.runs[:3]:
         run.flags.append("throttled")
     (doubt,) = doubts(study)
-    assert doubt_sentence(doubt) == (
+    assert doubt_warning(doubt).fault == (
         "Do not trust these numbers: 3 of 6 runs are flagged throttled."
     )
     assert compute(study, {}).answer.trust.reason == "disturbed"
+
+
+def test_flags_that_are_together_on_more_than_a_third_of_the_runs_are_a_doubt(tmp_path):
+    study = speeds(tmp_path, {"mxnet": [256] * 3, "pytorch": [512] * 3})
+    for run, flag in zip(study.runs, ("throttled", "throttled", "drifting"), strict=False):
+        run.flags.append(flag)
+    (doubt,) = doubts(study)
+    assert doubt_warning(doubt).fault == (
+        "Do not trust these numbers: 3 of 6 runs are flagged (drifting 1, throttled 2)."
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,24 +198,139 @@ def test_flags_on_more_than_a_third_of_the_runs_are_a_doubt(tmp_path):
 )  # fmt: skip
 def test_an_interval_shows_on_which_side_of_1_it_ends(low, high, text):
     ratio = RatioEstimate(n=3, value=1.0, low=low, high=high, verdict="", indicative=True,
-                          detectable=None)  # fmt: skip
+                          detectable=None, detectable_low=None, detectable_high=None)  # fmt: skip
     assert interval_text(ratio) == text
 
 
 def test_nothing_to_compare_is_said(failed):
     findings = findings_of(failed)
     assert findings.comparisons == [] and findings.answer.trust is None
-    assert "no throughput to compare" in answer(findings)
+    assert "no throughput to compare" in words(findings)
 
 
 def test_many_comparisons_are_counted_and_have_a_matrix(tmp_path):
     findings = compute(large(tmp_path, 20, 2), {})
-    assert "Too few runs to tell which is fastest in all 40 comparisons" in answer(findings)
-    words = "The speed of pytorch (channels last) was the highest in 40 of these, 1.000 times"
-    assert words in answer(findings)
+    assert "Too few runs to tell which is fastest in all 40 comparisons" in words(findings)
+    sentence = "The speed of PyTorch (channels last) was the highest in 40 of these, 1.000 times"
+    assert sentence in words(findings)
     table = matrix(findings)
     assert len(table["rows"].rows) == 40 and len(table["labels"]) == 2
     assert table["rows"].rows[0]["entries"][0]["speed"] == "256.0"
+
+
+# Other questions
+
+
+def studied(root, cells, rates):
+    """A study of cells, each with the throughputs (images/s) of its runs."""
+    for cell, speeds_of_runs in zip(cells, rates, strict=True):
+        batch = cell.get("batch_size", 64)
+        for repeat, rate in enumerate(speeds_of_runs, start=1):
+            make_record(
+                root / "runs", root / "records", repeat=repeat, train_examples=20 * batch,
+                epochs=1, step_seconds=lambda step, r=rate, b=batch: b / r, **cell,
+            )  # fmt: skip
+    write_plan(root / "plan.tsv", [{"epochs": 1, **cell} for cell in cells], len(rates[0]))
+    return gathered(root)
+
+
+def test_a_study_of_one_framework_asks_which_batch_size_is_fastest(tmp_path):
+    cells = [{"batch_size": size} for size in (32, 64, 128, 256)]
+    rates = [[100 * n, 101 * n, 102 * n] for n in (1, 2, 4, 3)]
+    findings = compute(studied(tmp_path, cells, rates), {})
+    (comparison,) = findings.comparisons
+    assert comparison.compared == ["batch_size"] and comparison.batch_size is None
+    assert comparison.winner == findings.cells[2].name and comparison.device == "cpu"
+    text = words(findings)
+    assert text.startswith(
+        "lenet5 with mnist-5k (CPU), PyTorch (channels last): batch size 128 was fastest with "
+        "404.0 images/s, 1.33 ["
+    )
+    assert "The lowest speed was that of batch size 32 with 101.0 images/s: batch size 128" in text
+    assert "test accuracies of the configurations compared are the same." in text
+    assert findings.answer.accuracy_gap.batch_size is None
+    rows = list(csv.DictReader((tmp_path / "tables/comparisons.csv").open()))
+    assert {row["metric"] for row in rows} >= {"throughput"}
+    assert len([row for row in rows if row["metric"] == "throughput"]) == 6
+
+
+def test_precision_and_batch_size_may_be_the_question_together(tmp_path):
+    cells = [{"precision": p, "batch_size": b} for p in ("fp32", "bf16") for b in (32, 64)]
+    findings = compute(studied(tmp_path, cells, [[100], [150], [200], [120]]), {})
+    (comparison,) = findings.comparisons
+    assert comparison.compared == ["precision", "batch_size"]
+    assert "one run each: bf16, batch size 32 with 200.0 images/s; fp32, batch size 64" in (
+        words(findings)
+    )
+
+
+def test_where_frameworks_are_compared_nothing_else_is(tmp_path):
+    cells = [
+        {"framework": f, "batch_size": b}
+        for f, b in (("pytorch", 32), ("mxnet", 32), ("mxnet", 64))
+    ]
+    findings = compute(studied(tmp_path, cells, [[100], [150], [200]]), {})
+    (comparison,) = findings.comparisons
+    assert comparison.compared == ["framework"] and comparison.batch_size == 32
+
+
+def test_other_networks_and_large_groups_are_no_question(tmp_path):
+    cells = [{"network": "lenet5"}, {"network": "resnet20-cifar"}]
+    text = words(compute(studied(tmp_path / "two", cells, [[100], [150]]), {}))
+    assert "do the same work: they differ in network" in text
+    sizes = [PlannedCell(str(b), {"batch_size": str(b)}, 1) for b in range(MOST_COMPARED + 1)]
+    assert comparable(sizes) == [] and len(comparable(sizes[1:])) == 1
+
+
+def test_one_configuration_has_its_speed_in_the_answer(tmp_path):
+    text = words(compute(studied(tmp_path, [{}], [[100, 200, 300]]), {}))
+    assert "PyTorch (channels last) trained lenet5 with mnist-5k at 200.0 images/s (the med" in text
+    assert "nothing to compare" in text
+
+
+# The strip
+
+
+def test_the_strip_shows_every_run_and_the_intervals_of_the_answer(tmp_path):
+    rates = {"mxnet": [256, 258, 260], "pytorch": [512, 516, 520], "tensorflow": [100, 300, 500]}
+    findings = findings_with(tmp_path, rates)
+    (comparison,) = findings.comparisons
+    first, *others = comparison.cells
+    assert first.runs == pytest.approx([512, 516, 520]) and first.low is first.high is None
+    for cell, pair in zip(others, comparison.leads, strict=True):
+        assert cell.low == pytest.approx(first.speed / pair.ratio.high)
+        assert cell.high == pytest.approx(first.speed / pair.ratio.low)
+    found = strip.view(findings)
+    (one,) = found["strips"]
+    assert [row.name for row in one.rows] == [
+        "PyTorch (channels last)", "MXNet (channels last)", "TensorFlow (channels last)",
+    ]  # fmt: skip
+    assert all(0 < place <= 100 for row in one.rows for place in row.dots)
+    pytorch, mxnet, _ = one.rows
+    assert mxnet.middle / pytorch.middle == pytest.approx(258 / 516, rel=1e-3)
+    assert pytorch.line is None and mxnet.line.low < mxnet.middle < mxnet.line.high
+    assert "3 runs with 256.0, 258.0, 260.0 images/s; interval relative" in mxnet.description
+    assert mxnet.line.cut and mxnet.line.high == 100
+    calm = findings_with(tmp_path / "calm", {"mxnet": [256, 258, 260], "pytorch": [512, 516, 520]})
+    (row,) = strip.view(calm)["strips"][0].rows[1:]
+    assert not row.line.cut and row.line.high < 100
+    places = [place for place, _ in one.ticks]
+    assert places == sorted(places) and one.ticks[0] == (0.0, "0") and places[-1] <= 100
+
+
+def test_of_many_configurations_the_strip_shows_the_first(tmp_path):
+    cells = [{"batch_size": 2**i} for i in range(10)]
+    findings = compute(studied(tmp_path, cells, [[100 + i] for i in range(10)]), {})
+    (one,) = strip.view(findings)["strips"]
+    assert len(one.rows) == strip.ROWS and one.left_out == 2 and not one.has_intervals
+    assert one.rows[0].name == "batch size 512"
+
+
+@given(st.lists(st.floats(1e-3, 1e7), min_size=1, max_size=9))
+def test_an_axis_holds_its_values_and_has_few_ticks(values):
+    end, ticks = strip.axis(values)
+    assert max(values) <= end and ticks[0] == 0 and ticks[-1] <= end
+    assert 2 <= len(ticks) <= strip.TICKS + 2
 
 
 @pytest.mark.parametrize(
@@ -269,7 +421,7 @@ def test_other_findings_are_refused(good, tmp_path, change, cause):
 def test_a_number_that_is_not_finite_is_no_finding(good, tmp_path):
     ratio = {"n": 1, "value": 1.0, "low": None, "high": None, "verdict": "", "indicative": True}
     with pytest.raises(ValueError, match="finite number"):
-        RatioEstimate(**ratio, detectable=float("inf"))
+        RatioEstimate(**ratio, detectable=float("inf"), detectable_low=None, detectable_high=None)
     write_findings(findings_of(good), tmp_path / "findings.json")
     assert (tmp_path / "findings.json").read_bytes() == (good / "findings.json").read_bytes()
 

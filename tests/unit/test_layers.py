@@ -19,7 +19,7 @@ LAYERS = [
     {"runner", "networks", "datasets"},
     {"operations"},
     {"environments"},
-    {"schema", "errors", "files", "paths", "safe_text", "yaml_file", "__init__"},
+    {"schema", "errors", "files", "paths", "reading", "safe_text", "yaml_file", "__init__"},
 ]
 """From the top; what is in one set does not know of each other."""
 FLOOR = {name: len(LAYERS) - place for place, names in enumerate(LAYERS) for name in names}

@@ -54,6 +54,27 @@ def test_a_shape_of_another_kind_is_refused(shape):
         operations.dimensions("gemm", shape)
 
 
+@pytest.mark.parametrize(
+    "name, shape, why",
+    [
+        ("gemm", "3x0x5", "inner is 0"),
+        ("gemm", "3x4x9999999999", "larger than 2147483647"),
+        ("gemm", "3x4x" + "9" * 5000, "larger than 2147483647"),
+        ("gemm", "2000000000x2000000000x1", "more than machines have memory"),
+        ("convolution_forward", "2x5x6x3x7x3x3x1x0", "stride is 0"),
+        ("convolution_backward_data", "2x5x6x3x7x8x3x1x1", "kernel's height of 8"),
+        ("convolution_backward_weights", "2x5x6x3x7x3x9x1x1", "kernel's width of 9"),
+        ("convolution_forward", "60000x60000x60000x60000x7x1x1x0x1", "more than machines have"),
+        ("sparse_gemm", "4x5x3x100", "leave no element"),
+        ("lstm_forward", "5x3x0", "steps is 0"),
+        ("memory_copy", "2147483647", "more than machines have memory"),
+    ],
+)
+def test_an_impossible_shape_is_refused(name, shape, why):
+    with pytest.raises(ValueError, match=why):
+        operations.dimensions(name, shape)
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "config/operations").glob("*.yaml")))
 def test_every_listed_shape_is_one(path):
     listed = yaml.safe_load(path.read_text())

@@ -235,6 +235,10 @@ def test_results_of_another_format_are_refused(tmp_path):
     check_results(path)
     path.write_text("results_format: 2\n")
     check_results(path)
+    for garbage in (b"\xff\xfe", b"a: [", b"- 1", b"\0", b"a: 1\na: 2\n"):
+        path.write_bytes(garbage)
+        with pytest.raises(ConfigError, match="delete it and start again"):
+            check_results(path)
     path.write_text("results_format: 1\n")
     with pytest.raises(ConfigError, match="results_format is 1, this version writes 2; move"):
         check_results(path)

@@ -1,6 +1,7 @@
 """The account of an execution, and the line that closes it."""
 
 import io
+import time
 
 import pytest
 
@@ -51,9 +52,16 @@ def test_a_probe_says_what_it_tries(folder):
     assert follow(folder, 4.0, probe_steps=6).startswith("does a batch of 10 fit?  pytorch  ok")
 
 
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
 def test_a_limit_of_steps_is_counted_from_the_end_of_warm_up(folder):
     phases = SPEC.phases._replace(epochs=100, warmup_steps=5, measured_steps=20)
-    events, printed = folder / "events.jsonl", io.StringIO()
+    events, printed = folder / "events.jsonl", Terminal()
     followed = progress.Progress(SPEC._replace(phases=phases), events, printed)
     assert followed.steps == 26
     begin, end = followed.begin, followed.begin + 1
@@ -62,13 +70,6 @@ def test_a_limit_of_steps_is_counted_from_the_end_of_warm_up(folder):
     followed.update()
     assert followed.steps == 51
     assert f"{31 / 51:.0%}" in printed.getvalue()
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self):
-        return True
 
 
 def lines_at(columns, folder, monkeypatch, out):
@@ -95,13 +96,20 @@ def test_progress_fits_the_terminal(columns, folder, monkeypatch):
     assert ("…" in printed[-1]) == (columns < 139)
 
 
-def test_a_log_has_whole_names_and_one_line_of_progress_a_minute(folder, monkeypatch):
+def test_a_log_has_whole_names_and_one_line_of_a_run(folder, monkeypatch):
     out = io.StringIO()
     lines_at(40, folder, monkeypatch, out)
     assert out.getvalue().splitlines() == [
-        "run  1 of 18  pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01 rep3  import",
         "run  1 of 18  pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01 rep3  ok  12,980 images/s  0 s",
     ]
+
+
+def test_a_long_run_has_a_line_a_minute_in_a_log(folder):
+    followed = progress.Progress(SPEC, folder / "events.jsonl", out := io.StringIO())
+    for minutes in (0.5, 1.1, 1.5, 2.2):
+        followed.begin = time.monotonic() - 60 * minutes
+        followed.update()
+    assert out.getvalue().count("import") == 2
 
 
 @pytest.mark.parametrize(

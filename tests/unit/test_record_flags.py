@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from simulate_drift import NOISES, drifting_share
 
 from fixtures.records import judged, reason, value
 from fixtures.runs import (
@@ -45,6 +46,16 @@ def test_a_run_that_was_ended_is_judged_by_all_of_its_samples(tmp_path):
     assert reason(record, "other_cpu_utilization") == "timeout: slow" and record["flags"] == []
 
 
+@pytest.mark.parametrize("code", [0, 1, -11])
+def test_a_crash_after_the_result_is_a_flag(tmp_path, code):
+    folder = make_run(tmp_path)
+    events = read_events(folder)
+    events[-1]["exit_code"] = code
+    write_events(folder, events)
+    record = build_record(folder)
+    assert (record["status"], record["flags"]) == ("ok", ["crashed_at_exit"] if code else [])
+
+
 def test_the_clocks_of_the_machine_and_the_run_may_differ_by_a_tick(tmp_path):
     def telemetry(end):
         return [
@@ -71,10 +82,34 @@ def test_threads_that_sleep_between_operations(tmp_path, threads):
 
 
 @pytest.mark.parametrize("wish", [{"phases__warmup_steps": 5}, {"phases__warmup_seconds": 2.5}])
-def test_short_warmup(tmp_path, wish):
-    folder = make_run(tmp_path)
+def test_a_short_warmup_matters_where_the_speed_is_not_shown_to_be_steady(tmp_path, wish):
+    speeds = {"steady": lambda step: 0.25, "rising": lambda step: 0.25 + step / 64}
+    for name, step_seconds in speeds.items():
+        folder = make_run(tmp_path / name, step_seconds=step_seconds)
+        edit_json(folder / "spec.json", **wish)
+        flags = ["short_warmup", "drifting"] if name == "rising" else []
+        assert build_record(folder)["flags"] == flags
+    folder = make_run(tmp_path / "untested", epochs=1)
     edit_json(folder / "spec.json", **wish)
-    assert build_record(folder)["flags"] == ["short_warmup"]
+    assert build_record(folder)["flags"] == ["short_warmup", "drift_untested"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "flagged"),
+    [
+        ({105: 500.0}, True),  # nothing to compare it with
+        ({105: 500.0, 110: 520.0}, False),
+        ({105: 500.0, 110: 600.0}, True),
+        ({105: 500.0, 107: 520.0, 110: 900.0}, True),
+        ({105: 500.0, 106: 700.0, 107: 900.0}, False),  # three are a mean
+        ({104: 100.0, 110: 100.0}, True),  # none in the phase from 105 to 108.75 s
+    ],
+)
+def test_few_samples_matter_where_they_do_not_agree(tmp_path, memory, flagged):
+    def telemetry(end):
+        return [{**row, "host_memory": memory.get(row["t"], "")} for row in default_telemetry(end)]
+
+    assert ("few_samples" in judged(tmp_path, telemetry=telemetry)["flags"]) == flagged
 
 
 def test_settings_differ_only_beyond_float32(tmp_path):
@@ -114,6 +149,19 @@ def test_drift_needs_size_and_significance():
     assert drifts(ends(wobble), 50.0) is False  # 3 %, though neighbours differ by more
     assert drifts(ends([1.0] * 399 + [500.0]), 50.0) is False  # one outlier is no trend
     assert drifts(ends([1.0] * 9), 50.0) is None
+
+
+def test_drift_is_found_in_a_smooth_curve_without_noise():
+    assert drifts(ends([1 + (i / 400) ** 2 / 5 for i in range(400)]), 50.0)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_few_undisturbed_runs_are_called_drifting(noise):
+    """In 300 runs 5 % are exceeded by 3 standard errors at 8.8 %. Where chunks are alike for as
+    long as a short run lasts, no test can tell that from a drift."""
+    for chunks in (100,) if noise == "AR(1) 0.95" else (20, 100):
+        assert drifting_share(noise, chunks, runs=300, seed=1) < 0.088
+    assert drifting_share("normal", 100, runs=100, seed=1, change=0.4) > 0.9
 
 
 def test_drift_rarely_flags_pure_noise():

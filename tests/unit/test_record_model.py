@@ -101,13 +101,15 @@ REQUIRED = {
     "provenance": "seed deviations started machine environment software settings trials start"
     " unknown run",
     "provenance.machine": "logical_cores",
+    "provenance.data": "folder files bytes verified remembered",
     "provenance.trials.0": "mode threads wait_policy status reason throughput first_step_time"
     " folder",
     "provenance.nodes.0": "machine clock_uncertainty",
 }
 CLOSED = (
     "metrics", "metrics.throughput", "metrics.gpu_power", "phases", "losses.0", "evaluations.0",
-    "provenance", "provenance.settings", "provenance.trials.0", "provenance.nodes.0",
+    "provenance", "provenance.data", "provenance.settings", "provenance.trials.0",
+    "provenance.nodes.0",
 )  # fmt: skip
 NO_TEXT, NO_MAPPING, NO_LIST = (1, None, ["a"], {}), (1, None, "a", []), (1, None, "a", {})
 NO_NUMBER = ("1.5", [], {}, True)
@@ -143,6 +145,12 @@ WRONG = {
     "provenance.seed": (-1, 1.5, "1", None, True),
     "provenance.deviations": (*NO_LIST, [1]),
     "provenance.started": (*NO_TEXT, "yesterday", "2026-11-21", "2026-11-21T05:40:00"),
+    "provenance.data": NO_MAPPING,
+    "provenance.data.folder": (*NO_TEXT, ""),
+    "provenance.data.files": (0, 1.5, "1", None, True),
+    "provenance.data.bytes": (-1, 1.5, "1", None, True),
+    "provenance.data.verified": (*NO_TEXT, "yesterday", "2026-11-21"),
+    "provenance.data.remembered": (1, "yes", None),
     "provenance.machine": NO_MAPPING,
     "provenance.environment": NO_MAPPING,
     "provenance.software": NO_MAPPING,

@@ -173,7 +173,8 @@ def test_a_sensor_that_falls_silent_is_a_gap_with_its_reason(tmp_path):
             for i, row in enumerate(default_telemetry(end))
         ],
     )
-    assert build_record(folder)["flags"] == ["sampling_gaps"]  # nothing from 105 to 108.75 s
+    # Nothing from 105 to 108.75 s, and one sample of the power.
+    assert build_record(folder)["flags"] == ["few_samples", "sampling_gaps"]
     edit_json(folder / "env.json", sensors__gpu__missing={"gpu_energy": "NVML: GPU is lost"})
     record = build_record(folder)
     lost = "they do not enclose the measured phase"
@@ -189,9 +190,7 @@ def test_a_gap_is_more_than_two_intervals(tmp_path):
         return lambda end: [r for r in default_telemetry(end) if r["t"] - 100 not in seconds]
 
     assert judged(tmp_path / "a", telemetry=without(6))["flags"] == []
-    assert judged(tmp_path / "b", telemetry=without(6, 7))["flags"] == [
-        "few_samples", "sampling_gaps",
-    ]  # fmt: skip
+    assert judged(tmp_path / "b", telemetry=without(6, 7))["flags"] == ["sampling_gaps"]
     # Across the phase's edge, too: the samples around it count.
     assert "sampling_gaps" in judged(tmp_path / "c", telemetry=without(4, 5))["flags"]
 
@@ -200,3 +199,33 @@ def test_samples_at_another_interval():
     column = [(10.0 + i, float(i)) for i in range(12) if i not in (5, 6, 7, 8, 9)]
     assert resample(column, 10.0, 22.0, 5.0) == [(10.0, 2.0), (15.0, None)]
     assert resample(column, 20.0, 22.0, 1.0) == [(20.0, 10.0), (21.0, 11.0)]
+
+
+def test_means_over_the_whole_run_and_per_gpu(tmp_path):
+    """Samples of 100, 101, ... s, up to one after the end; memory rises from 512 by 1 a second."""
+    folder = make_run(
+        tmp_path,
+        gpu=True,
+        device="gpu",
+        telemetry=lambda end: [
+            {**row, "gpu_memory": 4000.0 + 100 * i, "gpu_power": 60.0}
+            for i, row in enumerate(default_telemetry(end))
+        ],
+    )
+    edit_json(folder / "spec.json", execution__replicas=2)
+    times = [row["t"] for row in default_telemetry(109.25)]
+    record = build_record(folder)
+    last = len(times) - 1
+    assert value(record, "host_memory_run") == 512 + last / 2
+    assert value(record, "cpu_utilization_run") == 75.0  # 1.5 of 2 cores
+    assert value(record, "gpu_memory_run") == 4000 + 100 * last / 2
+    assert value(record, "gpu_memory_per_gpu") == (4000 + 100 * last / 2) / 2
+    assert value(record, "gpu_power_per_gpu") == 30.0
+    require_valid(record)
+
+
+def test_the_total_training_time_has_the_evaluations_in_it(tmp_path):
+    """From 102 to 108.75 s, and 0.5 s of evaluation."""
+    record = build_record(make_run(tmp_path))
+    assert value(record, "training_time") == 6.75
+    assert value(record, "total_training_time") == 7.25

@@ -21,7 +21,7 @@ from touchstone.results.metrics import METRICS
 @pytest.mark.parametrize("root", ["good", "bad", "failed"])
 def test_every_figure_is_a_valid_file_with_texts(request, root):
     folder = request.getfixturevalue(root) / "figures"
-    expected = {f"{name}.{kind}" for name in FIGURES for kind in ("svg", "png")}
+    expected = {f"{name}{kind}" for name in FIGURES for kind in (".svg", ".png", "-narrow.svg")}
     assert {path.name for path in folder.iterdir()} == expected | {"captions.json"}
     captions = json.loads((folder / "captions.json").read_text())
     for name in FIGURES:
@@ -72,17 +72,17 @@ def test_loss_panels_hold_all_repeats(bad):
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["batch size 64", "batch size 128"]
     thin = [x for ax in figure.axes for x in ax.lines if x.get_linewidth() < 1]
     assert sum(1 for line in thin if len(line.get_xdata())) == 15  # all but the three without one
-    assert "mxnet: oom" in figure_words(figure)
+    assert "MXNet: oom" in figure_words(figure)
 
 
 def test_flagged_runs_are_ringed(tmp_path):
     study = speeds(tmp_path, {"pytorch": [256.0, 256.0], "mxnet": [256.0, 512.0]})
-    flagged = sum(run.flags != ["parity_not_shown"] for run in study.runs)
-    assert flagged == 1  # the fast run is over before a third sample
+    assert all(run.flags == ["parity_not_shown"] for run in study.runs)
+    study.runs[-1].flags.append("noisy_machine")
     with drawing():
         (ax,) = draw_points(study, POINT_FIGURES[0]).axes
     rings = [x for x in ax.lines if x.get_fillstyle() == "none" and x.get_color() == MUTED]
-    assert len(rings) == flagged
+    assert len(rings) == 1
 
 
 def test_a_title_is_broken_between_its_parts_and_within_one_that_is_too_long():

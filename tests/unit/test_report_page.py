@@ -13,21 +13,31 @@ import pytest
 from fixtures.runs import default_telemetry, edit_json, make_record, make_study, write_plan
 from fixtures.studies import built, large, page_of, plot, report, study_of, text_of
 from touchstone.analysis import answer_tables
-from touchstone.analysis.disturbed import REPEAT, Disturbed, of_table
+from touchstone.analysis.disturbed import REPEAT, Disturbed
 from touchstone.analysis.findings import answers_of
+from touchstone.analysis.findings_file import read_findings
 from touchstone.report.page import FIGURES
 from touchstone.report.rows import ROWS
 from touchstone.results.files import InputError
 from touchstone.results.max_batch import read_max_batches
+from touchstone.workflow import start
 
-MODELS = ("findings_model", "ranking_model", "setup_model", "part", "disturbed", "doubts")
+MODELS = (
+    "findings_model",
+    "bottleneck_model",
+    "ranking_model",
+    "setup_model",
+    "part",
+    "disturbed",
+    "doubts",
+)
 """The files of `analysis/` that say what findings hold."""
 
 
 class Checker(HTMLParser):
     """Collects ids, headings, images, links and unclosed tags."""
 
-    VOID = frozenset({"meta", "img", "br", "link", "input"})
+    VOID = frozenset({"meta", "img", "br", "link", "input", "source"})
 
     def __init__(self, page):
         super().__init__()
@@ -55,7 +65,9 @@ def test_page_is_well_formed_accessible_and_loads_nothing(request, root):
     page = page_of(request.getfixturevalue(root))
     checked = Checker(page)
     assert checked.stack == [] and len(set(checked.ids)) == len(checked.ids)
-    assert all(url.startswith(("data:image/svg+xml;base64,", "#")) for url in checked.urls)
+    files = ("../tables/", "../figures/", "../parity/", "../records/", "../max_batch/")
+    inline = ("data:image/svg+xml;base64,", "#")
+    assert all(url.startswith((*inline, *files)) for url in checked.urls)
     assert {url[1:] for url in checked.urls if url.startswith("#")} <= set(checked.ids)
     assert "http" not in page and "url(" not in page and "@import" not in page
     assert '<html lang="en">' in page
@@ -74,25 +86,45 @@ def test_page_has_the_words_for_failures(bad):
         "the loss is nan at step 410",
         "std::bad_alloc in Forward",
         "1/3 timeout",
-        "mxnet (channels last) 128 oom 0 – no number – not shown parity_not_shown 3",
+        "MXNet (channels last) 128 oom 0 – no number – not shown parity_not_shown 3",
     ):
         assert words in page, words
     assert "Every planned run finished" not in page
 
 
+def test_the_picture_is_in_the_answer_without_a_script(good):
+    page = re.sub(r"<script>.*?</script>", "", page_of(good), flags=re.DOTALL)
+    answer = page[page.index('<section class="answer"') : page.index('id="figure-throughput"')]
+    assert answer.count("<circle") == 18 and answer.count('class="track" role="img"') == 6
+    assert answer.count("<title id=") == answer.count("<desc id=") == 6
+    assert answer.count("<li>") == 2 + 6  # comparisons, and configurations
+    assert page.index('id="figure-throughput"') < page.index('id="ranking"')
+    assert "(max-width: 36rem)" in page[page.index('id="figure-throughput"') :]
+
+
+def test_what_does_not_vary_has_no_column(tmp_path):
+    cells = [{"framework": name} for name in ("pytorch", "mxnet")]
+    for cell in cells:
+        make_record(tmp_path / "runs", tmp_path / "records", **cell)
+    write_plan(tmp_path / "plan.tsv", cells, repeats=1)
+    (tmp_path / "config.resolved.yaml").write_text("title: One size\n")
+    page = text_of(built(tmp_path, images=False))
+    assert "Batch size" not in page and "learning rate 0.05 , epochs 2 , batch size 64 ." in page
+
+
 def test_page_has_the_numbers_and_the_proof(good):
     page = text_of(good)
     assert "Every planned run finished." in page
-    assert "batch size 64: pytorch (channels last) was fastest with 9,000 images/s, 1.13 [" in page
+    assert "batch size 64: PyTorch (channels last) was fastest with 9,000 images/s, 1.13 [" in page
     assert (
-        "mxnet (channels last) with 11,080 images/s is as fast as pytorch (channels last)" in page
+        "MXNet (channels last) with 11,080 images/s is as fast as PyTorch (channels last)" in page
     )
     assert "All pairs Faster Batch size Slower" in page and "1 fastest –" in page
     assert "Do not trust" not in page
     assert "No GPU columns, because no run has a value: no NVIDIA driver" in page
     assert "none differs from what was requested" in page
-    assert "parameters 61706 61706 as requested pytorch, tensorflow, mxnet 18" in page
-    assert "pytorch 2.13.0" in page and "torch==2.13.0" in page
+    assert "parameters 61706 61706 set by Touchstone PyTorch, TensorFlow, MXNet 18" in page
+    assert "PyTorch 2.13.0" in page and "torch==2.13.0" in page
     assert "results_format: 2" in page
 
 
@@ -123,8 +155,8 @@ def test_page_names_the_factors_that_vary(tmp_path):
     write_plan(tmp_path / "plan.tsv", cells, repeats=1)
     (tmp_path / "config.resolved.yaml").write_text("title: Rates\n")
     page = text_of(built(tmp_path, images=False))
-    assert "By framework, mode: pytorch eager , mxnet hybrid" in page
-    assert "Framework Batch size Learning rate Runs" in page
+    assert "By framework, mode: PyTorch eager , MXNet hybrid" in page
+    assert "Framework Batch size Throughput images/s" in page
 
 
 def others_used(root, shares):
@@ -152,16 +184,18 @@ def test_the_warning_about_other_programs_is_above_the_answer(tmp_path):
     )
     remedy = "End those programs and repeat the runs; finished ones are not repeated otherwise"
     assert f"{fault}. {remedy}: {REPEAT}" in text_of(root)
-    found = of_table(root / "tables/measurements.csv")
+    found = read_findings(root / "findings.json").disturbed
     assert found == Disturbed(runs=2, total=3, share=37.5)
-    assert found.line == f"{fault}. End those programs and repeat the runs: {REPEAT}"
+    line = f"{fault}. End those programs and repeat the runs: {REPEAT}"
+    assert found.line == start.disturbance_of(root / "findings.json") == line
 
 
 def test_a_third_of_the_runs_may_be_disturbed(tmp_path):
     root = built(others_used(tmp_path, [0.5, 0.0625, 0.0]), images=False)
     assert "noisy_machine" in page_of(root) and "Do not trust" not in page_of(root)
-    assert of_table(root / "tables/measurements.csv") is None
-    assert of_table(root / "tables/none.csv") is None
+    assert read_findings(root / "findings.json").disturbed is None
+    assert not start.disturbance_of(root / "findings.json")
+    assert not start.disturbance_of(root / "none.json")
 
 
 SEARCH = {
@@ -278,7 +312,7 @@ def test_page_marks_a_setting_that_was_ignored(tmp_path):
     path.write_text(json.dumps(record))
     page = text_of(built(root, images=False))
     assert "Some settings that were read back" in page
-    assert "learning rate 0.05 0.01 differs mxnet 1" in page
+    assert "learning rate 0.05 0.01 differs MXNet 1" in page
 
 
 CERTIFICATE = {
@@ -309,21 +343,21 @@ def test_page_shows_the_proof_next_to_the_speeds(tmp_path):
         record["provenance"]["deviations"] = ["keeps epsilon in <single> precision"]
         path.write_text(json.dumps(record))
     page = text_of(built(root, {"lenet5": CERTIFICATE}, images=False))
-    assert "lenet5 pytorch reference" in page
-    assert "lenet5 tensorflow equal to pytorch 2.0e-15 of 1e-10 3.0e-12 of 1e-08" in page
-    assert "lenet5 mxnet differs" in page and "beyond the tolerance: fp64 gradients" in page
-    assert "mxnet, lenet5 keeps epsilon in &lt;single&gt; precision" in page
+    assert "lenet5 PyTorch reference" in page
+    assert "lenet5 TensorFlow equal to PyTorch 2.0e-15 of 1e-10 3.0e-12 of 1e-08" in page
+    assert "lenet5 MXNet differs" in page and "beyond the tolerance: fp64 gradients" in page
+    assert "MXNet, lenet5 keeps epsilon in &lt;single&gt; precision" in page
     assert "differs parity_not_shown 3" in page and "6 runs." in page
     captions = json.loads((root / "figures" / "captions.json").read_text())
     for texts in captions.values():
-        assert "†: equal computation is not shown (mxnet on lenet5)" in texts["caption"]
+        assert "†: equal computation is not shown (MXNet on lenet5)" in texts["caption"]
     assert "parity_not_shown" not in captions["throughput"]["caption"]
 
 
 def test_a_page_without_certificates_says_so(good):
     page = text_of(good)
     assert "No certificate was asked for in this study" in page
-    assert "pytorch not shown" in page and "parity_not_shown 3" in page
+    assert "PyTorch not shown" in page and "parity_not_shown 3" in page
 
 
 @pytest.fixture(scope="module")
@@ -347,7 +381,7 @@ def test_the_page_of_a_large_study_is_bounded(many):
 @pytest.mark.long  # a browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on PATH")
 def test_sorting_and_filtering_take_the_rows_that_are_not_shown_into_account(many, tmp_path):
-    """By batch size, descending: 205 first, and the smallest that is shown is 6.
+    """By batch size, descending: 205 first, and the smallest that is shown is 6; then ascending.
 
     The filter finds every row of MXNet, those that were not shown too.
     """
@@ -373,7 +407,7 @@ def test_sorting_and_filtering_take_the_rows_that_are_not_shown_into_account(man
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     seen = re.search(r"seen:([\d,;]+)\.", done.stdout)[1].split(";")
-    first, up, down, kept = ([int(size) for size in one.split(",")] for one in seen)
+    first, down, up, kept = ([int(size) for size in one.split(",")] for one in seen)
     assert first == up == [size for size in range(1, 201) for _ in range(2)]
     assert down == [size for size in range(205, 5, -1) for _ in range(2)]
     assert kept == [ROWS // 2 + 5]

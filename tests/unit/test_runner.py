@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,12 +45,16 @@ def test_a_run_tells_its_phases_steps_losses_and_accuracy(tmp_path, monkeypatch)
     assert events[-1] == {"event": "result", "status": "ok", "reason": None}
 
 
-def test_chunks_last_about_as_long_as_asked(tmp_path, monkeypatch):
-    # Long steps, so that a busy machine lengthens them by little.
-    adapter = Arithmetic(step_seconds=0.01)
-    phases = SPEC.phases._replace(chunk_seconds=0.05)
-    run(tmp_path, monkeypatch, adapter, SPEC._replace(phases=phases))
-    assert 2 <= adapter.chunks[-2] <= 7  # 50 ms of steps of a little over 10 ms
+def test_chunks_last_as_long_as_asked(tmp_path, monkeypatch):
+    clock = SimpleNamespace(monotonic=lambda: 0.01 * adapter.steps)
+    with monkeypatch.context() as patch:
+        for module in ("train", "events"):
+            patch.setattr(f"touchstone.runner.{module}.time", clock)
+        adapter = Arithmetic()
+        phases = SPEC.phases._replace(chunk_seconds=0.05)
+        run(tmp_path, patch, adapter, SPEC._replace(phases=phases))
+    # The first step, a warm-up whose chunks double until one lasts half as long, and the rest.
+    assert adapter.chunks[:4] == [1, 1, 2, 4] and set(adapter.chunks[4:-1]) == {5}
 
     adapter = Arithmetic()
     phases = SPEC.phases._replace(chunk_seconds=0)

@@ -2,6 +2,7 @@
 
 import pytest
 from simulate import NOISES, Shape, simulate
+from simulate_claims import SPEEDS, shares
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -16,3 +17,17 @@ def test_a_lead_of_a_half_is_named_with_three_runs():
     wrong, right = simulate(shape, "normal", 0.10, 500, seed=1)
     assert shape.winner == 0 and wrong < 0.01 and right > 0.85
     assert simulate(shape, "normal", 0.15, 500, seed=1)[1] > 0.55
+
+
+@pytest.mark.parametrize("repeats, cv", [(3, 0.02), (3, 0.1), (10, 0.1)])
+@pytest.mark.parametrize("speeds", [name for name in SPEEDS if name.startswith("falls")])
+def test_few_studies_reproduce_a_rise_that_falls(speeds, repeats, cv):
+    """In 400 studies 5 % are exceeded by 3 standard errors at 8.3 %."""
+    assert shares(SPEEDS[speeds], repeats, cv, 400, seed=1)[0] < 0.083
+
+
+def test_a_rise_is_reproduced_and_hardly_ever_contradicted():
+    rises = SPEEDS["rises by a half in each step"]
+    reproduced, contradicted = shares(rises, 10, 0.1, 200, seed=1)
+    assert reproduced > 0.95 and contradicted < 0.02
+    assert shares(SPEEDS["falls by half in one step"], 5, 0.05, 200, seed=1)[1] > 0.9

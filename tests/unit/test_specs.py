@@ -41,7 +41,7 @@ def test_a_spec_has_all_that_a_runner_needs(root):
 def test_a_limit_of_steps_stands_in_the_spec_and_the_name_of_its_cell_alone(study, root):
     study["sweeps"] = [
         {"framework": "pytorch", "steps": [None, 30]},
-        {"framework": "onnxruntime", "workload": "inference", "weights": "initial", "steps": 30},
+        {"framework": "onnxruntime", "workload": "inference", "weights": "initial"},
     ]
     plan = make_plan({**study, "find_max_batch": True}, root)
     whole, limited, predicts = plan.cells.values()

@@ -6,27 +6,45 @@ from xml.etree import ElementTree
 import pytest
 
 from fixtures.published import made
-from touchstone.published.dossier import FigureSpec
+from touchstone.published.dossier import FigureSpec, read_dossier
 from touchstone.published.entries import Entry
 from touchstone.published.figures import draw
 
 
 @pytest.fixture(scope="module")
 def yin(root):
-    return made(root, "yin2020")
+    return made(root, "yin2020", images=True)
 
 
 def test_figures_are_svg_and_png_and_draw_every_run(yin):
     names = {name for name in yin.files if name.startswith("figures/")}
-    assert len(names) == 2 * 12 and "figures/figure-9-speed.svg" in names
+    assert len(names) == 2 * 15 and "figures/figure-9-speed.svg" in names
     for name in names:
         content = yin.files[name]
         assert (
             content[:4] == b"\x89PNG" if name.endswith("png") else ElementTree.fromstring(content)
         )
-    caption = re.search(r"Speed by batch size, in images/s</strong>(.*?)<a", yin.page, re.S)[1]
+    caption = re.search(r"speed by batch size, in images/s</strong>(.*?)<a", yin.page, re.S)[1]
     assert "n = 3 a cell" in caption and "AMD EPYC 9B14, 2 logical cores" in caption
     assert "measured phase / its time" in caption and "read as images/s" in caption
+
+
+FIGURES = {
+    "2": "step_rate", "3": "cpu_utilization", "4": "gpu_utilization", "5": "cpu_utilization",
+    "6": "gpu_utilization", "7": "host_memory", "8": "gpu_memory", "9": "step_rate",
+    "10": "time_to_accuracy", "11": "test_accuracy", "12": "test_accuracy",
+}  # fmt: skip
+"""What the figures of the thesis show, from its list of figures and text."""
+
+
+def test_the_figures_of_yin2020_have_the_numbers_of_the_thesis(root):
+    specs = read_dossier(root / "config/claims/yin2020.yaml").figures
+    found = {}
+    for spec in specs:
+        if numbered := re.match(r"figure-(\d+)-", spec.id):
+            found.setdefault(numbered[1], spec.metric)
+            assert spec.title.startswith(f"Figure {numbered[1]}: ")
+    assert found == FIGURES
 
 
 def test_the_losses_of_every_learning_rate_are_drawn(yin):
@@ -36,7 +54,7 @@ def test_the_losses_of_every_learning_rate_are_drawn(yin):
 
 
 def test_a_bar_that_is_missing_is_crossed_and_explained(root, yin):
-    text = re.search(r"Speed at batch size 128, as printed.*?</strong>(.*?)<a", yin.page, re.S)[1]
+    text = re.search(r"speed at batch size 128, as printed.*?</strong>(.*?)<a", yin.page, re.S)[1]
     assert "3 of 6 figures were not measured, a cross each: no cell with device gpu" in text
     spec = FigureSpec(id="f", title="F", metric="step_rate", x="device", series="framework")
     factors = {"framework": "mxnet", "device": "gpu"}

@@ -4,6 +4,7 @@ import pytest
 
 from fixtures.commands import call
 from touchstone.published.arithmetic import CONTRADICTION, DOUBTFUL, NO_DATA, examine
+from touchstone.published.dossier import DossierError, read_dossier
 from touchstone.published.table import PublishedError, convert, read_table
 
 HEAD = "# title: A table\n# source: A paper, 2020, table 1\n"
@@ -91,6 +92,46 @@ def test_wrong_columns_are_refused(write, columns, told):
 def test_a_head_that_is_not_understood_is_refused(write):
     text = refused(write("metric,unit,value\na,s,1\n", HEAD + "# sauce: x\n# nothing\n"))
     assert "unknown key 'sauce'; did you mean 'source'?" in text and ":4: not one more" in text
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("\ufeff" + HEAD + "metric,unit,value\na,s,1\n", "begins with a byte order mark"),
+        (HEAD + "metric,unit,value\na,s,1\n\nb,s,2\n", ":5: a blank line; delete it"),
+        (HEAD + "metric,unit,value\na\0,s,1\n", ":4: a control character"),
+        (HEAD + 'metric,unit,value\n"a,s,1\nb,s,2\n', "close every quote"),
+        (HEAD + 'metric,unit,value\n"a"b,s,1\n', "close every quote"),
+        (HEAD + "# title: again\nmetric,unit,value\na,s,1\n", ":3: not one more"),
+        ("", "no `# title"),
+        (HEAD, "no column 'metric'"),
+    ],
+)
+def test_a_file_that_is_no_plain_table_is_refused(text, told, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(text, encoding="utf-8")
+    assert told in refused(path)
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("claims: 3\n", "claims"),
+        ("claims: {a: b}\n", "claims"),
+        ("claims:\n  - {id: a, id: b}\n", "more than once in one mapping: id"),
+        ("claims: [\n", "mend that file"),
+        ("a: \0\n", "mend that file"),
+        ("- 1\n", "has faults"),
+        ("", "has faults"),
+    ],
+)
+def test_a_file_that_is_no_list_of_claims_is_refused(text, told, tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text(text, encoding="utf-8")
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study/more.yaml").write_text("- {id: x}\n")
+    with pytest.raises(DossierError, match=told):
+        read_dossier(path)
 
 
 def test_a_missing_file_and_one_that_is_not_utf8_are_refused(tmp_path):

@@ -15,10 +15,10 @@ from touchstone.published.dossier import Layout, MachineTable, Total, read_dossi
 from touchstone.published.entries import Entry, labels_that_differ, pivot
 from touchstone.published.exports import BLANK, as_markdown
 from touchstone.published.machine import sheet
-from touchstone.published.points import totals
+from touchstone.published.points import measured_points, totals
 from touchstone.published.table import read_table
+from touchstone.results.planned import PlannedCell
 from touchstone.results.study import Cell, Series, Study
-from touchstone.results.tables import PlannedCell
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +127,9 @@ def test_piccione2018_has_its_27_figures_and_all_of_its_rows(root):
     assert not any("here (cpu)" in row["hardware"] for row in rows)
     two = found["mnist", "lenet", "mxnet", "2xP100"]
     assert two["reason"] == "no cell with device gpu in this study"
-    assert verdicts(result)["deeper-slower"] == "not measured"  # memory; the speeds are there
-    assert "throughput: holds in 12, undecided in 36 of 48" in result.files["claims.csv"]
+    assert verdicts(result)["deeper-slower"] == "cannot tell"  # the generated speeds are alike
+    assert verdicts(result)["deeper-power"] == "not measured"
+    assert "throughput: holds in 12, cannot tell in 36 of 48" in result.files["claims.csv"]
 
 
 def test_our_cells_have_the_words_of_the_source(root):
@@ -136,10 +137,14 @@ def test_our_cells_have_the_words_of_the_source(root):
     ours = {(r["task"], r["dataset"], r["machine"]) for r in rows if not r["line"]}
     models = {(m, d) for m in ("model_a", "model_b") for d in ("mnist", "fashion-mnist")}
     stack = ("conv_stack", "fashion-mnist")
-    calls = {("dense_gemm", ""), ("sparse_gemm", ""), ("sparse_gemm, the shares kept", "")}
+    calls = {("dense_gemm", ""), ("sparse_gemm", ""), ("sparse_gemm, D left out", "")}
     assert ours == {(*one, "here (cpu)") for one in {*models, stack, *calls}}
-    times = [r for r in rows if r["read as"] == "training_time" and not r["line"]]
+    times = [r for r in rows if "training_time" in r["read as"] and not r["line"]]
     assert len(times) == 5 and all(r["n"] == "3" for r in times)  # none of a cell that predicts
+    assert {r["task"] for r in times if r["read as"] == "total_training_time"} == {
+        "model_a",
+        "model_b",
+    }
 
 
 STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
@@ -183,7 +188,7 @@ def test_operations_are_totalled_over_their_shapes(root):
     )
     assert float(ours["measured_median"]) == pytest.approx(shapes / rates[1])
     assert ours["cell"].count("; ") == shapes - 1
-    kept = [r for r in rows if r["task"] == "sparse_gemm, the shares kept"]
+    kept = [r for r in rows if r["task"] == "sparse_gemm, D left out"]
     assert [r["n"] for r in kept] == ["3"]
     theirs = [r for r in rows if r["task"] == "dense_gemm" and r["line"]]
     assert len(theirs) == 4
@@ -205,12 +210,10 @@ def test_an_operation_that_was_not_measured_leaves_no_total(root):
     shapes = [cell for cell in whole.values() if cell.network == "gemm"][:2]
     wanted = [Total(metric="calls_time", where={"network": "gemm"}, **{"is": {"network": "gemm"}})]
     good = [(called("a", 2.0, 1), shapes[0]), (called("b", 4.0, 1), shapes[1])]
-    assert totals(good, wanted)[0].values == {1: 0.75}
+    assert totals(measured_points(good, ["step_rate"]), wanted)[0].values == {1: 0.75}
     bad = [good[0], (called("b", None, 1), shapes[1])]
-    assert (totals(bad, wanted)[0].values, totals(bad, wanted)[0].reason) == (
-        {},
-        f"b: {GPU_REASON}",
-    )
+    (total,) = totals(measured_points(bad, ["step_rate"]), wanted)
+    assert (total.values, total.reason) == ({}, f"b: {GPU_REASON}")
 
 
 def test_tables_of_machine_and_software_are_filled_from_the_runs(yin):
@@ -315,3 +318,17 @@ def test_what_holds_training_back_is_a_figure_or_has_its_reason(check, root):
     ours = [r for r in rows_of(made(root, "vo2021"), "results") if r["metric"] == "bottleneck"]
     assert len([r for r in ours if not r["line"]]) == 5
     assert all(r["reason"] for r in ours)
+
+
+def test_a_figure_of_a_gpu_has_its_name_and_generation(root):
+    cells = make_plan(read(root / "config/studies/yin2020.yaml"), root).cells
+    slug, cell = next(iter(cells.items()))
+    one = run(1, cell, throughput=9.0)
+    gpus = [{"name": "NVIDIA H200", "compute_capability": "9.0"}]
+    one = one._replace(provenance={**one.provenance, "machine": {**MACHINE, "gpus": gpus}})
+    planned = PlannedCell(slug, {}, 1)
+    measured = Cell(planned, ("", "", ""), 4, Series(cell.framework), [one])
+    for device, known in (("gpu", ("NVIDIA H200", "9.0")), ("cpu", (None, None))):
+        whole = cell.model_copy(update={"device": device})
+        (point,) = measured_points([(measured, whole)], ["throughput"])
+        assert (point.factors.get("gpu"), point.factors.get("generation")) == known

@@ -1,6 +1,5 @@
 """The supervisor, over scripted runners: outcomes, limits, sensors."""
 
-import csv
 import json
 import os
 import subprocess
@@ -10,48 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from fixtures.specs import changed, training_spec
-from touchstone.measure import attempts, order, processes, sensors, supervisor
+from touchstone.measure import attempts, oom, order, processes, sensors, supervisor
+from touchstone.measure.launch import Fault
+from touchstone.measure.oom import OomKills
 from touchstone.measure.sensors import gpu
-from touchstone.measure.supervisor import Fault, supervise
-from touchstone.paths import SCRIPTS
-
-pytestmark = pytest.mark.alone
-
-START = (
-    "import json, os, sys, time\n"
-    "events = open(sys.argv[1], 'w')\n"
-    "def say(event='note', **more):\n"
-    "    events.write(json.dumps(dict(event=event, **more)) + '\\n'); events.flush()\n"
-)
-
-
-@pytest.fixture
-def watch(tmp_path, monkeypatch):
-    """Supervise a runner given as Python text, and give back all that it left."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
-
-    def run(text, seconds=30.0, mib=None, threads=1, interval=0.1, final=False, wait="default"):
-        spec = changed(
-            training_spec(), cell="cell", execution__threads=threads, execution__wait_policy=wait,
-            limits={"seconds": seconds, "memory_mib": mib, "factor": None},
-            sampling_interval=interval,
-        )  # fmt: skip
-        events = tmp_path / "events.jsonl"
-        command = [sys.executable, "-c", START + text, str(events)]
-        status = supervise(spec, command, tmp_path, tmp_path / "train.log", final)
-        with open(tmp_path / "telemetry.csv") as file:
-            rows = [{k: float(v or "nan") for k, v in row.items()} for row in csv.DictReader(file)]
-        return SimpleNamespace(
-            status=status,
-            events=[json.loads(line) for line in events.read_text().splitlines()],
-            rows=rows,
-            env=json.loads((tmp_path / "env.json").read_text()),
-            log=(tmp_path / "train.log").read_text(),
-        )
-
-    return run
 
 
 def test_a_runner_that_says_how_it_went(watch):
@@ -85,19 +46,16 @@ def test_more_threads_than_cores_are_refused(watch):
 
 
 def test_a_runner_beyond_its_time_is_stopped_with_its_children(watch, tmp_path):
-    begin = time.monotonic()
     run = watch(
         "import subprocess; child = subprocess.Popen([sys.executable, '-c', 'import time;"
-        "time.sleep(60)']); say(child=child.pid); events.write('{\"half'); events.flush();"
-        "time.sleep(60)",
-        seconds=1.0,
+        "time.sleep(3600)']); say(child=child.pid); events.write('{\"half'); events.flush();"
+        "time.sleep(3600)",
+        seconds=2.0,
     )
-    assert time.monotonic() - begin < 5
     assert run.status == "timeout"
-    assert run.events[-1]["reason"] == "it ran longer than the limit of 1 s"
+    assert run.events[-1]["reason"] == "it ran longer than the limit of 2 s"
     assert [list(event) for event in run.events[:-1]] == [["event", "child"]]
-    time.sleep(0.2)
-    assert not running(run.events[0]["child"])
+    wait_for_the_end_of(run.events[0]["child"])
 
 
 def running(pid):
@@ -106,6 +64,12 @@ def running(pid):
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def wait_for_the_end_of(pid):
+    """Return when a process has ended that was killed; pytest ends a test that waits too long."""
+    while running(pid):
+        time.sleep(0.01)
 
 
 def test_a_runner_beyond_its_memory_is_out_of_memory(watch):
@@ -120,6 +84,7 @@ def test_a_runner_beyond_its_memory_is_out_of_memory(watch):
         ("raise ValueError('broken')", "exit status 1"),
         ("os.kill(os.getpid(), 11)", "signal SIGSEGV"),
         ("os.kill(os.getpid(), 9)", "signal SIGKILL"),
+        ("os.kill(os.getpid(), 45)", "signal 45"),
         ("pass", "exit status 0"),
     ],
 )
@@ -132,13 +97,13 @@ def test_anything_else_is_a_fault_with_the_end_of_the_log(watch, text, how):
 
 def test_a_fault_at_the_last_attempt_is_an_outcome(watch, tmp_path):
     run = watch(
-        "say(event='start'); events.write('{half'); events.flush()\n"
+        "say(begun=True); events.write('{half'); events.flush()\n"
         "for i in range(30): print('line', i, flush=True)\n"
         "raise ValueError('broken')",
         final=True,
     )
     outcome = run.events[-1]
-    assert [event["event"] for event in run.events] == ["start", "outcome"]
+    assert [event["event"] for event in run.events] == ["note", "outcome"]
     assert (run.status, outcome["exit_code"]) == ("error", 1)
     assert outcome["reason"] == "the runner ended with exit status 1 and no result"
     assert len(outcome["log_tail"]) == 20 and outcome["log_tail"][-1] == "ValueError: broken"
@@ -160,31 +125,72 @@ def test_faults_are_counted_per_run(tmp_path, monkeypatch):
     assert attempts.errors(SimpleNamespace(cell="a", repeat="1")) == 0
 
 
-def test_a_shell_that_says_137_is_no_proof_of_a_lack_of_memory(watch):
-    with pytest.raises(Fault, match="exit status 137"):
-        watch("sys.exit(137)")
+@pytest.fixture
+def kills(monkeypatch, tmp_path):
+    """A file of the kernel that counts kills for want of memory, of a run's own group or not."""
+
+    def count(own):
+        file = tmp_path / "memory.events"
+        file.write_text("low 0\noom 1\noom_kill 3\n")
+
+        class Kills(OomKills):
+            def __init__(self, group):
+                super().__init__(None)
+                self.own, self.place, self.before = own, file, 3
+
+        monkeypatch.setattr(supervisor, "OomKills", Kills)
+        return f"open({str(file)!r}, 'w').write('low 0\\noom 2\\noom_kill 4\\n')\n"
+
+    return count
 
 
-@pytest.mark.parametrize(
-    "ending", ["os.kill(os.getpid(), 9)", "sys.exit(137)"], ids=["SIGKILL", "137"]
-)
-def test_a_kill_that_the_kernel_counts_is_a_lack_of_memory(watch, monkeypatch, ending):
-    counts = iter([3, 4])
-    monkeypatch.setattr(supervisor.environment, "kernel_oom_kills", lambda: next(counts))
-    run = watch(ending)
+@pytest.mark.parametrize("own, code", [(False, 9), (True, 9), (True, "exit")])
+def test_a_kill_that_the_kernel_counts_is_a_lack_of_memory(watch, kills, own, code):
+    """In the run's own group it may be one of its other processes."""
+    ending = "sys.exit(1)" if code == "exit" else "os.kill(os.getpid(), 9)"
+    run = watch(kills(own) + ending)
     assert (run.status, run.events[-1]["reason"]) == (
         "oom", "the kernel killed it: the host ran out of memory",
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("code", [1, 137])
+def test_the_kill_of_another_program_is_no_lack_of_memory_of_the_run(watch, kills, code):
+    with pytest.raises(Fault, match=f"exit status {code} and no result"):
+        watch(kills(own=False) + f"sys.exit({code})")
+
+
+def test_a_kill_that_the_kernel_does_not_count_is_a_fault(watch, kills):
+    kills(own=True)
+    with pytest.raises(Fault, match="signal SIGKILL and no result"):
+        watch("os.kill(os.getpid(), 9)")
+
+
+def test_the_count_of_the_runs_own_group_comes_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(oom, "own_group", lambda: tmp_path)
+    monkeypatch.setattr(oom, "MACHINE", tmp_path / "vmstat")
+    assert not OomKills(None).ended(-9)  # nobody counts
+    (tmp_path / "vmstat").write_text("pgfault 5\noom_kill 7\n")
+    assert OomKills(None).place == tmp_path / "vmstat"
+    (tmp_path / "memory.events").write_text("oom_kill 1\noom_group_kill 0\n")
+    (tmp_path / "run").mkdir()
+    shared = OomKills(tmp_path / "run")
+    assert (shared.place, shared.own) == (tmp_path / "memory.events", False)
+    (tmp_path / "run/memory.events").write_text("oom_kill 0\n")
+    exact = OomKills(tmp_path / "run")
+    (tmp_path / "memory.events").write_text("oom_kill 2\noom_group_kill 0\n")
+    assert exact.own and not exact.ended(-9)  # another program's
+    assert shared.ended(-9) and not shared.ended(1)
+
+
 def test_where_a_run_started(watch):
+    begin = time.monotonic()
     first, second = (watch("say(event='result', status='ok', reason=None)") for _ in range(2))
     assert [run.env["start"]["position"] for run in (first, second)] == [1, 2]
     assert first.env["start"]["block"] == 1
     assert first.env["start"]["idle_seconds"] is None
     assert "no run before" in first.env["unknown"]["start.idle_seconds"]
-    # Between the runs lies what the first one's env.json took, and nothing else.
-    assert 0 < second.env["start"]["idle_seconds"] < 5
+    assert 0 < second.env["start"]["idle_seconds"] < time.monotonic() - begin
     for run in (first, second):
         for part in ("machine", "software", "start"):
             for name, value in run.env[part].items():
@@ -202,7 +208,7 @@ def test_the_rest_before_a_run_ends_with_the_machines_start(tmp_path, monkeypatc
 def test_nothing_of_a_run_goes_on_behind_it(watch, follow):
     run = watch(
         "import subprocess\n"
-        "sleeper = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
+        "sleeper = [sys.executable, '-c', 'import time; time.sleep(3600)']\n"
         "child = subprocess.Popen(sleeper, start_new_session=True)\n"
         "say(child=child.pid); say(event='result', status='ok', reason=None)"
     )
@@ -257,33 +263,37 @@ class Scripted:
 
 
 def test_a_slow_sensor_delays_no_other_and_shows_its_gap(watch, monkeypatch):
-    slow, quick = Scripted("slow", 0.0, 1.0), Scripted("quick")
+    slow, quick = Scripted("slow", 0.0, 2.0), Scripted("quick")
     found = {"quick": quick, "slow": slow}
     monkeypatch.setattr(sensors, "modules", lambda: found)
-    run = watch("time.sleep(1.9); say(event='result', status='ok', reason=None)")
-    quick_times = [row["quick"] for row in run.rows if row["quick"] == row["quick"]]
-    gaps = [b - a for a, b in zip(quick_times, quick_times[1:], strict=False)]
-    assert max(gaps) < 0.45  # the one tick that waited: an interval and the grace at most
-    slow_times = [row["slow"] for row in run.rows if row["slow"] == row["slow"]]
-    gaps = [b - a for a, b in zip(slow_times, slow_times[1:], strict=False)]
-    assert 0.95 < max(gaps) < 1.4
+    run = watch("time.sleep(3.5); say(event='result', status='ok', reason=None)")
+
+    def answers(name):
+        return [row[name] for row in run.rows if row[name] == row[name]]
+
+    gaps = zip(answers("slow"), answers("slow")[1:], strict=False)
+    begin, end = max(gaps, key=lambda gap: gap[1] - gap[0])
+    assert end - begin >= 2.0
+    meanwhile = [t for t in answers("quick") if begin < t < end]
+    assert len(meanwhile) >= 5  # 40 on an idle machine
     times = [row["t"] for row in run.rows]
     assert times == sorted(times)
-    # The late answer stands in a row of its own, at the time when it came.
-    (late,) = [row for row in run.rows if row["quick"] != row["quick"]]
-    assert late["t"] == pytest.approx(late["slow"], abs=0.05)
-    known = run.env["sensors"]["slow"]
-    assert known["missed"] >= 5 and known["longest_seconds"] == pytest.approx(1.0, abs=0.1)
-    assert run.env["sensors"]["quick"]["missed"] == 0
+    # The late answer is in a row of its own, at the time when it came.
+    late = next(
+        row for row in run.rows if row["slow"] == row["slow"] and row["quick"] != row["quick"]
+    )
+    assert 0 <= late["t"] - late["slow"] < end - begin
+    known = run.env["sensors"]
+    assert known["slow"]["longest_seconds"] >= 2.0
+    assert known["slow"]["missed"] > known["quick"]["missed"]
 
 
 def test_a_sensor_that_hangs_or_fails_ends_no_run(watch, monkeypatch):
     found = {"hangs": Scripted("hangs", 1e6), "fails": Scripted("fails", *[OSError("gone")] * 99)}
     monkeypatch.setattr(sensors, "modules", lambda: found)
-    begin = time.monotonic()
-    run = watch("time.sleep(0.5); say(event='result', status='ok', reason=None)")
-    assert run.status == "ok" and time.monotonic() - begin < 5
-    assert len(run.rows) >= 3
+    run = watch("time.sleep(1); say(event='result', status='ok', reason=None)")
+    assert run.status == "ok"
+    assert len(run.rows) >= 2
     assert run.env["sensors"]["fails"]["missing"] == {"fails": "OSError: gone"}
 
 
@@ -318,36 +328,14 @@ def test_cpu_time_and_memory_of_the_tree(watch, follow):
 
 def test_a_sample_is_taken_when_the_runner_asks_for_it(watch):
     run = watch(
-        "time.sleep(0.3); os.write(int(os.environ['TOUCHSTONE_SAMPLE_NOW']), b'.')\n"
-        "say(asked=time.monotonic()); time.sleep(0.3)\n"
+        "time.sleep(0.5); say(slept=time.monotonic())\n"
+        "os.write(int(os.environ['TOUCHSTONE_SAMPLE_NOW']), b'.'); time.sleep(1)\n"
+        "say(awake=time.monotonic())\n"
         "say(event='result', status='ok', reason=None)",
         interval=60.0,
     )
     assert len(run.rows) == 2
-    assert run.rows[1]["t"] == pytest.approx(run.events[0]["asked"], abs=0.1)
-
-
-def test_two_runs_never_overlap(tmp_path):
-    text = (
-        "import sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "from touchstone.measure.supervisor import machine_to_itself\n"
-        "with machine_to_itself():\n"
-        "    begin = time.monotonic(); time.sleep(0.4); print(begin, time.monotonic())\n"
-    )
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", text, str(SCRIPTS)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "TMPDIR": str(tmp_path)},
-        )
-        for _ in range(3)
-    ]
-    ended = [process.communicate() for process in started]
-    spans = sorted([float(t) for t in out.split()] for out, _ in ended)
-    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
-    assert sum("waiting for another measured run" in err for _, err in ended) >= 1
+    assert run.events[0]["slept"] <= run.rows[1]["t"] <= run.events[1]["awake"]
 
 
 def test_the_runner_dies_with_its_supervisor(tmp_path, root):
@@ -358,19 +346,17 @@ def test_the_runner_dies_with_its_supervisor(tmp_path, root):
         "sys.path.insert(0, sys.argv[2])\n"
         "from fixtures.specs import training_spec\n"
         "command = [sys.executable, '-c', 'import os, sys, time; print(os.getpid(), flush=True);"
-        "time.sleep(60)']\n"
+        "time.sleep(3600)']\n"
         "supervise(training_spec(), command, Path('.'), Path('log'))\n"
     )
     folders = [root / "workflow/scripts", root / "tests"]
     process = subprocess.Popen([sys.executable, "-c", text, *map(str, folders)], cwd=tmp_path)
     try:
-        deadline = time.monotonic() + 20
         log = tmp_path / "log"
         while not (log.exists() and log.read_text().strip()):
-            assert time.monotonic() < deadline
+            assert process.poll() is None
             time.sleep(0.05)
     finally:
         process.kill()
         process.wait()
-    time.sleep(0.3)
-    assert not running(int(log.read_text()))
+    wait_for_the_end_of(int(log.read_text()))

@@ -70,7 +70,7 @@ def test_the_end_shows_the_answer_and_the_pages(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "40")
     answer = "TensorFlow is 1.5 times as fast as PyTorch."
-    monkeypatch.setattr(start, "answer_of", lambda path: answer)
+    monkeypatch.setattr(start, "answer_of", lambda path: [answer, "Trust: high."])
     context = SimpleNamespace(pages=["results/report/one.html"])
 
     def jobs(*rules):
@@ -84,10 +84,11 @@ def test_the_end_shows_the_answer_and_the_pages(tmp_path, monkeypatch, capsys):
         "",
         "TensorFlow is 1.5 times as fast as",
         "PyTorch.",
+        "Trust: high.",
         f"Report: {tmp_path}/results/report/index.html",
         f"Page of the study: {tmp_path}/results/report/one.html",
     ]
 
 
 def test_without_findings_there_is_no_answer(tmp_path):
-    assert start.answer_of(tmp_path / "findings.json") == ""
+    assert start.answer_of(tmp_path / "findings.json") == []

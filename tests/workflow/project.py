@@ -1,5 +1,6 @@
 """A copy of the project that a test may edit, with its own results."""
 
+import atexit
 import os
 import re
 import shutil
@@ -10,9 +11,15 @@ from pathlib import Path
 
 import yaml
 
+from fixtures.warm import Warm
+from touchstone.environments import installed
+
 ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENTS = Path(os.environ.get("TOUCHSTONE_ENVS", ROOT / ".venvs"))
+ENVIRONMENTS = installed()
 """Where the frameworks' environments lie or are made."""
+SNAKEMAKE = "import runpy; runpy.run_module('snakemake', run_name='__main__', alter_sys=True)"
+WARM = Warm()
+atexit.register(WARM.close)
 
 
 class Project:
@@ -24,7 +31,11 @@ class Project:
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, folder / name, ignore=ignored)
         shutil.copy(ROOT / "Snakefile", folder)
-        self.variables = {**os.environ, "TOUCHSTONE_ENVS": str(environments)}
+        # The lock of measured runs is among temporary files: no other study is waited for.
+        temporary = folder.parent / "temporary"
+        temporary.mkdir(exist_ok=True)
+        own = {"TOUCHSTONE_ENVS": str(environments), "TMPDIR": str(temporary)}
+        self.variables = {**os.environ, **own}
         self.configure(config)
 
     def configure(self, config: dict, sort_keys: bool = False) -> None:
@@ -52,10 +63,13 @@ class Project:
         )
 
     def snakemake(self, *arguments: str) -> tuple[int, str]:
-        """Run Snakemake to its end: exit status, output."""
-        process = self.start(*arguments)
-        output, _ = process.communicate()
-        return process.returncode, output
+        """Run Snakemake to its end, in a fork of a process that has imported it: exit status,
+        output."""
+        ended = WARM.run(
+            "snakemake", sys.executable, ["-c", SNAKEMAKE, *arguments],
+            cwd=str(self.folder), env=self.variables, early={"PATH": os.environ["PATH"]},
+        )  # fmt: skip
+        return ended.returncode, ended.stdout + ended.stderr
 
     def run(self, *arguments: str) -> str:
         """Run Snakemake, which must succeed."""

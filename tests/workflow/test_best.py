@@ -15,7 +15,7 @@ CELL = {
 }  # fmt: skip
 
 
-def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp_path):
+def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp_path, all_cores):
     sweeps = [{**CELL, "wait_policy": "active"}, {**CELL, "threads": 2}]
     study = {"study": "test", "title": "A test", "repeats": 1, "parity": False, "sweeps": sweeps}
     study["defaults"] = {"wait_policy": "default"}

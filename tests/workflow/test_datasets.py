@@ -1,5 +1,8 @@
 """Data sets as targets of the workflow: converted, verified, and refused alone."""
 
+import subprocess
+import sys
+
 import yaml
 
 from workflow.project import ENVIRONMENTS, Project
@@ -33,3 +36,10 @@ def test_data_sets_are_converted_verified_and_refused_alone(tmp_path):
     status, output = project.snakemake("verify")
     assert status != 0 and f"error: {damaged}: its SHA-256 is not the manifest's" in output
     assert all(f"toy {name}: ok" in output for name in formats[:-1])
+    program = [sys.executable, "workflow/scripts/cli.py", "verify", "--repair"]
+    repaired = subprocess.run(program, cwd=project.folder, capture_output=True, text=True)
+    assert repaired.returncode == 0 and f"deleted {damaged}: " in repaired.stdout
+    command = repaired.stdout.split("type: snakemake ")[1].splitlines()[0].split()
+    assert command == ["--cores", "all", "results/data/toy/tfrecord/manifest.json"]
+    project.run(*command)
+    assert "toy tfrecord: ok" in project.run("verify")

@@ -9,6 +9,8 @@ FIGURES = (
     *(["operations"] if any(map(is_operation, PLAN.cells.values())) else []),
     *(["scaling"] if STUDY.scaling else []),
 )
+# Those that have a version for a phone.
+NARROW = FIGURES[:5]
 
 
 rule parse_run:
@@ -34,6 +36,7 @@ rule gather:
         records=INPUTS.records,
         certificates=STUDY.certificates,
         max_batches=STUDY.max_batches,
+        interleaved=STUDY.interleaved,
     output:
         **({"scaling": "results/tables/scaling.csv"} if STUDY.scaling else {}),
         measurements="results/tables/measurements.csv",
@@ -57,7 +60,7 @@ rule gather:
     shell:
         "python $TOUCHSTONE_SCRIPTS/cli.py gather --plan {input.plan} --records results/records"
         " --output results/tables --findings {output.findings}"
-        " --certificates {input.certificates} {params.max_batches} {params.scaling} > {log} 2>&1"
+        " --certificates {input.certificates} --interleaved {input.interleaved} {params.max_batches} {params.scaling} > {log} 2>&1"
 
 
 rule plot:
@@ -66,6 +69,7 @@ rule plot:
         summary="results/tables/summary.csv",
     output:
         expand("results/figures/{name}.{kind}", name=FIGURES, kind=("svg", "png")),
+        expand("results/figures/{name}-narrow.svg", name=NARROW),
         "results/figures/captions.json",
     log:
         "results/logs/plot.log",
@@ -102,6 +106,8 @@ rule report:
         code=code_digest.digest(
             "commands/report.py",
             "report/templates/report.html.j2",
+            "report/templates/strip.html.j2",
+            "report/templates/warnings.html.j2",
             "report/static/page.css",
             "report/static/sortable.js",
         ),

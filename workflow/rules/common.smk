@@ -47,6 +47,7 @@ BEFORE_RUNS = len(PLAN.order) + 1
 wildcard_constraints:
     cell="[^/]+",
     setting="[^/]+",
+    group="[^/]+",
     repeat=r"\d+",
     dataset="[a-z0-9-]+",
     format="[a-z]+",

@@ -1,6 +1,7 @@
 # Reads: config/datasets/*.yaml, and files that the user provides. Writes:
 # results/downloads/{dataset}/ with the sources, and results/data/{dataset}/{format}/ with the
-# records and their manifest.json. `snakemake verify` checks all these files again.
+# records and their manifest.json. `snakemake verify` checks all these files again, `make verify
+# REPAIR=1` also deletes what is damaged.
 
 
 rule download_dataset:

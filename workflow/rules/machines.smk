@@ -69,6 +69,8 @@ rule machines:
             "report/templates/machines.html.j2",
             "report/templates/merged.html.j2",
             "report/templates/report.html.j2",
+            "report/templates/strip.html.j2",
+            "report/templates/warnings.html.j2",
             "report/static/page.css",
             "report/static/sortable.js",
         ),

@@ -12,8 +12,12 @@ sys.path.insert(0, str(ROOT / "workflow/scripts"))
 # takes a sixth of the time to plan a large study.
 gc.set_threshold(100_000, 50, 100)
 
+from touchstone.files import why_not_writable
 from touchstone.plan.read import ConfigError, read
 
+# Snakemake would end in a traceback.
+if why := why_not_writable(Path.cwd()):
+    sys.exit(f"error: {why}")
 try:
     for path in ("config/config.yaml", *(workflow.overwrite_configfiles or ())):
         read(Path(path))

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from touchstone import __version__
-from touchstone.errors import TouchstoneError, UsageError
+from touchstone.errors import TouchstoneError, UsageError, explained
 
 
 def names() -> list[str]:
@@ -40,3 +40,5 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(str(fault))
     except TouchstoneError as fault:
         sys.exit(f"error: {fault}")
+    except OSError as fault:
+        sys.exit(f"error: {explained(fault)}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from touchstone.paths import ROOT
 from touchstone.schema.variables import DEPLOYMENT, ENVS, TERMINAL
 
 UNAVAILABLE = 69
@@ -133,6 +134,11 @@ def activated(target: Path) -> dict[str, str]:
     return {**variables, "VIRTUAL_ENV": str(target), "PATH": path}
 
 
+def installed() -> Path:
+    """Where environments are installed: `TOUCHSTONE_ENVS`, or `.venvs` in the project's folder."""
+    return Path(os.environ.get(ENVS, ROOT / ".venvs"))
+
+
 def ensure(path: Path, folder: Path) -> Path:
     """The Python of the environment of `path` under `folder`, which is installed if necessary."""
     target = folder / f"{path.stem}-{digest(path)}"
@@ -158,3 +164,33 @@ def runner_python(path: Path) -> str:
     if found := shutil.which("python"):
         return found
     raise EnvironmentFault(f"{path}: conda activated no python")
+
+
+def remember(path: Path, python: str) -> None:
+    """Note which Python conda activated for the environment of `path`, for jobs that need several
+    environments at the same time."""
+    if os.environ[DEPLOYMENT] == "conda":
+        note = _note(path)
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(f"{python}\n", encoding="utf-8")
+
+
+def remembered_python(path: Path) -> str:
+    """The Python of an environment that an earlier job of this folder ran in.
+
+    Raises EnvironmentFault.
+    """
+    if os.environ[DEPLOYMENT] != "conda":
+        return runner_python(path)
+    note = _note(path)
+    python = note.read_text(encoding="utf-8").strip() if note.exists() else ""
+    if not os.access(python, os.X_OK):
+        raise EnvironmentFault(
+            f"{path}: where conda installed it is not known here; delete the first runs of its"
+            " framework under results/runs and start again"
+        )
+    return python
+
+
+def _note(path: Path) -> Path:
+    return Path("results/.pythons") / f"{path.stem}-{digest(path)}"

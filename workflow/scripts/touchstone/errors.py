@@ -1,5 +1,11 @@
 """Faults that end a command in one line."""
 
+import errno
+from pathlib import Path
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+
 
 class TouchstoneError(Exception):
     """What a user can mend: the message names the file or key, the cause and the remedy."""
@@ -7,3 +13,21 @@ class TouchstoneError(Exception):
 
 class UsageError(TouchstoneError):
     """Arguments of a command that do not go together."""
+
+
+def explained(error: Exception, place: Path | str | None = None) -> str:
+    """An error in one sentence.
+
+    Of what the operating system refused, it names the file, the cause and the remedy; `place` where
+    the operating system names no file. Our own errors say all that themselves.
+    """
+    if not isinstance(error, OSError):
+        return str(error)
+    if error.errno in _DISK:
+        remedy = "check the space, the limits and the health of the disk, then run again"
+    elif error.errno in _READ_ONLY:
+        remedy = "check that you may write there, or use another folder, then run again"
+    else:
+        remedy = "check that the path exists and that you may use it"
+    name = error.filename or place
+    return f"{f'{name}: ' if name else ''}{error.strerror or error}; {remedy}"

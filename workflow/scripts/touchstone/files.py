@@ -1,7 +1,30 @@
 """Files that are written whole or not at all."""
 
+import errno
 import os
+import shutil
+import stat
 from pathlib import Path
+from typing import Literal, TextIO
+
+LEAST_FREE = 16
+"""MiB that a disk must have free for an execution to begin."""
+
+
+def why_not_writable(folder: Path) -> str | None:
+    """Why an execution cannot begin in a folder that is read-only or on a full disk, or None."""
+    if not os.access(folder, os.W_OK):
+        return (
+            f"{folder}: this folder is read-only; check that you may write there, or give another "
+            "one with `snakemake --directory`"
+        )
+    free = shutil.disk_usage(folder).free // 2**20
+    if free < LEAST_FREE:
+        return (
+            f"{folder}: the disk is full ({free} MiB are free, {LEAST_FREE} are needed); make room "
+            "and start again: finished runs are kept"
+        )
+    return None
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
@@ -13,6 +36,23 @@ def write_atomic(path: Path, data: str | bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def own_file(path: Path, mode: Literal["r", "w"]) -> TextIO:
+    """Open a file of this user in a folder where others may have put something under its name.
+
+    Raises:
+        OSError: what is there is a link, no plain file, or another user's; or there is nothing.
+    """
+    access = os.O_RDONLY if mode == "r" else os.O_WRONLY | os.O_CREAT
+    descriptor = os.open(path, access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+        os.close(descriptor)
+        raise OSError(errno.EPERM, "not a plain file of this user", str(path))
+    if mode == "w":
+        os.ftruncate(descriptor, 0)
+    return open(descriptor, mode, encoding="utf-8")
 
 
 def with_section(page: str, name: str, text: str) -> str:

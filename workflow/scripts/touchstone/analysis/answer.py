@@ -62,8 +62,9 @@ def _accuracy_gap(study: Study) -> AccuracyGap | None:
     for cells in study.comparable():
         medians = [median(v) for cell in cells if (v := cell.values("test_accuracy"))]
         if len(medians) > 1:
-            gaps.append((max(medians) - min(medians), cells[0].batch_size))
+            sizes = {cell.batch_size for cell in cells}
+            gaps.append((max(medians) - min(medians), sizes.pop() if len(sizes) == 1 else None))
     if not gaps:
         return None
-    largest, batch_size = max(gaps)
+    largest, batch_size = max(gaps, key=lambda gap: (gap[0], gap[1] or 0))
     return AccuracyGap(largest=largest, batch_size=batch_size, comparisons=len(gaps))

@@ -15,7 +15,8 @@ PRECISION_SHOWN = (
 )
 BOTTLENECK_SHOWN = (
     *("framework", "network", "dataset", "device", "precision", "input", "batch_size", "verdict"),
-    *("why", "input_share", "launch_share", "gpu_idle", "bottleneck", "share_of_peak"),
+    *("why", "input_share", "launch_share", "launch_share_low", "launch_share_high", "gpu_idle"),
+    *("busy_cores", "switches_per_core", "bottleneck", "share_of_peak"),
 )
 TRIALS_SHOWN = (
     *("framework", "network", "dataset", "device", "batch_size", "repeat", "mode", "threads"),

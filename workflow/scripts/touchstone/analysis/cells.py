@@ -16,13 +16,20 @@ UNITS = {name: metric.unit for name, metric in METRICS.items()} | {STEP_TIME: "m
 """Units of the metrics, and of the time of a step, which is computed here."""
 
 
-def summaries(study: Study, peaks: Mapping[Place, Peak]) -> list[CellSummary]:
+def summaries(
+    study: Study, peaks: Mapping[Place, Peak], released: Mapping[str, str | None]
+) -> list[CellSummary]:
     """The numbers of all cells, in order of the plan.
 
     Args:
         peaks: the measured peaks of the study's basic operations.
+        released: by framework, the month of its release.
     """
-    return [_summary(cell, peaks.get(place_of(cell), Peak(None, None))) for cell in study.cells]
+    none = Peak(None, None)
+    return [
+        _summary(cell, peaks.get(place_of(cell), none), released.get(cell.series.framework))
+        for cell in study.cells
+    ]
 
 
 def _workload(cell: Cell) -> Workload:
@@ -31,13 +38,14 @@ def _workload(cell: Cell) -> Workload:
     return "inference" if cell.is_inference else "training"
 
 
-def _summary(cell: Cell, peak: Peak) -> CellSummary:
+def _summary(cell: Cell, peak: Peak, released: str | None) -> CellSummary:
     network, dataset, device = cell.facet
     workload = _workload(cell)
     share = None if workload == "inference" else share_of_peak(cell, peak)
     return CellSummary(
         name=cell.plan.name,
         framework=cell.series.framework,
+        released=released,
         label=cell.series.label,
         network=network,
         dataset=dataset,

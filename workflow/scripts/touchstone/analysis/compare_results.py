@@ -1,18 +1,18 @@
 """Two results folders, cell by cell: what is faster, slower, or cannot be compared, and why."""
 
-import csv
-import io
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from touchstone.reading import rows_of
 from touchstone.results.files import InputError, read_object, read_text
 from touchstone.results.tables import counted
 from touchstone.safe_text import csv_of
 from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import (
+    LEVEL,
     NO_DIFFERENCE,
     SESSION_SD,
     Noise,
@@ -21,10 +21,11 @@ from touchstone.statistics.intervals import (
     shared_noise,
     unpaired_ratio,
 )
+from touchstone.statistics.sittings import common_shift, holm, without_shift
 
 COLUMNS = (
     *("cell", "metric", "unit", "n_old", "n_new", "median_old", "median_new"),
-    *("ratio", "low", "high", "p_value", "detectable", "verdict", "why", "differences"),
+    *("ratio", "low", "high", "p_value", "p_holm", "detectable", "verdict", "why", "differences"),
     *("flags_old", "flags_new"),
 )
 NOT_COMPARABLE = "not comparable"
@@ -56,7 +57,10 @@ class ResultsFolder(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One cell in both folders. `ratio` is new / old; None where it is not comparable."""
+    """One cell in both folders. `ratio` is new / old; None where it is not comparable.
+
+    `p_holm` is its p-value, corrected for all cells (`judged_together`).
+    """
 
     cell: str
     old: list[Run]
@@ -65,6 +69,24 @@ class Change(NamedTuple):
     verdict: str
     why: str
     differences: list[str]
+    p_holm: float | None = None
+
+    @property
+    def certain(self) -> bool:
+        """Whether its verdict also holds when all cells are judged together."""
+        return self.p_holm is not None and self.p_holm < 1 - LEVEL
+
+
+class Gate(NamedTuple):
+    """All cells judged together: `shift` is the ratio of the sittings that most cells share.
+
+    `shift_verdict` is that of the shift, corrected as those of the cells are; both are empty
+    where too few cells are judged.
+    """
+
+    changes: list[Change]
+    shift: Ratio | None
+    shift_verdict: str
 
 
 def read_results(folder: Path, metric: str) -> ResultsFolder:
@@ -108,13 +130,15 @@ def read_results(folder: Path, metric: str) -> ResultsFolder:
 
 
 def _rows(path: Path, delimiter: str, needed: Iterable[str]) -> list[dict[str, str]]:
-    table = csv.DictReader(io.StringIO(read_text(path, REMEDY), newline=""), delimiter=delimiter)
-    if missing := set(needed) - set(table.fieldnames or ()):
+    try:
+        (_, header), *rows = rows_of(read_text(path, REMEDY), delimiter)
+    except ValueError as fault:
+        raise InputError(path, str(fault), REMEDY) from None
+    if missing := set(needed) - set(header):
         raise InputError(path, f"columns are missing: {', '.join(sorted(missing))}", REMEDY)
-    rows = list(table)
-    if any(None in row or None in row.values() for row in rows):
+    if any(len(row) != len(header) for _, row in rows):
         raise InputError(path, "a line has more or fewer fields than the heading", REMEDY)
-    return rows
+    return [dict(zip(header, row, strict=True)) for _, row in rows]
 
 
 def fingerprints(folder: Path, datasets: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -142,6 +166,27 @@ def compare(
     sides = [_values(side.runs.get(name, [])) for name in names for side in (old, new)]
     noise = shared_noise(logarithms(side) for side in sides if side and min(side) > 0)
     return [_change(name, old, new, metric, session_sd, noise, side_names) for name in names]
+
+
+def judged_together(changes: list[Change], metric: str, session_sd: float = SESSION_SD) -> Gate:
+    """The changes without the shift that most of them share, and p-values for all together.
+
+    The shift is one more test: it may be all that has changed.
+    """
+    judged = [change.ratio for change in changes if change.ratio]
+    shift = common_shift(judged, session_sd)
+    ratios = without_shift(judged)
+    tests = [*ratios, shift] if shift else ratios
+    adjusted = holm([1.0 if (p := ratio.p_value) is None else p for ratio in tests])
+    follow = zip(ratios, adjusted, strict=False)
+    together = []
+    for change in changes:
+        if change.ratio:
+            ratio, p = next(follow)
+            change = change._replace(ratio=ratio, verdict=ratio.verdict(metric), p_holm=p)
+        together.append(change)
+    certain = shift and adjusted[-1] < 1 - LEVEL
+    return Gate(together, shift, shift.verdict(metric) if shift and certain else "")
 
 
 def _values(runs: Iterable[Run]) -> list[float]:
@@ -242,7 +287,9 @@ def as_table(changes: list[Change], metric: str) -> str:
         low, high = (ratio.interval() if ratio else None) or (None, None)
         numbers = [median(side) if side else None for side in values]
         numbers += (
-            [ratio.value, low, high, ratio.p_value, ratio.detectable] if ratio else [None] * 5
+            [ratio.value, low, high, ratio.p_value, change.p_holm, ratio.detectable]
+            if ratio
+            else [None] * 6
         )
         lines.append(
             [
@@ -255,28 +302,53 @@ def as_table(changes: list[Change], metric: str) -> str:
     return csv_of(lines)
 
 
-def as_text(changes: list[Change], metric: str) -> str:
+def as_text(gate: Gate, metric: str) -> str:
     """The result in a few lines: counts, the cells with something to say, the differences."""
+    changes = gate.changes
     counts = Counter(change.verdict for change in changes)
     verdicts = ("slower", "faster", NO_DIFFERENCE, NOT_COMPARABLE)
     summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts)
     lines = [f"{metric} of {len(changes)} cells: {summary}"]
+    if gate.shift:
+        lines.append(f"  {_shift_line(gate)}")
     for verdict in ("slower", "faster", NOT_COMPARABLE):
         found = [change for change in changes if change.verdict == verdict]
         lines += [f"  {verdict}: {_line(change)}" for change in found[:SHOWN]]
         if len(found) > SHOWN:
             lines.append(f"  {verdict}: {len(found) - SHOWN} more cells, all in the table")
-    judged = [change for change in changes if change.ratio]
-    if judged:
+    if judged := [change for change in changes if change.ratio]:
         smallest = sorted(c.ratio.detectable or 0.0 for c in judged if c.ratio)
+        certain = sum(change.certain for change in judged if change.verdict == "slower")
         lines.append(
             f"Changes of {smallest[0]:.0%} to {smallest[-1]:.0%}, depending on the cell, would be"
-            f" shown in 4 of 5 cases; chance alone calls up to {0.05 * len(judged):.1f} of"
-            f" {len(judged)} cells faster or slower."
+            f" shown in 4 of 5 cases{_uncertainty(judged)}. Corrected for {len(judged)} cells"
+            f" (Holm), {certain} of {counts['slower']} slower cells remain; the exit status counts"
+            " these."
         )
     differing = Counter(text for change in changes for text in change.differences)
     lines += [f"Differs in {n} cells: {text}" for text, n in differing.most_common(SHOWN)]
     return "\n".join(lines)
+
+
+def _uncertainty(judged: Sequence[Change]) -> str:
+    """The smallest and the largest end of the intervals of these changes, in brackets."""
+    limits = (change.ratio.detectable_limits for change in judged if change.ratio)
+    known = [one for one in limits if one]
+    if not known:
+        return ""
+    low, high = min(low for low, _ in known), max(high for _, high in known)
+    return f" (as uncertain as the noise: {low:.0%} to {high:.0%})"
+
+
+def _shift_line(gate: Gate) -> str:
+    """What most cells share, which is taken out of every ratio."""
+    assert gate.shift
+    low, high = gate.shift.interval() or (0.0, 0.0)
+    verdict = f", {gate.shift_verdict}" if gate.shift_verdict else ""
+    return (
+        f"all cells together: new / old {gate.shift.value:.3f} [{low:.3f}, {high:.3f}]{verdict};"
+        " the ratios below are without it"
+    )
 
 
 def _line(change: Change) -> str:
@@ -290,10 +362,14 @@ def _line(change: Change) -> str:
     )
 
 
-def exit_code(changes: list[Change]) -> int:
-    """1 where a cell is slower; else 2 where one that was to be compared cannot be, or none is
-    left; else 0. A cell that is only in the new results has nothing to be compared with."""
-    if any(change.verdict == "slower" for change in changes):
+def exit_code(gate: Gate) -> int:
+    """1 where a cell is slower, corrected for the number of cells, or where most cells are; else 2
+    where one that was to be compared cannot be, or none is left; else 0.
+
+    A cell that is only in the new results has nothing to be compared with.
+    """
+    slower = any(change.verdict == "slower" and change.certain for change in gate.changes)
+    if slower or gate.shift_verdict == "slower":
         return 1
-    in_old = [change for change in changes if change.why != ONLY_NEW]
+    in_old = [change for change in gate.changes if change.why != ONLY_NEW]
     return 2 if not in_old or any(c.verdict == NOT_COMPARABLE for c in in_old) else 0

@@ -1,6 +1,6 @@
-"""Which framework is fastest: cells side by side."""
+"""Which configuration is fastest: cells side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import sqrt
 from statistics import median
@@ -12,13 +12,21 @@ from touchstone.analysis.ranking_model import (
     ComparedCell,
     ComparedPair,
     ComparisonSummary,
+    InTurn,
+    Level,
     NextStep,
+    Reason,
     Trust,
+    Unit,
 )
 from touchstone.analysis.ratio import estimate
+from touchstone.plan.names import setting_name
 from touchstone.results.certificates import Certificates, proof
+from touchstone.results.interleaved import Measured, compare_with_turns, turns_of
+from touchstone.results.planned import COMPARED
 from touchstone.results.study import FACET, Cell, Study
-from touchstone.results.tables import COMPARED, remarks
+from touchstone.results.tables import remarks
+from touchstone.schema.interleaved import Interleaved
 from touchstone.statistics.groups import Group, compare_groups
 from touchstone.statistics.intervals import INDICATIVE_BELOW, LEVEL, noncentrality
 
@@ -33,58 +41,87 @@ LEAST_REPEATS, MOST_REPEATS = 3, 100
 
 
 class Comparison(NamedTuple):
-    """The throughputs of comparable cells on one network, data set, device and batch size.
+    """The throughputs of comparable cells.
 
-    `cells` are those with numbers, the fastest first, `without` those that have none. `setting`
-    names the other factors that distinguish this comparison from others of the study.
+    `cells` are those with numbers, the fastest first, `without` those that have none. They differ
+    in `compared`; `setting` names the other factors that distinguish this comparison from others of
+    the study. `group` has the ratios: of the `turns` where there are some, else of the `runs`.
     """
 
-    facet: tuple[str, str, str]
-    batch_size: int
+    first: Cell
+    compared: list[str]
     setting: str
     cells: list[Cell]
     without: list[Cell]
     group: Group
+    runs: Group
+    turns: Measured | None
 
     @property
     def n(self) -> int:
-        """The fewest runs of a cell."""
+        """The sets in which the cells were measured in turn, or else the fewest runs of a cell."""
+        if self.turns:
+            return self.turns.sets
         return min(len(cell.values("throughput")) for cell in self.cells)
 
+    @property
+    def unit(self) -> Unit:
+        """What `n` counts."""
+        return "sets" if self.turns else "repeats"
 
-def compare(study: Study) -> list[Comparison]:
-    """The comparisons by throughput that have two cells or more with numbers."""
+
+def compare(study: Study, interleaved: Sequence[Interleaved] = ()) -> list[Comparison]:
+    """The comparisons by throughput that have two cells or more with numbers.
+
+    Args:
+        interleaved: what was measured in turn; the ratios are from there where all cells took part.
+    """
     groups = [
         group
         for group in study.comparable()
         if sum(bool(cell.values("throughput")) for cell in group) > 1
     ]
-    models = compare_groups(
-        [{cell.plan.name: cell.by_block("throughput") for cell in group} for group in groups]
-    )
-    shown_anyway = (*COMPARED, *FACET, "batch_size")
+    values = [{cell.plan.name: cell.by_block("throughput") for cell in group} for group in groups]
+    turns = turns_of(values, interleaved)
+    models = zip(compare_with_turns(values, turns), compare_groups(values), turns, strict=True)
+    compared = {name for group in groups for name in _differing(group)}
     varying = [
         name
-        for name in (study.cells[0].plan.factors if groups else ())
-        if name not in shown_anyway and len({group[0].plan.factors[name] for group in groups}) > 1
+        for name in _differing(group[0] for group in groups)
+        if name not in (*COMPARED, *compared, *FACET, "batch_size")
     ]
     comparisons = []
-    for group, model in zip(groups, models, strict=True):
-        factors = group[0].plan.factors
-        setting = ", ".join(f"{n.replace('_', ' ')} {factors[n] or '–'}" for n in varying)
+    for group, (model, runs, in_turn) in zip(groups, models, strict=True):
+        first = group[0]
+        factors = first.plan.factors
+        setting = ", ".join(
+            setting_name(name, factors[name], first.series.framework) for name in varying
+        )
         named = {cell.plan.name: cell for cell in group}
         found = [named.pop(name) for name in model.ranked]
-        place = (group[0].facet, group[0].batch_size, setting)
-        comparisons.append(Comparison(*place, found, list(named.values()), model))
+        comparisons.append(
+            Comparison(
+                first, _differing(group), setting, found, list(named.values()), model, runs, in_turn
+            )
+        )
     order = {facet: i for i, facet in enumerate(dict.fromkeys(c.facet for c in study.cells))}
-    return sorted(comparisons, key=lambda c: (order[c.facet], c.batch_size, c.setting))
+    return sorted(comparisons, key=lambda c: (order[c.first.facet], c.first.batch_size, c.setting))
+
+
+def _differing(cells: Iterable[Cell]) -> list[str]:
+    """The factors in which cells differ."""
+    found: dict[str, set[str]] = {}
+    for cell in cells:
+        for name, value in cell.plan.factors.items():
+            found.setdefault(name, set()).add(value)
+    return [name for name, values in found.items() if len(values) > 1]
 
 
 def summary(
     comparison: Comparison, workload: Workload, certificates: Certificates, study: Study
 ) -> ComparisonSummary:
     """A comparison as the findings have it; `study` is the one whose runs more repeats repeat."""
-    network, dataset, device = comparison.facet
+    network, dataset, device = comparison.first.facet
     pairs = [_pair(comparison, *pair) for pair in combinations(comparison.cells, 2)]
     leader = comparison.cells[0].plan.name
     leads = [pair for pair in pairs if pair.faster == leader]
@@ -94,8 +131,9 @@ def summary(
         workload=workload,
         network=network,
         dataset=dataset,
-        device=device,
-        batch_size=comparison.batch_size,
+        compared=comparison.compared,
+        device=None if "device" in comparison.compared else device,
+        batch_size=(None if "batch_size" in comparison.compared else comparison.first.batch_size),
         setting=comparison.setting,
         cells=[
             _compared(comparison, cell, certificates)
@@ -106,9 +144,23 @@ def summary(
         rivals=rivals,
         alike=alike,
         n=comparison.n,
+        in_turn=_in_turn(comparison.turns),
         level=LEVEL,
         trust=_trust(comparison, leads),
         next_step=_next_step(comparison, study) if rivals and not alike else None,
+    )
+
+
+def _in_turn(turns: Measured | None) -> InTurn | None:
+    if turns is None:
+        return None
+    return InTurn(
+        sets=turns.sets,
+        rounds=turns.rounds,
+        all_rounds=turns.all_rounds,
+        disturbed=turns.disturbed,
+        busy=turns.busy,
+        paired=turns.paired,
     )
 
 
@@ -125,16 +177,22 @@ def _pair(comparison: Comparison, faster: Cell, slower: Cell) -> ComparedPair:
         faster=names[0],
         slower=names[1],
         ratio=estimate(comparison.group.ratio(*names)),
+        runs_ratio=estimate(comparison.runs.ratio(*names)) if comparison.turns else None,
         remarks=remarks(*provenances),
     )
 
 
 def _compared(comparison: Comparison, cell: Cell, certificates: Certificates) -> ComparedCell:
-    n = len(cell.values("throughput"))
+    name, leader = cell.plan.name, comparison.cells[0].plan.name
+    ratio = comparison.group.ratio(leader, name) if name != leader else None
+    ends = ratio.interval() if ratio else None
+    fastest = comparison.group.speed(leader)
     return ComparedCell(
-        cell=cell.plan.name,
-        speed=comparison.group.speed(cell.plan.name) if cell in comparison.cells else None,
-        n=n,
+        cell=name,
+        speed=comparison.group.speed(name) if cell in comparison.cells else None,
+        runs=cell.values("throughput"),
+        low=fastest / ends[1] if ends else None,
+        high=fastest / ends[0] if ends else None,
         equal_computation=_equal_computation(cell, certificates),
     )
 
@@ -147,47 +205,56 @@ def _equal_computation(cell: Cell, certificates: Certificates) -> str:
 
 
 def _trust(comparison: Comparison, leads: Sequence[ComparedPair]) -> Trust:
-    runs = [run for cell in comparison.cells for run in cell.runs]
-    disturbed = sum(bool(DISTURBING & set(run.flags)) for run in runs)
+    if turns := comparison.turns:
+        total, disturbed = turns.rounds, turns.rounds if turns.disturbed else 0
+    else:
+        runs = [run for cell in comparison.cells for run in cell.runs]
+        total, disturbed = len(runs), sum(bool(DISTURBING & set(run.flags)) for run in runs)
     known = [pair.ratio for pair in leads if pair.ratio]
     reaches = [ratio.high / ratio.value for ratio in known if ratio.high is not None]
-    trust = Trust(
-        level="high",
-        reason=None,
+    reach = max(reaches, default=None)
+    level, reason = _level(comparison.n, disturbed / total, reach or 1.0)
+    return Trust(
+        level=level,
+        reason=reason,
         n=comparison.n,
-        runs=len(runs),
+        unit=comparison.unit,
+        runs=total,
         disturbed=disturbed,
-        reach=max(reaches, default=None),
+        reach=reach,
     )
-    reach = trust.reach or 1.0
-    if comparison.n < 2:
-        return trust.model_copy(update={"level": "low", "reason": "one run"})
-    if disturbed > LOW_SHARE * len(runs):
-        return trust.model_copy(update={"level": "low", "reason": "disturbed"})
+
+
+def _level(n: int, disturbed: float, reach: float) -> tuple[Level, Reason | None]:
+    """How far to trust a comparison, and the main reason, from the share of disturbed runs."""
+    if n < 2:
+        return "low", "one run"
+    if disturbed > LOW_SHARE:
+        return "low", "disturbed"
     if reach >= LOW_REACH:
-        return trust.model_copy(update={"level": "low", "reason": "interval"})
-    if disturbed > MEDIUM_SHARE * len(runs):
-        return trust.model_copy(update={"level": "medium", "reason": "disturbed"})
+        return "low", "interval"
+    if disturbed > MEDIUM_SHARE:
+        return "medium", "disturbed"
     if reach >= MEDIUM_REACH:
-        return trust.model_copy(update={"level": "medium", "reason": "interval"})
-    if comparison.n < INDICATIVE_BELOW:
-        return trust.model_copy(update={"level": "medium", "reason": "few runs"})
-    return trust
+        return "medium", "interval"
+    return ("medium", "few runs") if n < INDICATIVE_BELOW else ("high", None)
 
 
 def _next_step(comparison: Comparison, study: Study) -> NextStep:
     """From the measured lead over the next cell, the noise, and the time that a run took."""
     first, second = (cell.plan.name for cell in comparison.cells[:2])
     lead = comparison.group.ratio(first, second)
-    now = max(cell.plan.repeats for cell in comparison.cells)
-    repeats: int | None = max(LEAST_REPEATS, now + 1)
-    known = lead is not None and bool(lead.error) and lead.log > 0
-    if known and lead is not None:
+    turns = comparison.turns
+    now = turns.sets if turns else max(cell.plan.repeats for cell in comparison.cells)
+    seconds = turns.seconds if turns else _round_seconds(study)
+    decides = lead is not None and bool(lead.error) and lead.log > 0
+    repeats: int | None = None
+    if lead is not None and decides:
         repeats = _enough(comparison, lead.log, now)
-    elif comparison.n > 1:
-        repeats = None
-    minutes = None if repeats is None else (repeats - now) * _round_seconds(study) / 60
-    return NextStep(repeats=repeats, minutes=minutes, decides=known)
+    elif comparison.n == 1:
+        repeats = max(LEAST_REPEATS, now + 1)
+    minutes = None if repeats is None else (repeats - now) * seconds / 60
+    return NextStep(unit=comparison.unit, repeats=repeats, minutes=minutes, decides=decides)
 
 
 def _enough(comparison: Comparison, lead: float, now: int) -> int | None:

@@ -1,8 +1,6 @@
 """Whether other programs disturbed a study, on its page and in the terminal."""
 
-import csv
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from statistics import median
 
 from touchstone.analysis.part import Part
@@ -25,13 +23,20 @@ class Disturbed(Part):
     """All runs."""
     share: float
     """Median of what other programs used of the machine's CPU time in these runs, %."""
+    ratios_hold: bool = False
+    """Whether all comparisons of speed were measured in turn, in rounds without other programs."""
 
     @property
     def fault(self) -> str:
         """What is wrong with the numbers, as a sentence without its full stop."""
+        doubt = (
+            "Trust only the ratios of speeds" if self.ratios_hold else "Do not trust these numbers"
+        )
         return (
-            f"Do not trust these numbers: other programs used the CPU during {self.runs} of "
-            f"{self.total} runs ({self.share:.0f} % of the machine at the median)"
+            f"{doubt}: other programs used the CPU during {self.runs} of {self.total} runs"
+            f" ({self.share:.0f} % of the machine at the median)"
+            + ", but not during the rounds from which the ratios are"
+            * self.ratios_hold
         )
 
     @property
@@ -47,18 +52,3 @@ def disturbed(runs: Iterable[tuple[Sequence[str], float | None]]) -> Disturbed |
     if len(shares) <= MOST * len(known):
         return None
     return Disturbed(runs=len(shares), total=len(known), share=median(shares))
-
-
-def of_table(measurements: Path) -> Disturbed | None:
-    """The same from a study's measurements.csv; None where there is no such file."""
-    if not measurements.exists():
-        return None
-    with open(measurements, newline="", encoding="utf-8") as file:
-        head = next(file)
-        # Most rows are of other metrics.
-        rows = csv.DictReader([head, *(line for line in file if METRIC in line)])
-        return disturbed(
-            (row["flags"].split(", "), float(row["value"]) if row["value"] else None)
-            for row in rows
-            if row["metric"] == METRIC
-        )

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Literal
 
-from touchstone.analysis.disturbed import FLAG, MOST
+from touchstone.analysis.disturbed import FLAG, METRIC, MOST, Disturbed, disturbed
 from touchstone.analysis.part import Part
 from touchstone.results.study import Study
 
@@ -14,26 +14,32 @@ DISTURBING = frozenset({FLAG, "throttled", "drifting"})
 class Doubt(Part):
     """A reason that belongs above the answer; `disturbed` of the findings is another one."""
 
-    cause: Literal["one run", "flag"]
-    """`one run`: every cell ran once, so nothing is known of the noise. `flag`: more than a third
-    of the runs have it."""
-    flag: str | None
-    """The flag; null for `one run`."""
+    cause: Literal["one run", "flags"]
+    """`one run`: every cell ran once, so nothing is known of the noise. `flags`: more than a third
+    of the runs have a flag that says that something else changed their speed."""
+    flags: dict[str, int]
+    """Runs by flag; empty for `one run`."""
     runs: int
     """Runs that it applies to."""
     total: int
     """All runs."""
 
 
+def disturbed_runs(study: Study) -> Disturbed | None:
+    """Whether other programs disturbed more than a third of a study's runs."""
+    return disturbed((run.flags, run.values[METRIC]) for run in study.runs)
+
+
 def doubts(study: Study) -> list[Doubt]:
-    """The reasons; `noisy_machine` is left out, which `disturbed` has with what others used."""
+    """The reasons; `noisy_machine` is left out where `disturbed_runs` has it."""
     total = len(study.runs)
-    counts = Counter(flag for run in study.runs for flag in set(run.flags))
-    found = [
-        Doubt(cause="flag", flag=flag, runs=counts[flag], total=total)
-        for flag in sorted(DISTURBING - {FLAG})
-        if counts[flag] > MOST * total
-    ]
+    counted = DISTURBING - {FLAG} if disturbed_runs(study) else DISTURBING
+    flagged = [flags for run in study.runs if (flags := counted & set(run.flags))]
+    found = []
+    if len(flagged) > MOST * total:
+        counts = Counter(flag for flags in flagged for flag in flags)
+        by_flag = {flag: counts[flag] for flag in sorted(counts)}
+        found.append(Doubt(cause="flags", flags=by_flag, runs=len(flagged), total=total))
     if total and all(len(cell.runs) == 1 for cell in study.cells):
-        found.append(Doubt(cause="one run", flag=None, runs=total, total=total))
+        found.append(Doubt(cause="one run", flags={}, runs=total, total=total))
     return found

@@ -1,14 +1,14 @@
 """All that a study shows, computed once (docs/contracts.md, `findings.json`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from touchstone.analysis import bottleneck, comparison, precision, scaling, trials
 from touchstone.analysis import peaks as measured_peaks
 from touchstone.analysis.answer import answer
 from touchstone.analysis.cells import UNITS, metrics_without_values, summaries
-from touchstone.analysis.disturbed import METRIC, disturbed
-from touchstone.analysis.doubts import doubts
+from touchstone.analysis.doubts import disturbed_runs, doubts
 from touchstone.analysis.equal_computation import equal_computation, known_deviations
 from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.largest_batch import largest_batches
@@ -18,6 +18,7 @@ from touchstone.analysis.setup import setup
 from touchstone.results.certificates import Certificates
 from touchstone.results.max_batch import MaxBatch
 from touchstone.results.study import Study
+from touchstone.schema.interleaved import Interleaved
 
 
 class Answers(NamedTuple):
@@ -44,6 +45,8 @@ def compute(
     certificates: Certificates,
     searches: Sequence[MaxBatch] = (),
     answers: Answers | None = None,
+    released: Mapping[str, str | None] = MappingProxyType({}),
+    interleaved: Sequence[Interleaved] = (),
 ) -> Findings:
     """The findings of a gathered study.
 
@@ -51,23 +54,29 @@ def compute(
         certificates: of the study's networks, as far as there are any.
         searches: the searches for the largest batch, as far as there are any.
         answers: of the same study, where the caller has them already.
+        released: by framework, the month in which its pinned version was released, `YYYY-MM`.
+        interleaved: what was measured in turn.
     """
     trained, inference = study.trained, study.inference
     answers = answers or answers_of(study)
     peaks = measured_peaks.peaks(study.operations)
-    cells = summaries(study, peaks)
+    cells = summaries(study, peaks, released)
     parts: list[tuple[Workload, Study]] = [("training", trained), ("inference", inference)]
     comparisons = [
         comparison.summary(one, workload, certificates, study)
         for workload, part in parts
-        for one in comparison.compare(part)
+        for one in comparison.compare(part, interleaved)
     ]
     networks = Study([*trained.cells, *inference.cells])
+    disturbed = disturbed_runs(study)
+    if disturbed and comparisons:
+        hold = all(one.in_turn and not one.in_turn.disturbed for one in comparisons)
+        disturbed = disturbed.model_copy(update={"ratios_hold": hold})
     return Findings(
         format=1,
         units=UNITS,
         answer=answer(trained, comparisons, {cell.name: cell for cell in cells}),
-        disturbed=disturbed((run.flags, run.values[METRIC]) for run in study.runs),
+        disturbed=disturbed,
         doubts=doubts(study),
         outcomes=outcomes(study),
         flags=flags(study, comparisons),

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from touchstone.analysis.findings_model import Findings
-from touchstone.results.files import InputError, read_text, write_atomic
+from touchstone.results.files import REMAKE, InputError, read_text, write_atomic
 
 
 def write_findings(findings: Findings, path: Path) -> None:
@@ -19,7 +19,7 @@ def read_findings(path: Path) -> Findings:
     Raises:
         InputError: the file is missing, damaged or of another version.
     """
-    remedy = "Make it again with gather"
+    remedy = REMAKE
     text = read_text(path, remedy)
     try:
         return Findings.model_validate_json(text)

@@ -6,6 +6,7 @@ The docstrings of the classes and of their fields are the reference in docs/cont
 from functools import cached_property
 from typing import Literal
 
+from touchstone.analysis.bottleneck_model import Bottleneck
 from touchstone.analysis.disturbed import Disturbed
 from touchstone.analysis.doubts import Doubt
 from touchstone.analysis.part import Part, RatioEstimate, Workload
@@ -28,7 +29,7 @@ class MetricSummary(Part):
     cv: float | None
     """Standard deviation / mean; null with one value, and with a mean that is not above 0."""
     missing: dict[str, int]
-    """Runs without a value, counted by their outcome; `no value` stands for a run that is ok."""
+    """Runs without a value, counted by their outcome; `no value` is a run that is ok."""
 
 
 class CellSummary(Part):
@@ -38,8 +39,10 @@ class CellSummary(Part):
     """Name in `results/plan.tsv`; other parts refer to the cell by it."""
     framework: str
     """The framework."""
+    released: str | None
+    """Month in which its pinned version was released, `YYYY-MM`; null where that is not known."""
     label: str
-    """The framework, and what distinguishes the cell from the framework's others."""
+    """The framework's name, and what distinguishes the cell from the framework's others."""
     network: str
     """The network, or the operation."""
     dataset: str
@@ -106,37 +109,6 @@ class PrecisionGain(Part):
     """Its median for the reference, MiB."""
     memory_ratio: float | None
     """`memory` / `reference_memory`."""
-
-
-class Bottleneck(Part):
-    """What limits the training speed of a cell (docs/bottleneck.md)."""
-
-    cell: str
-    """Name of the cell."""
-    verdict: str
-    """`input-bound`, `copy-bound`, `launch-bound`, `compute-bound` or `cannot tell`."""
-    why: str
-    """The numbers that decided, or what is missing for a verdict."""
-    resident_cell: str | None
-    """The cell that differs by its input only and reads nothing while it trains."""
-    throughput: RatioEstimate | None
-    """Throughput / that of `resident_cell`."""
-    input_share: float | None
-    """What reading adds to the time of a step, % of that time."""
-    copy_share: float | None
-    """PCIe traffic to the GPU, % of what its link carries."""
-    launch_share: float | None
-    """The part of a step's time that does not depend on the batch size, %."""
-    gpu_idle: float | None
-    """Time in which the GPU runs no kernel, %."""
-    bottleneck: float | None
-    """The larger of `input_share` and `gpu_idle`, at least 0, %."""
-    peak_flop_rate: float | None
-    """The best matrix product of this study in the same place, GFLOP/s."""
-    share_of_peak: float | None
-    """Floating-point rate of the cell / that peak, %."""
-    share_of_peak_missing: str | None
-    """Why there is no share of the peak."""
 
 
 class Scaling(Part):
@@ -313,7 +285,7 @@ class Findings(Part):
     units: dict[str, str]
     """Unit of each metric, `1` for none. `step_time` is 1000 / `step_rate` of each run, ms."""
     answer: Answer
-    """Which framework is fastest."""
+    """Which configuration is fastest."""
     disturbed: Disturbed | None
     """Null where other programs disturbed at most a third of the runs."""
     doubts: list[Doubt]

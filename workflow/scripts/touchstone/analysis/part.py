@@ -39,3 +39,7 @@ class RatioEstimate(Part):
     detectable: float | None
     """The smallest change, as a share, that this noise would show in 4 of 5 studies; null without
     an interval."""
+    detectable_low: float | None
+    """Lower end of the 95 % interval of `detectable`: few runs say little about the noise."""
+    detectable_high: float | None
+    """Upper end of it."""

@@ -68,12 +68,15 @@ def share_of_peak(cell: Cell, peak: Peak) -> float | None:
         ("memory_rate", peak.memory) if cell.facet[0] == COPY else ("flop_rate", peak.flops)
     )
     values = cell.values(metric)
+    rate = median(values) if values else 0.0
+    return rate / (most * devices_of(cell)) * 100 if rate and most else None
+
+
+def devices_of(cell: Cell) -> int:
+    """How many times the peak of its place a cell may reach."""
     factors = cell.plan.factors
     devices = int(factors.get("nodes") or 1)
-    if factors["device"] == "gpu":
-        devices *= int(factors.get("replicas") or 1)
-    rate = median(values) if values else 0.0
-    return rate / (most * devices) * 100 if rate and most else None
+    return devices * int(factors.get("replicas") or 1) if factors["device"] == "gpu" else devices
 
 
 def why_no_share(cell: Cell, peak: Peak) -> str:

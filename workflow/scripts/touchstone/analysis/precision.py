@@ -6,10 +6,11 @@ from typing import NamedTuple
 from touchstone.analysis.findings_model import PrecisionGain
 from touchstone.analysis.groups import differing_by
 from touchstone.analysis.ratio import estimate
+from touchstone.results.planned import FACTORS
 from touchstone.results.study import Cell, Study
-from touchstone.results.tables import FACTORS, counted
+from touchstone.results.tables import counted
 from touchstone.schema.status import STATUSES
-from touchstone.statistics.intervals import Difference, Ratio, paired_difference, paired_ratio
+from touchstone.statistics.intervals import Estimate, Ratio, paired_difference, paired_ratio
 
 REFERENCE = "fp32"
 MEMORY = ("gpu_allocator_peak", "gpu_process_memory_peak", "host_memory_peak")
@@ -33,7 +34,7 @@ class Gain(NamedTuple):
     cell: Cell
     reference: Cell
     speed: Ratio | None
-    accuracy: Difference | None
+    accuracy: Estimate | None
     memory: tuple[str, float, float, float] | None
 
 

@@ -1,4 +1,4 @@
-"""Which framework is fastest: the parts `answer` and `comparisons` of the findings."""
+"""Which configuration is fastest: the parts `answer` and `comparisons` of the findings."""
 
 from typing import Literal
 
@@ -12,12 +12,40 @@ class ComparedCell(Part):
     """Name of the cell."""
     speed: float | None
     """Geometric mean of its throughputs, images/s, corrected for blocks that it lacks; null without
-    a throughput."""
-    n: int
-    """Runs that have a throughput."""
+    a throughput. Where the cells were measured in turn, the ratios are from there, and only the
+    mean over all cells is that of the runs."""
+    runs: list[float]
+    """Throughputs of the runs that have one, images/s, in order of repeats."""
+    low: float | None
+    """The leader's speed / upper end of the interval of its ratio to this cell, images/s; null for
+    the leader, and without an interval."""
+    high: float | None
+    """The same with the lower end; below the leader's speed if the leader is shown to be faster."""
     equal_computation: str
     """`reference`, `equal`, `differs` or `not shown`, by certificate; `outputs equal` for
     inference whose outputs were compared with those of the training run."""
+
+    @property
+    def n(self) -> int:
+        """Runs that have a throughput."""
+        return len(self.runs)
+
+
+class InTurn(Part):
+    """How cells were measured in turn, whose ratios a comparison has (docs/interleaving.md)."""
+
+    sets: int
+    """Sets of fresh processes that count."""
+    rounds: int
+    """Rounds of all sets that count."""
+    all_rounds: int
+    """Rounds that were measured; in the others other programs used the cores."""
+    disturbed: bool
+    """Whether too few rounds were quiet, so that all of them count."""
+    busy: list[str]
+    """Cells whose processes used more than 0.05 cores while they waited for their turn."""
+    paired: str
+    """Why pairs took turns, not all cells together; empty where all did."""
 
 
 class ComparedPair(Part):
@@ -30,25 +58,34 @@ class ComparedPair(Part):
     ratio: RatioEstimate | None
     """Speed of the faster / that of the slower, whose interval holds together with those of all
     pairs of the comparison; null where no chain of common blocks links the two."""
+    runs_ratio: RatioEstimate | None
+    """The same ratio from the long runs, where `ratio` is from turns; else null."""
     remarks: list[str]
     """What makes the ratio more than one of frameworks: `different_machine`, `different_era`."""
+
+
+Level = Literal["high", "medium", "low"]
+Reason = Literal["one run", "disturbed", "interval", "few runs"]
+Unit = Literal["repeats", "sets"]
 
 
 class Trust(Part):
     """How far to trust a comparison, and the main reason."""
 
-    level: Literal["high", "medium", "low"]
+    level: Level
     """`low`: one run of a cell, more than a third of the runs disturbed, or an interval that
     reaches 1.5 times its ratio; `medium`: fewer than six runs of a cell, a tenth disturbed, or 1.1
     times; else `high`."""
-    reason: Literal["one run", "disturbed", "interval", "few runs"] | None
+    reason: Reason | None
     """The first of these that gives the level; null for `high`."""
     n: int
-    """The fewest runs of a cell."""
+    """The fewest runs of a cell; where cells were measured in turn, the sets."""
+    unit: Unit
+    """What `n` counts."""
     runs: int
-    """Runs of all its cells."""
+    """Runs of all its cells; where they were measured in turn, rounds that count."""
     disturbed: int
-    """Those with a flag that says that something else disturbed them."""
+    """Those that something else disturbed."""
     reach: float | None
     """The largest upper end / ratio of the leader's intervals; null without an interval."""
 
@@ -56,9 +93,11 @@ class Trust(Part):
 class NextStep(Part):
     """What would probably settle a comparison in which the leader was not shown to be fastest."""
 
+    unit: Unit
+    """What there should be more of."""
     repeats: int | None
-    """Repeats with which a lead as large as the measured one is shown in 4 of 5 studies; null
-    where 100 are too few. With one run, 3: the least that say anything about the noise."""
+    """Repeats, or sets, with which a lead as large as the measured one is shown in 4 of 5 studies;
+    null where 100 are too few. With one run, 3: the least that say anything about the noise."""
     minutes: float | None
     """Time that all runs of the study take beyond those that there are; null without repeats."""
     decides: bool
@@ -66,7 +105,7 @@ class NextStep(Part):
 
 
 class ComparisonSummary(Part):
-    """Cells that differ in framework or mode only, by throughput."""
+    """Cells that differ only in `compared`, by throughput."""
 
     workload: Workload
     """What the cells do."""
@@ -74,10 +113,13 @@ class ComparisonSummary(Part):
     """Network of the cells."""
     dataset: str
     """Data set of the cells."""
-    device: str
-    """Device of the cells."""
-    batch_size: int
-    """Batch size of the cells."""
+    compared: list[str]
+    """The factors in which the cells differ: framework and mode, or where no two cells of the study
+    differ only in these, others (docs/statistics.md)."""
+    device: str | None
+    """Device of the cells; null where they differ in it."""
+    batch_size: int | None
+    """Batch size of the cells; null where they differ in it."""
     setting: str
     """Other factors that distinguish this comparison from the others; empty where none does."""
     cells: list[ComparedCell]
@@ -91,7 +133,9 @@ class ComparisonSummary(Part):
     alike: bool
     """Whether there are rivals, and all their intervals are within 2 % of 1."""
     n: int
-    """The fewest runs of a cell that has a speed."""
+    """The fewest runs of a cell that has a speed; where they were measured in turn, the sets."""
+    in_turn: InTurn | None
+    """How the cells were measured in turn, if the ratios are from there; null: from the runs."""
     level: float
     """Confidence with which the intervals of all pairs hold together."""
     trust: Trust
@@ -115,14 +159,14 @@ class AccuracyGap(Part):
 
     largest: float
     """Largest difference within a comparison, as a share."""
-    batch_size: int
-    """The batch size of that comparison."""
+    batch_size: int | None
+    """The batch size of that comparison; null where its cells differ in it."""
     comparisons: int
     """Comparisons in which two cells or more have an accuracy."""
 
 
 class Answer(Part):
-    """Which framework is fastest, and how far to trust that; `comparisons` has the ranking."""
+    """How far to trust the ranking that `comparisons` has, and what else the first lines say."""
 
     trust: Trust | None
     """The lowest of the comparisons; null where nothing can be compared."""

@@ -9,6 +9,7 @@ def estimate(ratio: Ratio | None) -> RatioEstimate | None:
     if ratio is None:
         return None
     low, high = ratio.interval() or (None, None)
+    least, most = ratio.detectable_limits or (None, None)
     return RatioEstimate(
         n=ratio.n,
         value=ratio.value,
@@ -17,4 +18,6 @@ def estimate(ratio: Ratio | None) -> RatioEstimate | None:
         verdict=ratio.verdict("throughput", UNDECIDED),
         indicative=ratio.indicative,
         detectable=ratio.detectable,
+        detectable_low=least,
+        detectable_high=most,
     )

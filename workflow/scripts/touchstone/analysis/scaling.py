@@ -9,8 +9,9 @@ from typing import Literal
 
 from touchstone.analysis.findings_model import Scaling
 from touchstone.analysis.ratio import estimate
+from touchstone.results.planned import FACTORS
 from touchstone.results.study import Cell, Study
-from touchstone.results.tables import FACTORS, counted
+from touchstone.results.tables import counted
 from touchstone.safe_text import csv_of
 from touchstone.statistics.intervals import TOO_FEW, Ratio, paired_ratio
 

@@ -90,28 +90,29 @@ def _software(study: Study) -> list[SoftwareStack]:
 
 def _settings(study: Study) -> list[SettingReadBack]:
     """Each setting with what was requested and read back, by name; equal ones are one entry."""
-    values: dict[tuple[str, str, str], tuple[Any, Any, str]] = {}
-    frameworks: dict[tuple[str, str, str], list[str]] = {}
+    values: dict[tuple[str, str, str, str], tuple[Any, Any]] = {}
+    frameworks: dict[tuple[str, str, str, str], list[str]] = {}
     for cell in study.cells:
         for run in cell.runs:
             settings = run.provenance["settings"]
             differing = differing_settings(settings)
             for name, requested in settings.get("requested", {}).items():
                 effective = settings["effective"].get(name)
-                verdict = "as requested"
+                # A factor that the plan leaves empty is not the study's wish.
+                verdict = "as requested" if cell.plan.factors.get(name) else "set by Touchstone"
                 if name in differing:
                     verdict = "differs"
                 elif requested is None:
                     verdict = "left open"
-                key = (name, setting_text(requested), setting_text(effective))
-                values.setdefault(key, (requested, effective, verdict))
+                key = (name, setting_text(requested), setting_text(effective), verdict)
+                values.setdefault(key, (requested, effective))
                 frameworks.setdefault(key, []).append(cell.series.framework)
     return [
         SettingReadBack(
             name=key[0],
             requested=values[key][0],
             effective=values[key][1],
-            verdict=values[key][2],
+            verdict=key[3],
             frameworks=list(dict.fromkeys(frameworks[key])),
             runs=len(frameworks[key]),
         )

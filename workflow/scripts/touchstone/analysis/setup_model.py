@@ -39,11 +39,12 @@ class SettingReadBack(Part):
     name: str
     """The setting."""
     requested: JsonValue
-    """What the study asks for; null where it is left open."""
+    """What the adapter was asked for; null where it is left open."""
     effective: JsonValue
     """What the framework has; null where it does not tell."""
     verdict: str
-    """`as requested`, `differs` or `left open`."""
+    """`as requested` by the study; `set by Touchstone` where the study says nothing: what follows
+    from its other settings, or is the adapter's choice; `differs` or `left open`."""
     frameworks: list[str]
     """Frameworks with these values."""
     runs: int

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from touchstone.analysis import findings_model
 from touchstone.measure.trials import fastest
+from touchstone.results.planned import FACTORS
 from touchstone.results.study import Cell, Result, Study
-from touchstone.results.tables import FACTORS, trials_of, tried
+from touchstone.results.tables import trials_of, tried
 from touchstone.schema import spec
 
 COLUMNS = (

@@ -7,10 +7,13 @@ from pathlib import Path
 
 from snakemake.utils import update_config
 
+from touchstone.measure import skip
 from touchstone.paths import ROOT
 from touchstone.plan.estimate import estimate
 from touchstone.plan.read import ConfigError, read
 from touchstone.plan.study import make_plan
+from touchstone.published.dossier import DossierError
+from touchstone.published.forecast import forecast_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +26,11 @@ def run(arguments: argparse.Namespace) -> None:
         config = read(ROOT / "config/config.yaml")
         update_config(config, overlay)
         plan = make_plan(config, ROOT)
-    except ConfigError as fault:
+        claims = forecast_of(plan, config, ROOT, skip.no_device)
+    except (ConfigError, DossierError) as fault:
         sys.exit(f"error: {fault}")
     print(f"{plan.study.study}: {len(plan.cells)} cells, {len(plan.order)} runs")
     runs = dict.fromkeys(plan.cells, plan.study.repeats)
     print(estimate(plan, runs, ROOT / "config/datasets", os.cpu_count() or 1).text)
+    if claims:
+        print(claims)

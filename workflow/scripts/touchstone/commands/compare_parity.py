@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from touchstone.results import digests
 from touchstone.results.files import write_json
 from touchstone.results.parity import compare
 
@@ -19,3 +20,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     paths = {path.stem: path for path in arguments.steps}
     write_json(arguments.output, compare(arguments.network, paths, arguments.single))
+    digests.write(arguments.output.with_suffix(""), [arguments.output])

@@ -9,15 +9,15 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from touchstone.paths import ROOT
-from touchstone.plan.model import Cell, Study
+from touchstone.plan.model import Cell, Interleave, Study
 
 HEAD = """# Configuration
 
 `config/config.yaml` is the default study. `snakemake --configfile config/studies/NAME.yaml` runs
 another one: its keys replace those of the default study, but `defaults` is merged with the default
-study's. `--config repeats=5` replaces a single key. Unknown keys, wrong types and impossible values
-are errors, which are all reported at once before any run. An editor can check the file while you
-type: begin it with `# yaml-language-server: $schema=schema.json`.
+study's. `--config repeats=5` replaces a single key. Unknown keys, wrong types, impossible values
+and settings that no cell heeds are errors, which are all reported at once before any run. An editor
+can check the file while you type: begin it with `# yaml-language-server: $schema=schema.json`.
 
 A sweep combines every value of each list with every value of the others. A study can have several
 sweeps, but no cell may be in two of them.
@@ -58,6 +58,7 @@ def schema() -> dict[str, Any]:
 def readme() -> str:
     """The page of every key: type, default, meaning."""
     parts = [HEAD, "## The study\n", _table(Study)]
+    parts += ["## Measuring in turn, in `interleave`\n", _table(Interleave)]
     parts += ["## The settings of a cell, in `defaults` and in `sweeps`\n", _table(Cell)]
     return "\n".join([*parts, FOOT])
 

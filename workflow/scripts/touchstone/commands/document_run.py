@@ -1,4 +1,4 @@
-"""Write the tables of spec.json and events.jsonl in docs/contracts.md from their types."""
+"""Write the tables of run files and of turns in docs/contracts.md from their types."""
 
 import argparse
 import re
@@ -6,7 +6,7 @@ from typing import Any
 
 from touchstone.files import with_section
 from touchstone.paths import ROOT
-from touchstone.schema import events, spec
+from touchstone.schema import events, interleaved, spec
 from touchstone.schema.values import type_name
 
 PAGE = ROOT / "docs/contracts.md"
@@ -21,6 +21,15 @@ def specs() -> str:
     """A table for each kind of spec, then one for each kind of object in them."""
     kinds = [_table(f"`{kind}`: {cls.__name__}", cls) for kind, cls in spec.KINDS.items()]
     return "\n".join([*kinds, *(_table(cls.__name__, cls) for cls in PARTS)])
+
+
+def turns() -> str:
+    """A table for what is measured in turn."""
+    parts = (
+        interleaved.Interleaved, interleaved.MeasuredSet, interleaved.Turns, interleaved.Round,
+        interleaved.Slice, interleaved.Waiting,
+    )  # fmt: skip
+    return "\n".join(_table(cls.__name__, cls) for cls in parts)
 
 
 def kinds_of_events() -> str:
@@ -49,8 +58,10 @@ def _type(cls: Any, name: str) -> str:
 
 
 def page_with_tables(page: str) -> str:
-    """docs/contracts.md with both sections as the types have them."""
-    return with_section(with_section(page, "spec", specs()), "events", kinds_of_events())
+    """docs/contracts.md with its sections as the types have them."""
+    page = with_section(page, "spec", specs())
+    page = with_section(page, "events", kinds_of_events())
+    return with_section(page, "turns", turns())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

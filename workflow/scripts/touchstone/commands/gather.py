@@ -7,11 +7,19 @@ from touchstone.analysis import answer_tables, scaling
 from touchstone.analysis.findings import answers_of, compute
 from touchstone.analysis.findings_file import write_findings
 from touchstone.plan import frameworks
+from touchstone.results import digests
 from touchstone.results.certificates import read_certificates
 from touchstone.results.files import write_atomic
+from touchstone.results.interleaved import read_interleaved
 from touchstone.results.max_batch import read_max_batches
 from touchstone.results.study import read_study
 from touchstone.results.tables import gather
+
+TABLES = (
+    *("measurements", "summary", "comparisons", "scaling"),
+    *("precision", "bottleneck", "trials"),
+)
+"""What is written here; other commands write more into the same folder."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--findings", type=Path, required=True, help="findings.json to write")
     parser.add_argument(
         "--certificates", type=Path, nargs="*", default=[], help="of the study's networks"
+    )
+    parser.add_argument(
+        "--interleaved", type=Path, nargs="*", default=[], help="of what was measured in turn"
     )
     parser.add_argument(
         "--max-batches", type=Path, help="folder of the searches for the largest batch"
@@ -35,10 +46,14 @@ def run(arguments: argparse.Namespace) -> None:
     certificates = read_certificates(arguments.certificates)
     searches = read_max_batches(arguments.max_batches)
     released = {name: frameworks.released(name) for name in frameworks.adapters()}
-    gather(arguments.plan, arguments.records, folder, certificates, searches, released)
+    interleaved = read_interleaved(arguments.interleaved)
+    gather(arguments.plan, arguments.records, folder, certificates, searches, released, interleaved)
     study = read_study(arguments.plan, folder, arguments.records)
     answers = answers_of(study)
     answer_tables.write(answers.gains, answers.verdicts, answers.trials, folder)
     if arguments.scaling:
         write_atomic(folder / "scaling.csv", scaling.table(answers.scaled))
-    write_findings(compute(study, certificates, searches, answers), arguments.findings)
+    findings = compute(study, certificates, searches, answers, released, interleaved)
+    write_findings(findings, arguments.findings)
+    tables = (path for path in folder.iterdir() if path.stem in TABLES)
+    digests.write(folder, [*tables, arguments.findings])

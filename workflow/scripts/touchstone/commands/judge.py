@@ -2,16 +2,21 @@
 
 import argparse
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from touchstone.analysis.machines import Machine, read_machines
 from touchstone.paths import ROOT
+from touchstone.plan.model import Cell
 from touchstone.plan.read import ConfigError, read
 from touchstone.plan.study import make_plan
 from touchstone.published.dossier import DossierError, read_dossier
-from touchstone.published.page import make
+from touchstone.published.page import OtherMachine, make
 from touchstone.published.table import PublishedError, read_table
+from touchstone.results.bundle import pack
 from touchstone.results.files import write_atomic
-from touchstone.results.study import read_study
+from touchstone.results.study import Study, read_study
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +42,10 @@ def run(arguments: argparse.Namespace) -> None:
         name: (full, short)
         for full, (name, short) in zip(whole.cells.values(), done.cells.items(), strict=True)
     }
+    others = [
+        _other(machine, cells)
+        for machine in _machines(arguments.plan.parent, done.study.compare_with)
+    ]
     folder = Path("..") / arguments.output.relative_to(arguments.page.parents[1])
     result = make(
         done.study.title,
@@ -47,7 +56,25 @@ def run(arguments: argparse.Namespace) -> None:
         study,
         [cells[cell.plan.name] for cell in study.cells],
         folder.as_posix(),
+        others,
     )
     for name, content in result.files.items():
         write_atomic(arguments.output / name, content)
     write_atomic(arguments.page, result.page)
+
+
+def _machines(results: Path, bundles: Sequence[str]) -> list[Machine]:
+    """The other machines of these bundles; one that has our own runs is refused."""
+    if not bundles:
+        return []
+    with tempfile.TemporaryDirectory() as scratch:
+        own = Path(scratch) / "own.zip"
+        pack(results, own)
+        given = [(f"{results}/", own), *((name, Path(name)) for name in bundles)]
+        return read_machines(given, Path(scratch))[1:]
+
+
+def _other(machine: Machine, cells: Mapping[str, tuple[Cell, Cell]]) -> OtherMachine:
+    """What a bundle has of the cells of this study; a cell's name says all of its settings."""
+    known = [cell for cell in machine.study.cells if cell.plan.name in cells]
+    return OtherMachine(machine.name, Study(known), [cells[one.plan.name][0] for one in known])

@@ -10,8 +10,13 @@ from typing import Any
 
 import psutil
 
+from touchstone.commands.run import verified_data
+from touchstone.datasets.errors import DatasetError
 from touchstone.environments import EnvironmentFault, runner_python
-from touchstone.measure.supervisor import Fault, machine_to_itself, supervise
+from touchstone.errors import explained
+from touchstone.measure.launch import Fault
+from touchstone.measure.machine_lock import machine_to_itself
+from touchstone.measure.supervisor import supervise
 from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.bisection import largest
@@ -25,8 +30,8 @@ from touchstone.schema.spec import spec_to_json
 class Prober:
     """Tries batch sizes of one setting, and keeps what came of each in `probes`."""
 
-    def __init__(self, cell: Cell, python: str, folder: Path) -> None:
-        self.cell, self.python, self.folder = cell, python, folder
+    def __init__(self, cell: Cell, python: str, folder: Path, data: dict[str, Any] | None) -> None:
+        self.cell, self.python, self.folder, self.data = cell, python, folder, data
         self.limit, self.limited_by = cell.memory_limit, "memory_limit"
         if cell.memory_limit is None:
             # Stopped by us, not by the kernel, which may choose another process.
@@ -42,9 +47,11 @@ class Prober:
         command = [self.python, str(RUNNER), str(path), str(events)]
         log = self.folder / "probe.log"
         try:
-            status = supervise(spec, command, self.folder, log, trial=True)
+            status = supervise(spec, command, self.folder, log, trial=True, data=self.data)
         except Fault:
-            status = supervise(spec, command, self.folder, log, final=True, trial=True)
+            status = supervise(
+                spec, command, self.folder, log, final=True, trial=True, data=self.data
+            )
         found = read_events(events)
         outcome = outcome_of(found)
         memory = [event.device_peak_mib for event in found if isinstance(event, Memory)]
@@ -81,10 +88,11 @@ def run(arguments: argparse.Namespace) -> None:
         with machine_to_itself():
             python = runner_python(ROOT / frameworks.environment(cell.framework, cell.device))
             arguments.folder.mkdir(parents=True, exist_ok=True)
-            prober = Prober(cell, python, arguments.folder)
+            data = verified_data(probe_spec(cell, 1, None, ROOT))
+            prober = Prober(cell, python, arguments.folder, data)
             found = largest(prober, training_examples(cell, ROOT))
-    except (EnvironmentFault, Fault, OSError) as fault:
-        sys.exit(f"error: {arguments.output.stem}: {fault}")
+    except (DatasetError, EnvironmentFault, Fault, OSError) as fault:
+        sys.exit(f"error: {arguments.output.stem}: {explained(fault)}")
     env = json.loads((arguments.folder / "env.json").read_text(encoding="utf-8"))
     result = {
         "format": 1,

@@ -5,9 +5,10 @@ import base64
 import tempfile
 from pathlib import Path
 
+from touchstone.analysis.machines import as_table, read_machines
 from touchstone.report.figures.machines import draw_machines
 from touchstone.report.figures.render import drawing, render
-from touchstone.report.machines import as_table, make_pages, read_machines
+from touchstone.report.machines import make_pages
 from touchstone.results.bundle import pack
 from touchstone.results.files import InputError, write_atomic
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from touchstone.environments import EnvironmentFault, Missing, runner_python
-from touchstone.measure.supervisor import thread_variables
+from touchstone.measure.launch import thread_variables
 from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.parity import parity_spec

@@ -19,7 +19,11 @@ def run(arguments: argparse.Namespace) -> None:
     study = read_study(arguments.plan, arguments.tables, arguments.records)
     captions = {}
     with drawing():
-        for name, figure, captions[name] in make_figures(study):
-            for kind, image in render(figure).items():
-                write_atomic(arguments.output / f"{name}.{kind}", image)
+        for drawn in make_figures(study):
+            captions[drawn.name] = drawn.texts
+            for kind, image in render(drawn.figure).items():
+                write_atomic(arguments.output / f"{drawn.name}.{kind}", image)
+            if drawn.narrow:
+                image = render(drawn.narrow, ["svg"])["svg"]
+                write_atomic(arguments.output / f"{drawn.name}-narrow.svg", image)
     write_json(arguments.output / "captions.json", captions)

@@ -5,17 +5,17 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
-from touchstone.environments import EnvironmentFault, Missing, runner_python
+from touchstone.datasets.before_run import require_records
+from touchstone.datasets.errors import DatasetError
+from touchstone.environments import EnvironmentFault, Missing, remember, runner_python
+from touchstone.errors import explained
 from touchstone.measure import environment, nodes, skip
 from touchstone.measure.attempts import ATTEMPTS, note
-from touchstone.measure.supervisor import (
-    Fault,
-    close_without_running,
-    cores,
-    machine_to_itself,
-    supervise,
-)
+from touchstone.measure.launch import Fault, cores
+from touchstone.measure.machine_lock import machine_to_itself
+from touchstone.measure.supervisor import close_without_running, supervise
 from touchstone.measure.trials import (
     Settings,
     fastest,
@@ -30,9 +30,17 @@ from touchstone.plan import frameworks
 from touchstone.plan.estimate import seconds_of_steps
 from touchstone.plan.model import BEST, Cell
 from touchstone.plan.spec import make_spec
+from touchstone.results import digests
 from touchstone.schema.events import outcome_of, read_events
-from touchstone.schema.spec import InferenceSpec, RunSpec, TrainingSpec, Trial, spec_to_json
-from touchstone.schema.status import OK, UNSUPPORTED
+from touchstone.schema.spec import (
+    InferenceSpec,
+    OperationSpec,
+    RunSpec,
+    TrainingSpec,
+    Trial,
+    spec_to_json,
+)
+from touchstone.schema.status import ERROR, OK, UNSUPPORTED
 
 WEIGHTS = "weights.npz"
 """In the folder of a run that another one predicts with; like `trials` no output of the rule."""
@@ -51,17 +59,38 @@ def prepare(spec: RunSpec, python: str, folder: Path) -> list[str]:
     return [python, str(RUNNER), str(write(spec, folder)), str(folder / "events.jsonl")]
 
 
+def verified_data(spec: RunSpec) -> dict[str, Any] | None:
+    """Verify the record files that a run reads; what env.json says of that, None if it reads none.
+
+    What is loaded into memory is always verified; files that are read while training are, unless
+    this machine remembers that they were (`datasets/before_run.py`). Raises DatasetError.
+    """
+    if isinstance(spec, OperationSpec) or spec.factors.input == "synthetic":
+        return None
+    stems = [stem for names in spec.data.shards.values() for stem in names]
+    always = spec.factors.input == "memory"
+    return require_records(Path(spec.data.folder), stems, always)._asdict()
+
+
 def run_on_all_nodes(
-    spec: RunSpec, python: str, folder: Path, log: Path, final: bool, trial: bool = False
+    spec: RunSpec,
+    python: str,
+    folder: Path,
+    log: Path,
+    final: bool,
+    trial: bool = False,
+    data: dict[str, Any] | None = None,
 ) -> None:
     """Supervise the run of a spec, on all of its nodes; see `supervise`."""
     shutil.rmtree(folder / nodes.FOLDER, ignore_errors=True)
     command = prepare(spec, python, folder)
     with nodes.remote_nodes(spec, python, folder) as other_nodes:
-        supervise(spec, command, folder, log, final, trial, other_nodes)
+        supervise(spec, command, folder, log, final, trial, other_nodes, data)
 
 
-def with_fastest_settings(spec: TrainingSpec, python: str, run: Path) -> TrainingSpec:
+def with_fastest_settings(
+    spec: TrainingSpec, python: str, run: Path, data: dict[str, Any] | None
+) -> TrainingSpec:
     """Try what the cell leaves open; returns the spec with the settings that were the fastest.
 
     The files of the trials stay in the folder `trials` of the run.
@@ -74,14 +103,14 @@ def with_fastest_settings(spec: TrainingSpec, python: str, run: Path) -> Trainin
         folder = run / name
         log = folder / "train.log"
         short = trial_spec(spec, settings)
-        run_on_all_nodes(short, python, folder, log, final=True, trial=True)
+        run_on_all_nodes(short, python, folder, log, final=True, trial=True, data=data)
         return trial_from(folder / "events.jsonl", settings, name)
 
     trials = search(execution, modes, frameworks.waits(framework), len(cores(None)), attempt)
     best = fastest(trials)
     # Where no mode passed, the usual one shows why.
     chosen = settings_of(best) if best else settings_of(execution)._replace(mode=modes[0])
-    return spec._replace(execution=execution._replace(**chosen._asdict()), trials=trials)
+    return spec._replace(execution=chosen.applied_to(execution), trials=trials)
 
 
 def untrained(run: Path) -> tuple[str, str] | None:
@@ -105,10 +134,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    digests.forget(arguments.run)
+    _run(arguments)
+    digests.write(arguments.run, _files(arguments.run))
+
+
+def _files(run: Path) -> list[Path]:
+    """What a run wrote that its record is made from."""
+    names = ("spec.json", "events.jsonl", "telemetry.csv", "env.json", "node.json")
+    return [path for name in names for path in (run / name, *run.glob(f"nodes/*/{name}"))]
+
+
+def _run(arguments: argparse.Namespace) -> None:
     cell = Cell(**arguments.cell)
     spec = make_spec(cell, arguments.repeat, ROOT)
     try:
-        with machine_to_itself():
+        with machine_to_itself(f"{spec.cell} rep{spec.repeat}"):
             shutil.rmtree(arguments.run / "trials", ignore_errors=True)
             (arguments.run / WEIGHTS).unlink(missing_ok=True)
             # Not of the run's identity, for it depends on the machine.
@@ -131,15 +172,18 @@ def run(arguments: argparse.Namespace) -> None:
             path = ROOT / frameworks.environment(cell.framework, cell.device)
             try:
                 python = runner_python(path)
-            except Missing as fault:
+                remember(path, python)
+                data = verified_data(spec)
+            except (Missing, DatasetError) as fault:
+                how = UNSUPPORTED if isinstance(fault, Missing) else ERROR
                 write(spec, arguments.run)
-                close_without_running(spec, arguments.run, arguments.log, UNSUPPORTED, str(fault))
-                # It may be installed later: the next execution tries again, as after an error.
+                close_without_running(spec, arguments.run, arguments.log, how, str(fault))
+                # It may be repaired later: the next execution tries again.
                 note(arguments.run, str(fault))
                 return
             if cell.mode == BEST and isinstance(spec, TrainingSpec):
-                spec = with_fastest_settings(spec, python, arguments.run)
+                spec = with_fastest_settings(spec, python, arguments.run, data)
             final = arguments.attempt >= ATTEMPTS
-            run_on_all_nodes(spec, python, arguments.run, arguments.log, final)
+            run_on_all_nodes(spec, python, arguments.run, arguments.log, final, data=data)
     except (EnvironmentFault, Fault, OSError) as fault:
-        sys.exit(f"error: {spec.cell} rep{spec.repeat}: {fault}")
+        sys.exit(f"error: {spec.cell} rep{spec.repeat}: {explained(fault)}")

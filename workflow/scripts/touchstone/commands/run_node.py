@@ -7,9 +7,12 @@ import os
 import sys
 from pathlib import Path
 
-from touchstone.commands.run import prepare
+from touchstone.commands.run import prepare, verified_data
+from touchstone.datasets.errors import DatasetError
+from touchstone.measure.launch import Fault
+from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.measure.nodes import FOLDER, FirstNode
-from touchstone.measure.supervisor import Ending, Fault, machine_to_itself, supervise
+from touchstone.measure.supervisor import Ending, supervise
 from touchstone.schema.events import outcome_of, read_events
 from touchstone.schema.status import ERROR
 from touchstone.schema.variables import SECRET
@@ -26,16 +29,17 @@ def run(arguments: argparse.Namespace) -> None:
     name = os.environ["SLURMD_NODENAME"]
     folder = arguments.run / FOLDER / name
     try:
-        first = FirstNode(host, int(port), os.environ.pop(SECRET), name)
+        first = FirstNode(host, int(port), os.environ[SECRET], name)
         readings = [first.clock()]
         try:
             command = prepare(first.spec, arguments.python, folder)
             log = folder / "train.log"
-            with machine_to_itself():
+            with machine_to_itself(first.spec.cell):
                 supervise(
-                    first.spec, command, folder, log, final=True, trial=True, other_nodes=first
-                )
-        except (Fault, OSError) as fault:
+                    first.spec, command, folder, log, final=True, trial=True, other_nodes=first,
+                    data=verified_data(first.spec),
+                )  # fmt: skip
+        except (DatasetError, Fault, OSError) as fault:
             first.tell(Ending(ERROR, str(fault), []))
             raise
         last = outcome_of(read_events(folder / "events.jsonl"))
@@ -45,5 +49,5 @@ def run(arguments: argparse.Namespace) -> None:
         (folder / "node.json").write_text(json.dumps(node, indent=1) + "\n")
         with contextlib.suppress(OSError):
             first.tell(Ending(last.status, last.reason, last.log_tail or []))
-    except (Fault, OSError) as fault:
+    except (DatasetError, Fault, OSError) as fault:
         sys.exit(f"error: {name}: {fault}")

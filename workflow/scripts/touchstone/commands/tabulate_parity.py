@@ -5,11 +5,11 @@ What a framework cannot do is a row with its reason, and no difference.
 
 import argparse
 import csv
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
+from touchstone.results.certificates import read_certificates
 from touchstone.results.parity import SINGLE_FLOORS, TOLERANCES
 
 
@@ -28,13 +28,13 @@ def run(arguments: argparse.Namespace) -> None:
         names = [f"{case} {key}" for case, key in columns]
         table.writerow(["network", "framework", "reference", *names, "equal"])
         for path in arguments.certificates:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            (found,) = read_certificates([path]).values()
             for framework, one in found["frameworks"].items():
-                measured = one["deviations"]
-                values = [f"{measured[t][key]:.1e}" if t in measured else "" for t, key in columns]
+                measured = one.get("deviations", {})
+                values = [_short(measured.get(case, {}).get(key)) for case, key in columns]
                 verdict = verdict_on(one)
                 table.writerow([found["network"], framework, found["reference"], *values, verdict])
-                if "unsupported" in one:
+                if one.get("unsupported"):
                     unsupported += 1
                 elif not one["equal"]:
                     why = verdict.removeprefix("no: ")
@@ -47,11 +47,15 @@ def run(arguments: argparse.Namespace) -> None:
         sys.exit("error: not shown to be equal: " + "; ".join(unequal))
 
 
+def _short(deviation: float | None) -> str:
+    return "" if deviation is None else f"{deviation:.1e}"
+
+
 def verdict_on(one: dict[str, Any]) -> str:
     """What a certificate says of one framework, in words: `yes`, `in single precision`,
     `unsupported: ...` or `no: ...`."""
     if one["equal"]:
         return "in single precision" if one.get("single_precision_only") else "yes"
-    if "unsupported" in one:
+    if one.get("unsupported"):
         return f"unsupported: {one['unsupported']}"
-    return f"no: {one.get('failed') or ', '.join(one['beyond'])}"
+    return f"no: {one.get('failed') or ', '.join(one.get('beyond', []))}"

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from touchstone.datasets import formats, manifest, verify
+from touchstone.datasets import formats, manifest, manifest_file, verify
 from touchstone.datasets.catalogue import Dataset, shard_names
 from touchstone.datasets.errors import DatasetError, DatasetErrors
 from touchstone.datasets.formats import Example
 from touchstone.files import write_atomic
+from touchstone.reading import parse_json, text_of
 
 _SAMPLE = 128
 """Examples from which the size of all is estimated."""
@@ -130,11 +131,14 @@ def _finished(job: _Job, shard: _Shard) -> dict[str, Any] | None:
     mark = job.work / f"{shard.name}.shard"
     if not mark.is_file():
         return None
-    entry: dict[str, Any] = json.loads(mark.read_text())
-    for file in entry["files"]:
-        path = job.work / file["name"]
-        if not path.is_file() or manifest.sha256(path) != file["sha256"]:
-            return None
+    try:
+        entry: dict[str, Any] = parse_json(text_of(mark))
+        for file in entry["files"]:
+            path = job.work / file["name"]
+            if not path.is_file() or manifest_file.sha256(path) != file["sha256"]:
+                return None
+    except (ValueError, KeyError, TypeError):  # damaged: the shard is written again
+        return None
     return entry
 
 

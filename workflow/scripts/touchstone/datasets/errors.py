@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+from touchstone.errors import explained
+
+REPAIR = "`make verify REPAIR=1` deletes what is damaged, and the next execution makes it again"
+"""The remedy for a damaged download, record file or manifest."""
+
+
+def unreadable(error: OSError) -> str:
+    """Why a file cannot be read, as a cause in a message."""
+    if isinstance(error, FileNotFoundError):
+        return "the file is missing"
+    return f"it cannot be read ({error.strerror or error})"
 
 
 class DatasetError(Exception):
@@ -48,11 +57,7 @@ def exit_status(work: Callable[[], None], output: Path) -> int:
     except (CatalogueError, DatasetError) as error:
         message = str(error)
     except OSError as error:
-        if error.errno in _DISK:
-            remedy = "check the space, the limits and the health of the disk, then run again"
-        else:
-            remedy = "check that the path exists and that you may use it"
-        message = f"{error.filename or output}: {error.strerror or error}; {remedy}"
+        message = explained(error, output)
     else:
         return 0
     print(f"error: {message}", file=sys.stderr)

@@ -10,8 +10,8 @@ from typing import Any
 
 from touchstone.datasets import formats
 from touchstone.datasets.catalogue import Dataset, shard_names
-from touchstone.datasets.errors import DatasetError
 from touchstone.datasets.formats import Image, content
+from touchstone.datasets.manifest_file import Damage, Manifest, digest_of, file_damage, sha256
 
 
 class Summary:
@@ -86,7 +86,7 @@ def merged(entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 def write(path: Path, dataset: Dataset, record_format: str, splits: dict[str, Any]) -> None:
     """Write the manifest; `splits`: name -> `entry`."""
-    manifest = {
+    manifest: dict[str, Any] = {
         "format": 1,
         "dataset": dataset.name,
         "record_format": record_format,
@@ -99,64 +99,36 @@ def write(path: Path, dataset: Dataset, record_format: str, splits: dict[str, An
         },
         "splits": splits,
     }
+    manifest["digest"] = digest_of(manifest)
     path.write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def sha256(path: Path) -> str:
-    """The digest of a file, 64 hex digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def faults(path: Path, manifest: Manifest) -> list[Damage]:
+    """Everything that is not as the manifest read from `path` says; reads all files.
 
-
-def faults(path: Path) -> list[DatasetError]:
-    """Everything that is not as the manifest at `path` says, each file named; reads it all."""
-    remedy = f"remove {path.parent} and run the study again"
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        shape = manifest["shape"] if manifest["encoding"] == "raw" else None
-        found = []
-        for split, told in manifest["splits"].items():
-            wrong = [
-                DatasetError(path.parent / file["name"], cause, remedy)
-                for file in told["files"]
-                if (cause := _file_fault(path.parent / file["name"], file))
-            ]
-            found += wrong
-            if not wrong:
-                names = shard_names(split, manifest["shards"][split])
-                found += _record_faults(path, names, shape, split, told, remedy)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        return [DatasetError(path, f"not a manifest of this version ({error!r})", remedy)]
+    A damage of the manifest itself is one of `path`.
+    """
+    found = []
+    for split, told in manifest.splits.items():
+        wrong = [damage for file in told.files if (damage := file_damage(path.parent, file))]
+        found += wrong or _record_faults(path, manifest, split)
     return found
 
 
-def _file_fault(path: Path, told: dict[str, Any]) -> str | None:
-    """Why the file is not the one of the manifest, or None."""
-    if not path.is_file():
-        return "the file is missing"
-    if path.stat().st_size != told["bytes"]:
-        return f"{path.stat().st_size} bytes, not {told['bytes']}"
-    if sha256(path) != told["sha256"]:
-        return "its SHA-256 is not the manifest's"
-    return None
-
-
-def _record_faults(
-    path: Path, names: list[str], shape: list[int] | None, split: str, told: dict[str, Any],
-    remedy: str,
-) -> list[DatasetError]:  # fmt: skip
+def _record_faults(path: Path, manifest: Manifest, split: str) -> list[Damage]:
     """What is wrong with the records of a split whose files are the manifest's."""
-    record_format = path.parent.name
+    shape = manifest.shape if manifest.encoding == "raw" else None
+    told = manifest.splits[split]
     try:
         summaries = [
-            summarise(path.parent / name, record_format, shape, len(told["histogram"]))
-            for name in names
+            summarise(path.parent / name, manifest.record_format, shape, len(told.histogram))
+            for name in shard_names(split, manifest.shards[split])
         ]
     except formats.DAMAGED as error:
-        return [DatasetError(path.parent / split, f"it cannot be read ({error})", remedy)]
+        return [Damage(path.parent / split, f"it cannot be read ({error})")]
     found = merged([entry(summary, [], path.parent) for summary in summaries])
     return [
-        DatasetError(path, f"{split}: {key} is {found[key]}, not {told[key]}", remedy)
+        Damage(path, f"{split}: {key} is {found[key]}, not {getattr(told, key)}")
         for key in ("examples", "histogram", "fingerprint")
-        if found[key] != told[key]
+        if found[key] != getattr(told, key)
     ]

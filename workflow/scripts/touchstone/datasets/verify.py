@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 from touchstone.datasets.catalogue import Source
-from touchstone.datasets.errors import DatasetError
+from touchstone.datasets.errors import REPAIR, DatasetError, unreadable
 
 
 def fault(path: Path, source: Source) -> str | None:
@@ -36,10 +36,15 @@ def fault(path: Path, source: Source) -> str | None:
     )
 
 
+def damage(path: Path, source: Source) -> str | None:
+    """Why the file at `path` is not `source`, or is missing or unreadable; None if it is right."""
+    try:
+        return fault(path, source)
+    except OSError as error:
+        return unreadable(error)
+
+
 def require(path: Path, source: Source) -> None:
     """Raise DatasetError unless the file at `path` is there and is `source`."""
-    if not path.is_file():
-        raise DatasetError(path, "the file is missing", "run download_dataset first")
-    cause = fault(path, source)
-    if cause:
-        raise DatasetError(path, cause, "delete it and download the data set again")
+    if cause := damage(path, source):
+        raise DatasetError(path, cause, REPAIR)

@@ -15,6 +15,8 @@ ATTEMPTS = 2
 """How often an execution tries a run before its fault is recorded as the outcome `error`."""
 NAME = "errors.jsonl"
 """In the run's folder; no output of the rule, so that Snakemake leaves it there."""
+LONGEST = 1 << 20
+"""Bytes that are read of it."""
 
 
 def attempt(wildcards: Any, attempt: int) -> int:
@@ -32,7 +34,8 @@ def faults(folder: str) -> int:
     path = f"{folder}/{NAME}"
     if not os.path.exists(path):  # asked for every run of a study: pathlib takes thrice as long
         return 0
-    return len(Path(path).read_text(encoding="utf-8").splitlines())
+    with open(path, "rb") as file:  # whatever it holds, its lines count
+        return len(file.read(LONGEST).splitlines())
 
 
 def note(folder: Path, reason: str) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from touchstone.measure.processes import own_group
 
 CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
+CONTAINERS = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
+"""Files by which these tell a program that it is in a container."""
 
 Unknown = dict[str, str]
 """Why a value of env.json is null, by its dotted name."""
@@ -33,6 +37,16 @@ def machine(unknown: Unknown) -> dict[str, Any]:
         "smt": {"0": False, "1": True}.get(_text(CPUS / "smt/active") or ""),
         "governor": _governor(),
         "turbo": _turbo(),
+        "frequency_limits_mhz": _frequency_limits(),
+        "microcode": _after_colon("/proc/cpuinfo", "microcode"),
+        "huge_pages": _chosen(HUGE_PAGES / "enabled"),
+        "reserved_huge_pages": _integer("/proc/sys/vm/nr_hugepages"),
+        "swap_mib": psutil.swap_memory().total // 2**20,
+        "numa_balancing": {"0": False, "1": True}.get(
+            _text(Path("/proc/sys/kernel/numa_balancing")) or ""
+        ),
+        "numa_nodes_allowed": _after_colon("/proc/self/status", "Mems_allowed_list"),
+        "container": _container(),
         "numa_nodes": len(list(NODES.glob("node[0-9]*"))) or None,
         "memory_mib": psutil.virtual_memory().total // 2**20,
         "cpu_quota_cores": _cpu_quota(),
@@ -47,6 +61,14 @@ def machine(unknown: Unknown) -> dict[str, Any]:
         "smt": f"no {CPUS}/smt/active",
         "governor": f"no {CPUS}/cpu0/cpufreq/scaling_governor (usual in a virtual machine)",
         "turbo": f"neither {CPUS}/intel_pstate/no_turbo nor {CPUS}/cpufreq/boost",
+        "frequency_limits_mhz": f"no {CPUS}/cpu0/cpufreq/scaling_max_freq (usual in a virtual"
+        " machine)",
+        "microcode": "/proc/cpuinfo names no revision",
+        "huge_pages": f"no {HUGE_PAGES}/enabled",
+        "reserved_huge_pages": "no /proc/sys/vm/nr_hugepages",
+        "numa_balancing": "no /proc/sys/kernel/numa_balancing",
+        "numa_nodes_allowed": "/proc/self/status has no Mems_allowed_list",
+        "container": "no sign of one",
         "numa_nodes": f"no {NODES}",
         "cpu_quota_cores": "no control group sets one",
         "memory_limit_mib": "no control group sets one",
@@ -64,7 +86,7 @@ PCIE_LANE = {1: 250, 2: 500, 3: 985, 4: 1969, 5: 3938, 6: 7563}
 
 
 def gpus(unknown: Unknown) -> list[dict[str, Any]]:
-    """Name, memory (MiB), driver and link to the host of every GPU that NVML lists."""
+    """Name, memory (MiB), driver, generation and link to the host of every GPU of NVML's list."""
     try:
         import pynvml
     except ImportError:
@@ -79,6 +101,7 @@ def gpus(unknown: Unknown) -> list[dict[str, Any]]:
                 "name": pynvml.nvmlDeviceGetName(handle),
                 "memory_mib": pynvml.nvmlDeviceGetMemoryInfo(handle).total // 2**20,
                 "driver": driver,
+                **generation(pynvml, handle),
                 **pcie_link(pynvml, handle),
             }
             for handle in handles
@@ -86,6 +109,15 @@ def gpus(unknown: Unknown) -> list[dict[str, Any]]:
     except pynvml.NVMLError as error:
         unknown["machine.gpus"] = f"NVML: {error}"
         return []
+
+
+def generation(nvml: Any, handle: Any) -> dict[str, str]:
+    """`compute_capability`: the generation of a GPU, as `9.0`; nothing where NVML does not say."""
+    try:
+        major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    except nvml.NVMLError:
+        return {}
+    return {"compute_capability": f"{major}.{minor}"}
 
 
 def pcie_link(nvml: Any, handle: Any) -> dict[str, int]:
@@ -112,10 +144,15 @@ print(json.dumps(sorted({name + "==" + version for name, version in found})))
 """
 
 
-def packages(python: str) -> list[str]:
-    """`name==version` of every package that this Python sees, sorted."""
-    answer = subprocess.run([python, "-c", PACKAGES], capture_output=True, text=True, check=True)
-    listed: list[str] = json.loads(answer.stdout)
+def packages(python: str, unknown: Unknown) -> list[str] | None:
+    """`name==version` of every package that this Python sees, sorted; None if it does not say."""
+    command = [python, "-c", PACKAGES]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True)
+        listed: list[str] = json.loads(answer.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as fault:
+        unknown["software.packages"] = f"{python} does not list them ({fault})"
+        return None
     return listed
 
 
@@ -140,19 +177,6 @@ def cpu_temperature(unknown: Unknown) -> float | None:
         if driver in found:
             return max(sensor.current for sensor in found[driver])
     unknown["start.cpu_temperature"] = "no CPU sensor in /sys/class/hwmon"
-    return None
-
-
-def kernel_oom_kills() -> int | None:
-    """How often the kernel killed a process for want of memory, in our own control group if
-    it counts them, else on the machine since its boot; None if it does not tell."""
-    places = [Path("/proc/vmstat")]
-    with contextlib.suppress(OSError):
-        places.insert(0, own_group() / "memory.events")
-    for place in places:
-        found = [line.split() for line in _lines(place) if line.startswith("oom_kill ")]
-        if found:
-            return int(found[0][1])
     return None
 
 
@@ -186,6 +210,36 @@ def _governor() -> str | None:
     """The frequency governors of the cores, each once."""
     found = {_text(path) for path in CPUS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
     return ", ".join(sorted(filter(None, found))) or None
+
+
+def _frequency_limits() -> str | None:
+    """Between which frequencies the cores may clock, MHz, each pair once: `400-2000, 400-3600`."""
+    found = set()
+    for core in CPUS.glob("cpu[0-9]*/cpufreq"):
+        low, high = (_integer(core / f"scaling_{edge}_freq") for edge in ("min", "max"))
+        if low is not None and high is not None:
+            found.add((low // 1000, high // 1000))
+    return ", ".join(f"{low}-{high}" for low, high in sorted(found)) or None
+
+
+def _chosen(path: Path) -> str | None:
+    """The word in brackets: `madvise` of `always [madvise] never`."""
+    found = re.search(r"\[(\w+)\]", _text(path) or "")
+    return found[1] if found else None
+
+
+def _integer(path: str | Path) -> int | None:
+    text = (_text(Path(path)) or "").strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _container() -> str | None:
+    """What kind of container this process is in, if that says so."""
+    if named := _text(Path("/run/systemd/container")):
+        return named
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return "kubernetes"
+    return next((kind for path, kind in CONTAINERS.items() if Path(path).exists()), None)
 
 
 def _turbo() -> bool | None:

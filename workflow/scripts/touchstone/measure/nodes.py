@@ -2,17 +2,17 @@
 
 The supervisor on the first node starts the others by `srun`, inside the run's own Slurm job, and
 gives them the spec. Each has its own sensors, limits and runner, which is the first of the node's
-replicas. Where one of these ends badly, or its supervisor is not heard of any more, the run ends
-as it did; where that of the first node is gone, the others end.
+replicas. Each proves that it knows the run's secret before anything else crosses the network
+(`schema/peers.py`). Where one of these ends badly, or its supervisor is not heard of any more, the
+run ends as it did; where that of the first node is gone, the others end.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
-import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,20 +20,26 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from touchstone.measure.supervisor import Ending, Fault
+from touchstone.measure.launch import Fault
+from touchstone.measure.supervisor import Ending
 from touchstone.paths import CLI
+from touchstone.schema import peers
 from touchstone.schema.spec import RunSpec, spec_from_json, spec_to_json
 from touchstone.schema.status import DIVERGED, ERROR, OK
 from touchstone.schema.variables import LEADER, LISTENER, RANK, SECRET
 
 FOLDER = "nodes"
 """In the folder of a run: a folder for each other node. Like `trials` no output of the rule."""
+RENDEZVOUS = ".rendezvous"
+"""In the folder of a run, while it runs: a folder that only the user may enter, for the secret."""
 KEPT = ("SLURM_JOB_ID", "SLURM_CONF")
 """What `srun` may know of the step in which it is started; the rest would be taken as options."""
 PATIENCE = 60.0
 """Seconds that the other nodes have to end, or to be let in."""
+INTERFACE = "GLOO_SOCKET_IFNAME"
+"""The variable with which a user names the network interface between the nodes."""
 CLOCK_READINGS = 20
 """How often a clock is asked for; the answer that took least counts."""
 SEEN_BY_ALL = (OK, DIVERGED)
@@ -63,6 +69,29 @@ def _ask(*command: str) -> str:
     return answer.stdout.strip()
 
 
+def own_address(hosts: list[str]) -> str:
+    """The IPv4 address at which this node, `hosts[0]`, waits for the others; raises Fault.
+
+    It is that of the interface that `GLOO_SOCKET_IFNAME` names, or that leads to the next node.
+    """
+    if interface := os.environ.get(INTERFACE):
+        if found := peers.address_of(interface):
+            return found
+        raise Fault(f"{INTERFACE}: no interface {interface} with an IPv4 address; name another one")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:
+            unsent.connect((hosts[1], 1))  # finds the route, and sends nothing
+            return str(unsent.getsockname()[0])
+    except OSError:
+        try:
+            return socket.gethostbyname(hosts[0])
+        except OSError as fault:
+            raise Fault(
+                f"nodes: {hosts[0]} has no address ({fault}); name the network interface between"
+                f" the nodes with {INTERFACE}"
+            ) from None
+
+
 class RemoteNodes:
     """The other nodes, as the supervisor on the first one sees them.
 
@@ -83,17 +112,23 @@ class RemoteNodes:
         self.changed = threading.Condition()
         self.news_end, self.bell = os.pipe()
         self.connections: list[socket.socket] = []
-        secret = secrets.token_hex(16)
-        self.server, self.ranks = (socket.create_server(("", 0)) for _ in range(2))
+        address = own_address(hosts)
+        self.folder = run.absolute() / RENDEZVOUS
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(mode=0o700)
+        secret = str(self.folder / "secret")
+        peers.write_secret(secret)
+        self.server, self.ranks = (socket.create_server((address, 0)) for _ in range(2))
+        self.door = peers.Door(self.server, peers.read_secret(secret))
         self.descriptors = [self.ranks.fileno()]
-        self.variables = {LISTENER: f"{self.ranks.fileno()} {hosts[0]} {secret}"}
-        self.awaited = {f"{secret} {name}\n": (name, i) for i, name in enumerate(hosts) if i}
-        host, port = hosts[0], self.server.getsockname()[1]
+        self.variables = {LISTENER: f"{self.ranks.fileno()} {address}", SECRET: secret}
+        self.awaited = {name: i for i, name in enumerate(hosts) if i}
+        port = self.server.getsockname()[1]
         self.srun = subprocess.Popen(
             [
                 "srun", "--quiet", f"--nodes={self.count}", f"--ntasks={self.count}",
                 "--ntasks-per-node=1", f"--nodelist={','.join(hosts[1:])}", "--cpu-bind=none",
-                sys.executable, str(CLI), "run-node", f"--at={host}:{port}",
+                sys.executable, str(CLI), "run-node", f"--at={address}:{port}",
                 f"--run={run}", f"--python={python}",
             ],
             env={
@@ -118,7 +153,7 @@ class RemoteNodes:
         """Wait until all have ended; the first outcome among theirs that is a bad one."""
         with self.changed:
             if not self.changed.wait_for(lambda: len(self.said) == self.count, PATIENCE):
-                late = ", ".join(sorted(name for name, _ in self.awaited.values()))
+                late = ", ".join(sorted(self.awaited))
                 why = f"other nodes did not end within {PATIENCE:g} s" + f" ({late})" * bool(late)
                 return Ending(ERROR, why, [])
         return self._bad()
@@ -135,6 +170,7 @@ class RemoteNodes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.srun.wait(PATIENCE / 2)
                 break
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _bad(self) -> Ending | None:
         with self.changed:
@@ -153,39 +189,36 @@ class RemoteNodes:
         """Let the supervisors of the other nodes in."""
         while True:
             try:
-                connection, _ = self.server.accept()
-            except OSError:  # closed
+                connection = self.door.admit()
+            except OSError:  # the server is closed
+                self.door.close()
                 return
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
         """Give the spec to the supervisor of a node, and hear how its runner ended."""
         connection.settimeout(PATIENCE)
-        stream = connection.makefile("rw", encoding="utf-8")
+        stream = connection.makefile("rwb")
         try:
-            known = self.awaited.pop(stream.readline(200), None)
-        except (OSError, UnicodeDecodeError):
-            known = None
-        if known is None:
+            name = peers.receive(stream)
+            number = self.awaited.pop(name)
+        except (OSError, ValueError, KeyError, TypeError):
             connection.close()
             return
         connection.settimeout(None)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connections.append(connection)
-        name, number = known
         outcome = Ending(ERROR, "its supervisor is gone", [])
         execution = self.spec.execution
         # Replicas may be devices of one process for each node.
         each = execution.replicas if execution.replicas_are == "processes" else 1
         port = self.ranks.getsockname()[1]
         try:
-            _say(stream, {"spec": spec_to_json(self.spec), "rank": number * each, "port": port})
-            while line := stream.readline():
-                if told := json.loads(line):
-                    outcome = Ending(**told)
-                    break
-                _say(stream, time.monotonic())
-        except (OSError, ValueError):
+            start = {"spec": spec_to_json(self.spec), "rank": number * each, "port": port}
+            peers.send(stream, start)
+            while (said := peers.receive(stream)) is None:
+                peers.send(stream, time.monotonic())
+            outcome = Ending(**said)
+        except (OSError, ValueError, TypeError):
             pass
         self._hear(name, outcome)
 
@@ -193,7 +226,7 @@ class RemoteNodes:
         """Have nobody wait for a node that `srun` could not reach."""
         code = self.srun.wait()
         time.sleep(1.0)  # for what is under way
-        for name, _ in list(self.awaited.values()):
+        for name in list(self.awaited):
             why = f"srun ended with exit status {code} before it was heard of"
             self._hear(name, Ending(ERROR, why, []))
 
@@ -227,23 +260,26 @@ class Reading(NamedTuple):
 class FirstNode:
     """The supervisor on the first node, as that of another sees it; raises OSError.
 
+    Args:
+        host, port: where it waits for this one.
+        secret: the file with the run's secret.
+        name: of this node.
+
     `spec` is that of the run; `variables` and `descriptors` are for the runner.
     """
 
     leads = False
 
     def __init__(self, host: str, port: int, secret: str, name: str) -> None:
-        self.connection = socket.create_connection((host, port), PATIENCE)
-        self.connection.settimeout(None)
-        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.stream = self.connection.makefile("rw", encoding="utf-8")
-        self.stream.write(f"{secret} {name}\n")
-        self.stream.flush()
-        told = json.loads(self._hear())
-        self.spec = cast(RunSpec, spec_from_json(told["spec"]))
+        self.connection = peers.connect(host, port, peers.read_secret(secret), PATIENCE)
+        self.stream = self.connection.makefile("rwb")
+        peers.send(self.stream, name)
+        start = peers.receive(self.stream)
+        self.spec = cast(RunSpec, spec_from_json(start["spec"]))
         self.variables = {
-            RANK: str(told["rank"]),
-            LEADER: f"{host} {told['port']} {secret}",
+            RANK: str(start["rank"]),
+            LEADER: f"{host}:{start['port']}",
+            SECRET: secret,
         }
         self.descriptors: list[int] = []
 
@@ -253,8 +289,8 @@ class FirstNode:
         readings = []
         for _ in range(CLOCK_READINGS):
             sent = time.monotonic()
-            _say(self.stream, None)
-            there = float(self._hear())
+            peers.send(self.stream, None)
+            there = float(peers.receive(self.stream))
             back = time.monotonic()
             at = (sent + back) / 2
             readings.append(Reading(at, there - at, (back - sent) / 2))
@@ -273,15 +309,4 @@ class FirstNode:
 
     def tell(self, outcome: Ending) -> None:
         """Say how the runner ended."""
-        _say(self.stream, outcome._asdict())
-
-    def _hear(self) -> str:
-        line = self.stream.readline()
-        if not line:
-            raise ConnectionError("the first node has closed the connection")
-        return line
-
-
-def _say(stream: Any, value: Any) -> None:
-    stream.write(json.dumps(value) + "\n")
-    stream.flush()
+        peers.send(self.stream, outcome._asdict())

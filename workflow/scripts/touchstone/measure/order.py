@@ -1,15 +1,19 @@
 """In which order runs are made, and how long the machine rested before each."""
 
+import contextlib
 import json
 import os
 import tempfile
 import time
 from pathlib import Path
 
+from touchstone.files import own_file
 from touchstone.schema.spec import RunSpec
 
 PATH = Path("results/.order.jsonl")
 """One line for every run that was begun in this results folder, in this order."""
+LONGEST = 1000
+"""Characters that are read of when the last run ended."""
 
 
 def enter(spec: RunSpec, started: str) -> int:
@@ -24,19 +28,22 @@ def enter(spec: RunSpec, started: str) -> int:
 
 def ended() -> None:
     """Note that a measured run of this user on this machine ends now."""
-    _last().write_text(json.dumps({"boot": _boot(), "end": time.monotonic()}))
+    # Neither a full disk for temporary files nor another user's file there ends a run.
+    with contextlib.suppress(OSError), own_file(_last(), "w") as file:
+        file.write(json.dumps({"boot": _boot(), "end": time.monotonic()}))
 
 
 def idle_seconds() -> tuple[float | None, str | None]:
     """Seconds since the last measured run of this user on this machine, or why none is known."""
     try:
-        last = json.loads(_last().read_text())
+        with own_file(_last(), "r") as file:
+            last = json.loads(file.read(LONGEST))
         if last["boot"] != _boot():
             return None, "the first run since the machine was started"
-        return round(time.monotonic() - last["end"], 3), None
+        return round(time.monotonic() - float(last["end"]), 3), None
     except FileNotFoundError:
         return None, "no run before it is known on this machine"
-    except (OSError, ValueError, KeyError, TypeError) as fault:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as fault:
         return None, f"{_last()} cannot be read ({fault})"
 
 

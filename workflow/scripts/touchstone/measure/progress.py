@@ -1,17 +1,23 @@
 """What the terminal shows while a study runs: the run, its speed, and how long it still takes."""
 
+import contextlib
 import json
 import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from touchstone.schema.events import Chunk, Phase, events_of
+from touchstone.measure.runner_output import Follower
+from touchstone.reading import parse_json, text_of
+from touchstone.schema.events import Chunk, Phase
 from touchstone.schema.spec import OperationSpec, RunSpec, TrainingSpec
+from touchstone.schema.values import from_json
 
 PATH = Path("results/.progress.jsonl")
 """Its first line has the number of runs, and each other line describes a run that has ended."""
+LONGEST = 1 << 26
+"""Bytes of it that are read."""
 PLAIN_INTERVAL = 60.0
 """Seconds between lines of progress where the output is no terminal."""
 
@@ -24,7 +30,7 @@ def start(runs: int) -> None:
 
 def closing() -> str | None:
     """One line: how much of the execution's time was measured. None if nothing was measured."""
-    first, *ended = _objects(PATH.read_text()) if PATH.exists() else [{}]
+    first, *ended = _account() or [{}]
     runs, measured = (sum(run.get(key, 0) for run in ended) for key in ("seconds", "measured"))
     if not measured or "begin" not in first:
         return None
@@ -67,9 +73,9 @@ class Progress:
     def __init__(self, spec: RunSpec, events: Path, out: TextIO = sys.stderr) -> None:
         self.out = out
         self.begin = time.monotonic()
-        self.printed = -PLAIN_INTERVAL
+        self.printed = 0.0
         self.events = events
-        self.read_to = 0
+        self.follower = Follower(events)
         self.phase, self.steps_done, self.rate, self.measured = "import", 0, 0.0, 0.0
         self.last_end = self.begin
         self.first_step: float | None = None  # when it had ended, on the monotonic clock
@@ -83,9 +89,9 @@ class Progress:
             self.limit, self.probe = phases.measured_steps, phases.probe_steps is not None
             if self.limit:  # how long its warm-up will be is not known yet
                 self.steps = min(self.steps, 1 + phases.warmup_steps + self.limit)
-        lines = _objects(PATH.read_text()) if PATH.exists() else []
+        lines = _account()
         self.ended = [line["seconds"] for line in lines if "seconds" in line]
-        self.runs = max(lines[0].get("runs", 1) if lines else 1, len(self.ended) + 1)
+        self.runs = max(int(lines[0].get("runs", 1)) if lines else 1, len(self.ended) + 1)
         number = f"{len(self.ended) + 1:{len(str(self.runs))}}"
         self.before = f"run {number} of {self.runs}  "
         self.name, self.repeat = spec.cell, f" rep{spec.repeat}"
@@ -144,33 +150,35 @@ class Progress:
         self.out.flush()
 
     def _follow(self) -> None:
-        if not self.events.exists():
+        while new := self.follower.new():
+            for event in new:
+                self._take(event)
+
+    def _take(self, event: Chunk | Phase) -> None:
+        seconds = event.end - (self.last_end if isinstance(event, Chunk) else event.begin)
+        if isinstance(event, Chunk):
+            self.phase = event.phase
+            self.steps_done = event.first_step + event.steps
+            if event.phase != "first_step" and seconds > 0:
+                # From end to end: a chunk begins before the one before it has ended.
+                rate = event.steps / seconds
+                self.rate = 0.8 * self.rate + 0.2 * rate if self.rate else rate
+            self.last_end = event.end
             return
-        with open(self.events, encoding="utf-8") as file:
-            file.seek(self.read_to)
-            new = file.read()
-        whole = new[: new.rfind("\n") + 1]
-        self.read_to += len(whole.encode())
-        for event in events_of(whole, Chunk, Phase):
-            if isinstance(event, Chunk):
-                self.phase = event.phase
-                self.steps_done = event.first_step + event.steps
-                if event.phase != "first_step":
-                    # From end to end: a chunk begins before the one before it has ended.
-                    rate = event.steps / (event.end - self.last_end)
-                    self.rate = 0.8 * self.rate + 0.2 * rate if self.rate else rate
-                self.last_end = event.end
-            elif isinstance(event, Phase):
-                self.phase, self.last_end = event.name, event.end
-                if self.limit and event.name == "warmup":
-                    self.steps = self.steps_done + self.limit
-                if event.name == "first_step":
-                    self.first_step = event.end
-                if event.name == "measured":
-                    seconds = event.end - event.begin
-                    self.measured += seconds  # a phase that evaluations interrupt has parts
-                    self.rate = event.steps / seconds
+        self.phase, self.last_end = event.name, event.end
+        if self.limit and event.name == "warmup":
+            self.steps = self.steps_done + self.limit
+        if event.name == "first_step":
+            self.first_step = event.end
+        if event.name == "measured" and seconds > 0:
+            self.measured += seconds  # a phase that evaluations interrupt has parts
+            self.rate = event.steps / seconds
 
 
-def _objects(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+def _account() -> list[dict[str, float]]:
+    """The lines of the account up to the first that is none; a damaged one ends no run."""
+    found: list[dict[str, float]] = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in text_of(PATH, LONGEST).splitlines():
+            found.append(from_json(dict[str, float], parse_json(line)))
+    return found

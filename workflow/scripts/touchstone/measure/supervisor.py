@@ -9,51 +9,38 @@ outcome is `error`.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import json
 import os
-import platform
 import select
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from touchstone import __version__
-from touchstone.measure import attempts, environment, order, processes, sensors
+from touchstone.measure import (
+    attempts,
+    environment,
+    order,
+    processes,
+    runner_output,
+    sensors,
+    variables,
+)
 from touchstone.measure.disturbance import Disturbance
+from touchstone.measure.launch import Fault, cores, start_runner, variables_of
+from touchstone.measure.oom import OomKills
 from touchstone.measure.progress import Progress
 from touchstone.measure.sampler import Sampler
 from touchstone.measure.sensors import memory
 from touchstone.schema import status
-from touchstone.schema.events import Outcome, Result, event_to_line, events_of
+from touchstone.schema.events import Outcome
 from touchstone.schema.spec import RunSpec
 from touchstone.schema.variables import SAMPLE_NOW
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-REMOVED = (
-    "PYTHONPATH", "PYTHONHOME",
-    "GOTO_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-)  # fmt: skip
-"""Variables that no run has: those that bring other packages than the pinned ones, and those that
-Snakemake sets by a job's threads, which are not the run's."""
 MEMORY_INTERVAL = 0.1
 """Seconds between looks at the memory of a run that has a limit."""
-LOG_TAIL = 20
-"""Lines of the log's end that tell of a fault."""
-KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""How a runner ends that the kernel kills, and how a shell around it says so."""
-PR_SET_PDEATHSIG = 1
-"""prctl(2): the signal a process gets when its parent dies."""
-
-
-class Fault(RuntimeError):
-    """A run ended in a way that says nothing about what was measured."""
 
 
 class Ending(NamedTuple):
@@ -81,45 +68,6 @@ class OtherNodes(Protocol):
     def ended(self) -> Ending | None: ...
 
 
-@contextlib.contextmanager
-def machine_to_itself() -> Iterator[None]:
-    """Hold this machine's lock, so that no two measured runs of a user ever overlap."""
-    # A folder for temporary files may be one of several nodes.
-    path = Path(tempfile.gettempdir()) / f"touchstone-{os.getuid()}-{platform.node()}.lock"
-    with open(path, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for another measured run ({path})", file=sys.stderr, flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def cores(threads: int | None) -> list[int]:
-    """The cores of a run: the first `threads` of those this process may use, or all.
-
-    Raises Fault if there are fewer.
-    """
-    allowed = sorted(os.sched_getaffinity(0))
-    if threads and threads > len(allowed):
-        raise Fault(
-            f"threads: {threads} are asked for, this machine lets us use {len(allowed)}; ask "
-            "for fewer in the configuration"
-        )
-    return allowed[:threads]
-
-
-def thread_variables(threads: int, wait_policy: str) -> dict[str, str]:
-    """The environment variables that set threads alike for every framework's libraries.
-
-    How idle threads wait is each framework's own matter, unless the study asks for a policy.
-    """
-    variables = dict.fromkeys(THREAD_VARIABLES, str(threads))
-    if wait_policy != "default":
-        variables["OMP_WAIT_POLICY"] = wait_policy.upper()
-    return variables
-
-
 def supervise(
     spec: RunSpec,
     command: list[str],
@@ -128,6 +76,7 @@ def supervise(
     final: bool = False,
     trial: bool = False,
     other_nodes: OtherNodes | None = None,
+    data: dict[str, Any] | None = None,
 ) -> str:
     """Run `command` for `spec`; leave events.jsonl, telemetry.csv and env.json in `folder`.
 
@@ -135,58 +84,48 @@ def supervise(
     event's. A runner that ends without a result raises Fault, or, if this attempt is `final`,
     has the outcome `error`. Raises Fault where it cannot even be started. A `trial` is none of
     the study's runs: it has no place in their order, nor in the account of progress. Where a
-    run has several nodes, `other_nodes` may end it too.
+    run has several nodes, `other_nodes` may end it too. `data` is what was verified of the record
+    files, for env.json.
     """
     device = spec.execution.device
     used = cores(spec.execution.threads)
-    variables = thread_variables(len(used), spec.execution.wait_policy)
-    if device == "gpu":
-        # CUDA's own order is by speed: NVML would watch another device than the run's.
-        variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    kills = environment.kernel_oom_kills()
+    own = variables_of(spec, used)
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
     unknown: environment.Unknown = {}
-    run = _run(used, variables)
+    run = _run(used, own)
     start = _start(spec, run["started"], unknown, trial)
     processes.become_reaper()
     others = frozenset(processes.children(os.getpid()))
     group, without = processes.make_group()
-    clean = {k: v for k, v in os.environ.items() if k not in REMOVED}
+    kills = OomKills(group.path if group else None)
     asked, ask = os.pipe()
     os.set_blocking(ask, False)
-    clean.update(variables, PYTHONNOUSERSITE="1", **{SAMPLE_NOW: str(ask)})
-    descriptors = [ask]
+    given, descriptors = {**own, SAMPLE_NOW: str(ask)}, [ask]
     if other_nodes:
-        clean.update(other_nodes.variables)
+        given |= other_nodes.variables
         descriptors += other_nodes.descriptors
     begin = time.monotonic()
     with open(log, "wb") as output:
-        process = subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env=clean,
-            pass_fds=descriptors,
-            start_new_session=True,
-            preexec_fn=lambda: _prepare(used, group),
-        )
+        process = start_runner(command, used, given, output, descriptors, group)
     os.close(ask)
     progress = Progress(spec, events)
     devices = spec.execution.replicas
     watched = sensors.Watched(process.pid, device, group, others, devices=devices)
     try:
         telemetry = folder / "telemetry.csv"
-        known, stopped = _watch(process, asked, watched, spec, telemetry, progress, other_nodes)
+        known, stopped = _watch(
+            process, asked, watched, spec, telemetry, log, progress, other_nodes
+        )
     finally:
         os.close(asked)
         # Whatever happens to this process, nothing of the run goes on behind it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        cpu_seconds = _end(process, watched)
+        cpu_seconds, out_of_memory = _end(process, watched, kills)
     code = process.returncode
-    said = _result(events)
+    account = runner_output.account_of(events)
+    said = account.result
     if other_nodes and not stopped and said and said.status == status.OK:
         stopped = other_nodes.ended()
     lines: list[str] = []
@@ -194,21 +133,24 @@ def supervise(
         how, reason, lines = stopped
     elif said:
         how, reason = said.status, said.reason
-    elif code in KILLED and kills is not None and environment.kernel_oom_kills() != kills:
+    elif out_of_memory:
         how, reason = status.OOM, "the kernel killed it: the host ran out of memory"
     else:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL:]
-        how, reason = status.ERROR, _fault(code)
-    tail = None
+        lines = runner_output.log_tail(log)
+        how, reason = status.ERROR, account.fault or _fault(code)
+    runner_output.shorten_log(log)
     if how == status.ERROR:
         if not final:
             raise Fault("\n".join([f"{reason}; its log {log} ends:", *lines]))
-        tail = lines
         attempts.note(folder, str(reason))
-    _close(events, Outcome(how, reason, code, begin, time.monotonic(), cpu_seconds, tail))
+    reason = reason and runner_output.shortened(reason)
+    tail = lines if how == status.ERROR else None
+    outcome = Outcome(how, reason, code, begin, time.monotonic(), cpu_seconds, tail)
+    runner_output.close(events, account, outcome)
     if without:
         unknown["run.control_group"] = without
-    _describe(folder, environment.packages(command[0]), run, start, known, unknown)
+    packages = environment.packages(command[0], unknown)
+    _describe(folder, packages, data, run, start, known, unknown)
     if not trial:
         progress.finish(how)
     return how
@@ -217,7 +159,7 @@ def supervise(
 def close_without_running(spec: RunSpec, folder: Path, log: Path, how: str, reason: str) -> None:
     """Leave the files of a run whose outcome is known without a runner."""
     used = cores(spec.execution.threads)
-    variables = thread_variables(len(used), spec.execution.wait_policy)
+    own = variables_of(spec, used)
     why = "no runner was started"
     start = {"block": spec.repeat, "position": None, "idle_seconds": None,
              "cpu_temperature": None}  # fmt: skip
@@ -227,19 +169,22 @@ def close_without_running(spec: RunSpec, folder: Path, log: Path, how: str, reas
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
     now = time.monotonic()
-    _close(events, Outcome(how, reason, None, now, now, None))
+    tail = runner_output.log_tail(log) if how == status.ERROR else None
+    outcome = Outcome(how, runner_output.shortened(reason), None, now, now, None, tail)
+    runner_output.close(events, runner_output.account_of(events), outcome)
     (folder / "telemetry.csv").write_text("t\n")
-    _describe(folder, None, _run(used, variables), start, {}, unknown)
+    _describe(folder, None, None, _run(used, own), start, {}, unknown)
     Progress(spec, events).finish(how)
 
 
-def _run(used: list[int], variables: dict[str, str]) -> dict[str, Any]:
+def _run(used: list[int], own: dict[str, str]) -> dict[str, Any]:
     """What `run` in env.json says of a run that begins now."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "threads": len(used),
         "affinity": used,
-        "environment": variables,
+        "environment": {**variables.recorded(os.environ), **own},
+        "dropped": variables.dropped(os.environ),
         "load_before": environment.load(),
     }
 
@@ -247,12 +192,15 @@ def _run(used: list[int], variables: dict[str, str]) -> dict[str, Any]:
 def _describe(
     folder: Path,
     packages: list[str] | None,
+    data: dict[str, Any] | None,
     run: dict[str, Any],
     start: dict[str, Any],
     known: dict[str, Any],
     unknown: environment.Unknown,
 ) -> None:
     """Write env.json."""
+    if data is None:
+        unknown["data"] = "no record files were read"
     (folder / "env.json").write_text(
         json.dumps(
             {
@@ -263,6 +211,7 @@ def _describe(
                     "git_commit": environment.git_commit(Path(__file__).parent, unknown),
                     "packages": packages,
                 },
+                "data": data,
                 "run": run,
                 "start": start,
                 "sensors": known,
@@ -290,25 +239,24 @@ def _start(
     }
 
 
-def _prepare(used: list[int], group: processes.ControlGroup | None) -> None:
-    """In the new process: keep to the cores and the group, and die with the supervisor."""
-    if group:
-        group.enter()
-    os.sched_setaffinity(0, used)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def _end(
+    process: subprocess.Popen[bytes], watched: sensors.Watched, kills: OomKills
+) -> tuple[float, bool]:
+    """Reap the runner and end what it left behind.
 
-
-def _end(process: subprocess.Popen[bytes], watched: sensors.Watched) -> float:
-    """Reap the runner and end what it left behind; returns the CPU time of all of them, s."""
+    Returns the CPU time of all of them, s, and whether the kernel ended it for want of memory.
+    """
     _, ended, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(ended)
     order.ended()
     watched.end()
+    out_of_memory = kills.ended(process.returncode)
     if watched.group is None:
-        return usage.ru_utime + usage.ru_stime + watched.reaped.cpu_seconds
+        total = usage.ru_utime + usage.ru_stime + watched.reaped.cpu_seconds
+        return total, out_of_memory
     total = watched.group.cpu_seconds()
     watched.group.remove()
-    return total
+    return total, out_of_memory
 
 
 def _watch(
@@ -317,6 +265,7 @@ def _watch(
     watched: sensors.Watched,
     spec: RunSpec,
     telemetry: Path,
+    log: Path,
     progress: Progress,
     other_nodes: OtherNodes | None,
 ) -> tuple[dict[str, Any], Ending | None]:
@@ -344,6 +293,9 @@ def _watch(
                 if (late := time.monotonic() - due) >= 0:
                     # A tick that was missed is left out; the time stamps show the gap.
                     due += interval * (1 + late // interval)
+                    if why := runner_output.too_much(log, progress.events):
+                        tail = runner_output.log_tail(log)
+                        return sampler.finish(), Ending(status.ERROR, why, tail)
                 while (now := time.monotonic()) < due:
                     wait = max(min(due, deadline) - now, 0)
                     if mib is not None:
@@ -364,8 +316,10 @@ def _watch(
                         stopped = other_nodes.news()
                     if stopped:
                         return sampler.finish(), stopped
-                    if asked in ready and os.read(asked, 64):
-                        break
+                    if asked in ready:
+                        if os.read(asked, 64):
+                            break
+                        heard.remove(asked)  # the runner has closed its end
     finally:
         os.close(ended)
 
@@ -376,23 +330,8 @@ def _memory(watched: sensors.Watched, limit: float) -> float:
     return memory.Sensor(watched).used(limit)
 
 
-def _result(events: Path) -> Result | None:
-    """The runner's own account, if it came to give it."""
-    lines = events.read_text(encoding="utf-8").splitlines() if events.exists() else []
-    if not lines or not lines[-1].endswith("}"):
-        return None
-    return next(iter(events_of(lines[-1], Result)), None)
-
-
-def _close(events: Path, outcome: Outcome) -> None:
-    """Cut what a killed runner left half-written, and add the outcome."""
-    text = events.read_text(encoding="utf-8") if events.exists() else ""
-    whole = text[: text.rfind("\n") + 1]
-    with open(events, "w", encoding="utf-8") as file:
-        file.write(whole + event_to_line(outcome))
-
-
 def _fault(code: int) -> str:
     """Why the runner failed, as far as its exit tells."""
-    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+    names = {each.value: each.name for each in signal.Signals}
+    how = f"signal {names.get(-code, -code)}" if code < 0 else f"exit status {code}"
     return f"the runner ended with {how} and no result"

@@ -24,6 +24,10 @@ class Settings(NamedTuple):
     threads: int | None
     wait_policy: str
 
+    def applied_to(self, execution: Execution) -> Execution:
+        """The execution with these settings."""
+        return execution._replace(**self._asdict())
+
 
 def settings_of(source: Execution | Trial) -> Settings:
     """The settings of an execution, or those that a trial tried."""
@@ -77,7 +81,7 @@ def search(
         best = fastest(trials)
         if best is None:
             break
-        execution = execution._replace(**settings_of(best)._asdict())
+        execution = settings_of(best).applied_to(execution)
     return trials
 
 
@@ -97,7 +101,7 @@ def folder_of(settings: Settings, execution: Execution) -> str:
 def trial_spec(spec: TrainingSpec, settings: Settings) -> TrainingSpec:
     """The spec of the trial of some settings: the run's own, but short and without evaluations."""
     return spec._replace(
-        execution=spec.execution._replace(**settings._asdict()),
+        execution=settings.applied_to(spec.execution),
         phases=spec.phases._replace(
             evaluate_every=0,
             warmup_steps=WARMUP_STEPS,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from touchstone.networks._initialisation import OwnStart, starts
 from touchstone.schema import spec
 
 Padding = int | str | tuple[int, int, int, int]
@@ -38,21 +39,20 @@ class Layer:
 class Parameter:
     """An array that belongs to a layer: its name (`layer.weight`), canonical shape, start.
 
-    `init` is `he_normal` (normal with variance 2 / fan_in; He et al. 2015,
-    arXiv:1502.01852, equation 10), `lecun_normal` (variance 1 / fan_in; LeCun et al. 1998,
-    Efficient BackProp, section 4.6), `zeros`, `ones` or `forget_ones` (1 in the second of four
-    parts, the forget gate of an LSTM; Jozefowicz et al. 2015, section 2.2). Running statistics
-    are not trainable, nor is what belongs to a frozen layer. `l1` and `l2` are penalties: l1
+    `init` is a distribution of `runner/initial_weights.py`; None where the initialisation of a
+    run decides (`_initialisation.py`). Running statistics are not trainable, nor is what belongs to
+    a frozen layer. `l1` and `l2` are penalties: l1
     sign(w) + 2 l2 w joins the gradient, as from l1 sum |w| + l2 sum w^2 in the loss.
     """
 
     name: str
     shape: tuple[int, ...]
-    init: str
+    init: str | None
     fan_in: int
     trainable: bool = True
     l1: float = 0.0
     l2: float = 0.0
+    fan_out: int = 0
 
     @property
     def layer(self) -> str:
@@ -64,6 +64,9 @@ class Parameter:
 class GraphBase:
     """Layers in the order of computing; `vocabulary` is set where the input is tokens.
 
+    `initial` is what the network's source states of initial weights: a distribution by a pattern
+    of the names of arrays, as {"*.weight": "normal_0.01"}; the first that matches counts.
+
     `graph.Graph` has a method for every kind of layer.
     """
 
@@ -72,6 +75,7 @@ class GraphBase:
     layers: list[Layer] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
     vocabulary: int | None = None
+    initial: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._shapes: dict[str, tuple[int, ...]] = {"input": self.input_shape}
@@ -89,8 +93,12 @@ class GraphBase:
     def shape(self, name: str) -> tuple[int, ...]:
         """The output shape of the layer `name`, or of the input."""
         if name not in self._shapes:
-            raise GraphError(f"no layer named {name!r} stands before its use")
+            raise GraphError(f"no layer named {name!r} comes before its use")
         return self._shapes[name]
+
+    def layer(self, name: str) -> Layer:
+        """The layer of this name; raises KeyError."""
+        return self._by_name[name]
 
     def check(self) -> None:
         """Raise GraphError if a layer's output is used by none, or the last is no vector."""
@@ -134,8 +142,9 @@ class GraphBase:
         """Values that all the layers' outputs hold for one example."""
         return sum(math.prod(layer.shape) for layer in self.layers)
 
-    def network(self) -> spec.Network:
-        """The graph as specs have it."""
+    def network(self, initialisation: str = "he", own: OwnStart | None = None) -> spec.Network:
+        """The graph as specs have it; `initialisation` and `own` as in `starts`."""
+        chosen = starts(self, initialisation, own)
         return spec.Network(
             name=self.name,
             input=list(self.input_shape),
@@ -154,7 +163,8 @@ class GraphBase:
                 for layer in self.layers
             ],
             parameters=[
-                spec.Parameter(**{**asdict(p), "shape": list(p.shape)}) for p in self.parameters
+                spec.Parameter(**asdict(p) | {"shape": list(p.shape), "init": chosen[p.name]})
+                for p in self.parameters
             ],
             vocabulary=self.vocabulary,
         )
@@ -186,7 +196,9 @@ class GraphBase:
     ) -> None:
         trained = not self._frozen
         name = f"{layer}.weight"
-        self.parameters.append(Parameter(name, shape, "he_normal", fan_in, trained, l1, l2))
+        fan_out = math.prod(shape) // math.prod(shape[1:2])
+        parameter = Parameter(name, shape, None, fan_in, trained, l1, l2, fan_out)
+        self.parameters.append(parameter)
         if bias:
             name = f"{layer}.bias"
             self.parameters.append(Parameter(name, shape[:1], "zeros", fan_in, trained))
@@ -211,8 +223,11 @@ class GraphBase:
             raise GraphError(f"layer {name} ({op}) wants a sequence, {source} gives {shape}")
         return shape[0], shape[1]
 
-    def _array(self, name: str, shape: tuple[int, ...], init: str, fan_in: int) -> None:
-        self.parameters.append(Parameter(name, shape, init, fan_in, not self._frozen))
+    def _array(
+        self, name: str, shape: tuple[int, ...], init: str | None, fan_in: int, fan_out: int = 0
+    ) -> None:
+        trained = not self._frozen
+        self.parameters.append(Parameter(name, shape, init, fan_in, trained, fan_out=fan_out))
 
     @staticmethod
     def _sides(

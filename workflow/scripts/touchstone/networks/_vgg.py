@@ -5,6 +5,8 @@ from touchstone.networks.graph import Graph
 FILTERS = (64, 128, 256, 512, 512)
 VGG16 = (2, 2, 3, 3, 3)
 VGG19 = (2, 2, 4, 4, 4)
+INITIAL = {"*.weight": "glorot_uniform"}
+"""Section 3.1: so the deep ones train without a shallow one to begin with."""
 
 
 def base(graph: Graph, x: str, depths: tuple[int, ...], batch_norm: bool = False) -> str:

@@ -1,9 +1,10 @@
 """AlexNet as first published: Krizhevsky et al., ImageNet classification with deep
 convolutional neural networks, NIPS 2012. Its two columns, one per GPU, are groups of 2 in
-convolutions 2, 4 and 5; local response normalisation stands before the pooling. Two things
-are ours: all biases begin at 0, some at 1 there, and dropout stands before the two dense
-layers of 4096 (as in torchvision's AlexNet), where Caffe's has it behind them. The
-smallest image is 67 x 67.
+convolutions 2, 4 and 5; local response normalisation comes before the pooling. Weights
+start from a normal distribution with standard deviation 0.01, the biases of convolutions 2, 4 and
+5 and of the dense layers of 4096 at 1 (section 5). One thing is ours: dropout comes before these
+dense layers (as in torchvision's AlexNet), where Caffe's has it after them. The smallest image is
+67 x 67.
 
 60,965,224 parameters and 724,406,816 multiply-accumulates at 227 x 227 x 3, 1000 classes.
 """
@@ -11,10 +12,12 @@ smallest image is 67 x 67.
 from touchstone.networks import _alexnet
 from touchstone.networks.graph import Graph
 
+INITIAL = {"*.weight": "normal_0.01", "conv[245].bias": "ones", "dense[12].bias": "ones"}
+
 
 def build(input_shape: tuple[int, int, int], classes: int) -> Graph:
     """AlexNet in two columns for images of `input_shape` (height, width, channels)."""
-    graph = Graph("alexnet-grouped", input_shape)
+    graph = Graph("alexnet-grouped", input_shape, initial=INITIAL)
     x = _alexnet.conv(graph, 1, "input", 96, kernel=11, stride=4, padding=0)
     x = _norm_and_pool(graph, 1, x)
     x = _alexnet.conv(graph, 2, x, 256, kernel=5, padding=2, groups=2)

@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 
 from touchstone.networks._base import BYTES, GraphBase, GraphError, Padding, Parameter
+from touchstone.networks._initialisation import OwnStart
 
-__all__ = ["Graph", "GraphError"]
+__all__ = ["Graph", "GraphError", "OwnStart"]
 
 
 class Graph(GraphBase):
@@ -214,15 +215,14 @@ class Graph(GraphBase):
             )
         self.vocabulary = BYTES
         self._add("embedding", name, (source,), (shape[0], width), vocabulary=BYTES, width=width)
-        # Of its inputs, one for each token, a single one is 1: so it is for the variance.
-        self._array(f"{name}.weight", (BYTES, width), "lecun_normal", 1)
+        self._array(f"{name}.weight", (BYTES, width), "standard_normal", 1)
         return name
 
     def position(self, name: str, source: str) -> str:
         """The sequence plus an array of its shape (Gehring et al. 2017, arXiv:1705.03122)."""
         shape = self._sequence(source, name, "position")
         self._add("position", name, (source,), shape)
-        self._array(f"{name}.weight", shape, "lecun_normal", 1)
+        self._array(f"{name}.weight", shape, "standard_normal", 1)
         return name
 
     def layer_norm(self, name: str, source: str, epsilon: float = 1e-5) -> str:
@@ -265,8 +265,9 @@ class Graph(GraphBase):
         self._macs[name] = steps * 4 * units * (features + units)
         shape = (steps, units) if sequence else (units,)
         self._add("lstm", name, (source,), shape, units=units, sequence=sequence)
-        self._array(f"{name}.weight", (4 * units, features), "lecun_normal", features)
-        self._array(f"{name}.recurrent", (4 * units, units), "lecun_normal", units)
+        # A gate has `units` outputs.
+        self._array(f"{name}.weight", (4 * units, features), None, features, units)
+        self._array(f"{name}.recurrent", (4 * units, units), None, units, units)
         self._array(f"{name}.bias", (4 * units,), "forget_ones", features)
         return name
 

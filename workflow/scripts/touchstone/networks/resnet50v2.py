@@ -1,7 +1,7 @@
 """ResNet50V2: He et al., Identity mappings in deep residual networks, 2016, arXiv:1603.05027,
 in the form of Keras's applications: a stem with bias, stages that halve the image at their
 end, a maximum pool of size 1 as the shortcut there. One difference: Keras pads the stem's
-output with zeros before the first pool; no ReLU stands between, so such a zero can be the
+output with zeros before the first pool; no ReLU is between, so such a zero can be the
 maximum there, while a padded pixel never is here.
 
 25,568,360 parameters and 3,482,255,360 multiply-accumulates at 224 x 224 x 3, 1000 classes.

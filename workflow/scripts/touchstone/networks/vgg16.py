@@ -12,6 +12,6 @@ from touchstone.networks.graph import Graph
 
 def build(input_shape: tuple[int, int, int], classes: int) -> Graph:
     """VGG16 for images of `input_shape` (height, width, channels)."""
-    graph = Graph("vgg16", input_shape)
+    graph = Graph("vgg16", input_shape, initial=_vgg.INITIAL)
     _vgg.head(graph, _vgg.base(graph, "input", _vgg.VGG16), classes)
     return graph

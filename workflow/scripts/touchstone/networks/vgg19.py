@@ -12,6 +12,6 @@ from touchstone.networks.graph import Graph
 
 def build(input_shape: tuple[int, int, int], classes: int) -> Graph:
     """VGG19 for images of `input_shape` (height, width, channels)."""
-    graph = Graph("vgg19", input_shape)
+    graph = Graph("vgg19", input_shape, initial=_vgg.INITIAL)
     _vgg.head(graph, _vgg.base(graph, "input", _vgg.VGG19), classes)
     return graph

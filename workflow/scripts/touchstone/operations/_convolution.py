@@ -13,6 +13,11 @@ SAMPLE = 2
 """Channels of the result that are compared."""
 
 
+def _product(shape: Any) -> int:
+    """The elements of an array, exactly: large ones would overflow NumPy's integers."""
+    return int(np.prod(shape, dtype=object))
+
+
 class Convolution:
     """What the operations inherit; each has `wanted`, the array that it makes: y is forward."""
 
@@ -22,6 +27,21 @@ class Convolution:
         "batch", "height", "width", "channels", "filters", "kernel_height", "kernel_width",
         "padding", "stride",
     )  # fmt: skip
+
+    may_be_zero = ("padding",)
+
+    def impossible(
+        self, height: Any, width: Any, kernel_height: Any, kernel_width: Any, padding: Any,
+        **others: Any
+    ) -> str:  # fmt: skip
+        """Whether the kernel is larger than its padded image, in words."""
+        for name, image, kernel in (
+            ("height", height, kernel_height), ("width", width, kernel_width)
+        ):  # fmt: skip
+            if kernel > image + 2 * padding:
+                text = "the kernel's {0} of {1} is more than the image's of {2} with its padding"
+                return text.format(name, kernel, image + 2 * padding)
+        return ""
 
     def _shapes(
         self,
@@ -48,10 +68,10 @@ class Convolution:
         element of y and of a filter, padding included (as DeepBench counts,
         github.com/baidu-research/DeepBench)."""
         shapes = self._shapes(**dimensions)
-        return 2 * int(np.prod(shapes["y"]) * np.prod(shapes["w"][1:]))
+        return 2 * _product(shapes["y"]) * _product(shapes["w"][1:])
 
     def traffic(self, **dimensions: Any) -> Any:
-        return 4 * sum(int(np.prod(shape)) for shape in self._shapes(**dimensions).values())
+        return 4 * sum(map(_product, self._shapes(**dimensions).values()))
 
     def arrays(self, random: Any, **dimensions: Any) -> Any:
         shapes = self._shapes(**dimensions)

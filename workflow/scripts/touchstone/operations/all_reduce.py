@@ -15,7 +15,7 @@ from touchstone.schema.types import Arrays
 SAMPLE = 2**16
 """Elements that are compared."""
 LARGEST = 2.0**96
-"""By which a sum that is added to itself may have grown before it begins anew: far from float32's
+"""By which a sum that is added to itself may have grown before it begins again: far from float32's
 end, 2^128."""
 
 

@@ -7,6 +7,8 @@ Python 3.6. It has a class `Operation` with
     dimensions                  what the numbers of a shape mean
     flops(**dimensions)         floating-point operations of one call
     traffic(**dimensions)       bytes that one call reads and writes at least, in single precision
+    may_be_zero                 dimensions that may be 0, if there are any
+    impossible(**dimensions)    why no array has them, or an empty text; it may be left out
     precisions                  those that it is written for, if they are more than fp32
     replicas                    of an operation between several replicas alone: the runner puts the
                                 number of those that take part there; and

@@ -18,6 +18,13 @@ def _kept(rows: Any, inner: Any, zeros: Any) -> Any:
 
 class Operation:
     dimensions = ("rows", "inner", "columns", "zeros")
+    may_be_zero = ("zeros",)
+
+    def impossible(self, rows: Any, inner: Any, zeros: Any, **others: Any) -> str:
+        """Whether no element is kept, in words."""
+        if zeros > 99 or not _kept(rows, inner, zeros):
+            return "{} % zeros leave no element".format(zeros)
+        return ""
 
     def flops(self, rows: Any, inner: Any, columns: Any, zeros: Any) -> Any:
         """A multiplication and an addition for every kept element and column."""

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from touchstone.schema.status import FIT_IN_MEMORY
+
 START = 64
 """The batch size that is tried first."""
-FITS = ("ok", "diverged")
-"""Outcomes of a probe whose steps were taken: memory sufficed."""
 
 
 class Largest(NamedTuple):
-    """What a search found: the largest batch size that fits, None where it cannot be told.
+    """What a search found: the largest batch size that fits, None where that is not known.
 
     `status` is `ok`, or the outcome that ended the search. `reason` says why there is no
     number, or why the number is only a bound.
@@ -36,7 +36,7 @@ def largest(probe: Callable[[int], tuple[str, str | None]], bound: int) -> Large
         doubling = fails > bound
         size = min(2 * fits or START, bound) if doubling else (fits + fails) // 2
         status, reason = probe(size)
-        if status in FITS:
+        if status in FIT_IN_MEMORY:
             fits = size
         elif status == "oom":
             fails = size

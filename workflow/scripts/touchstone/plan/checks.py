@@ -13,19 +13,29 @@ from touchstone import networks, operations
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import GraphError
 from touchstone.plan import frameworks, inference
+from touchstone.plan.effect import lacks
 from touchstone.plan.model import BEST, Cell
-from touchstone.plan.read import OPERATION, USUAL, is_operation, read
+from touchstone.plan.read import USUAL, is_operation, read
 
 SHAPE = re.compile(r"\d+(x\d+)*")
+OF_SETTINGS = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "threads"),
+    "NPROC": "threads",
+    "OMP_WAIT_POLICY": "wait_policy",
+    "MKL_DEBUG_CPU_TYPE": "mode",
+    "TF_ENABLE_ONEDNN_OPTS": "mode",
+}
+"""Variables that another setting of a study sets."""
 
 
 def fault_of(place: str, error: Any, model: type[BaseModel]) -> str:
     """One fault in words: the key, what is wrong with it, what to write instead."""
     given = error.get("input")
     if error["type"] == "extra_forbidden":
-        return f"{place}: unknown key{like(place, model.model_fields)}"
+        return f"{place}: unknown key{like(place.rpartition('.')[2], model.model_fields)}"
     if error["type"] == "missing":
-        return f"{place}: missing; {model.model_fields[place].description}"
+        field = model.model_fields[place.rpartition(".")[2]]
+        return f"{place}: missing; {field.description}"
     text = error["msg"][0].lower() + error["msg"][1:]
     remedy = ""
     if error["type"] in ("float_type", "int_type") and isinstance(given, str):
@@ -71,18 +81,14 @@ class Known:
         if cell.mode is None and cell.framework in self.names["framework"]:
             cell = cell.model_copy(update={"mode": frameworks.modes(cell.framework)[0]})
         if not is_operation(cell):
-            same = {"operation_seconds": USUAL["operation_seconds"]}
-            if cell.world_size == 1:  # which has the whole batch either way
-                same["batch_split"] = USUAL["batch_split"]
-            return [inference.resolved(cell.model_copy(update=same))]
+            unheeded = [n for n in ("operation_seconds", "batch_split") if lacks(cell, n)]
+            return [inference.resolved(inference.usual(cell, unheeded))]
         shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
         if cell.dataset in self.shapes:
             shapes = read(self.shapes[cell.dataset])["shapes"].get(cell.network, shapes)
-        rest = {key: value for key, value in USUAL.items() if key not in OPERATION}
-        rest.update(batch_size=1, input="synthetic", mode=mode)
-        if operations.collective(cell.network):
-            rest["replicas"] = cell.replicas
-        return [cell.model_copy(update={**rest, "dataset": s}) for s in shapes]
+        cell = inference.usual(cell, [name for name in USUAL if lacks(cell, name)])
+        same = {"batch_size": 1, "input": "synthetic", "mode": mode}
+        return [cell.model_copy(update={**same, "dataset": shape}) for shape in shapes]
 
     def faults(self, cell: Cell) -> list[str]:
         """What is wrong with the cell as a whole, each fault led by its key."""
@@ -92,6 +98,7 @@ class Known:
             found.append(
                 f"mode: {cell.framework} has no mode {cell.mode!r}{like(cell.mode or '', modes)}"
             )
+        found += _variable_faults(cell)
         if (cell.schedule == "step") != bool(cell.milestones):
             found.append(
                 f"milestones: {cell.milestones} with the schedule {cell.schedule!r}; the schedule "
@@ -173,6 +180,17 @@ class Known:
             # Each has an array of its own, so threads alone are to be split.
             found += _replica_faults(cell.model_copy(update={"batch_split": "per_replica"}))
         return found
+
+
+def _variable_faults(cell: Cell) -> list[str]:
+    """What is wrong with the environment variables that a study sets."""
+    found = []
+    for name in cell.variables:
+        if setting := OF_SETTINGS.get(name):
+            found.append(f"variables: {name} follows from the setting {setting}; set that instead")
+        elif name.startswith(("TOUCHSTONE_", "PYTHON")) or name == "PATH":
+            found.append(f"variables: {name} is what the run itself is started with; leave it out")
+    return found
 
 
 def _step_faults(cell: Cell, per_epoch: int) -> list[str]:

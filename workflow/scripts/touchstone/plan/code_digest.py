@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from touchstone.reading import parse_json, text_of
+
 FOLDER = Path(__file__).parent.parent
 """The package, in which the files of a digest are named."""
 NOTES = Path(".snakemake/touchstone-code.json")
@@ -32,7 +34,7 @@ class Found(NamedTuple):
 class Notes:
     """What was found in files, by the digest of their bytes, kept from one process to the next.
 
-    Another Python, or another version of this file, finds everything anew.
+    Another Python, or another version of this file, computes everything again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,8 +43,9 @@ class Notes:
         self.used: dict[str, Found] = {}
         self.new = False
         self.kept: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError):  # it is not there, or damaged
-            self.kept = json.loads(path.read_text(encoding="utf-8")).get(self.maker, {})
+        # It may not be there, or damaged.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            self.kept = parse_json(text_of(path)).get(self.maker, {})
 
     def of(self, path: Path) -> Found:
         """What counts of a file."""
@@ -80,7 +83,7 @@ def _parsed(content: bytes) -> Found:
     imports = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            # A string that stands alone does nothing: docstrings, and those of constants.
+            # A string that is a statement does nothing: docstrings, and those of constants.
             node.body = [part for part in node.body if not _is_text(part)] or [ast.Pass()]
         elif isinstance(node, ast.Import):
             imports.append([alias.name for alias in node.names])
@@ -133,7 +136,7 @@ def _imports(path: Path) -> frozenset[Path]:
 def digest(*names: str) -> str:
     """Twelve hex digits over the files `names` of the package and all they import.
 
-    A name that ends in `/` stands for every file under that folder; a name may also be a
+    A name that ends in `/` means every file under that folder; a name may also be a
     file that is no Python, which counts byte by byte.
     """
     files: set[Path] = set()

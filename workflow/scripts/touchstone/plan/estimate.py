@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from touchstone.datasets import catalogue
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.inference import is_inference
-from touchstone.plan.model import Cell
+from touchstone.plan.model import Cell, Interleave
 from touchstone.plan.read import is_operation
 from touchstone.plan.study import Plan
 
@@ -30,29 +30,39 @@ FACTOR = 3.0
 
 
 class Estimate(NamedTuple):
-    """Seconds of CPU runs, the runs on a GPU, of which no time is known, and bytes of disk."""
+    """Seconds of CPU runs, the runs on a GPU, of which no time is known, bytes of disk, and the
+    comparisons that are measured in turn."""
 
     runs: int
     seconds: float
     gpu_runs: int
     bytes: float
+    turns: int = 0
 
     @property
     def text(self) -> str:
         """The estimate in words."""
         low, high = (_duration(self.seconds * by) for by in (1 / FACTOR, FACTOR))
         gpu = f", and {self.gpu_runs} runs on a GPU, not estimated" if self.gpu_runs else ""
+        turns = f" and {self.turns} comparison{'s' * (self.turns > 1)} in turn" * bool(self.turns)
         return (
-            f"{self.runs} runs: about {_duration(self.seconds)} ({low} to {high}){gpu},"
+            f"{self.runs} runs{turns}: about {_duration(self.seconds)} ({low} to {high}){gpu},"
             f" {self.bytes / 1e9:.2g} GB of disk without software"
         )
 
 
-def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> Estimate:
-    """Estimate runs of a plan; certificates and downloads are not counted.
+def estimate(
+    plan: Plan,
+    cells: Mapping[str, int],
+    folder: Path,
+    cores: int,
+    turns: Collection[Sequence[str]] = (),
+) -> Estimate:
+    """Estimate runs of a plan, and what is measured in turn; not certificates and downloads.
 
     Args:
         cells: how many runs of each cell are to be made.
+        turns: the cells of each comparison that is to be measured in turn.
         folder: of the data sets' descriptions.
         cores: that a run may use.
     """
@@ -65,8 +75,13 @@ def estimate(plan: Plan, cells: Mapping[str, int], folder: Path, cores: int) -> 
             gpu_runs += runs
         else:
             seconds += runs * one
+    if options := plan.study.interleave:
+        for names in turns:
+            group = [plan.cells[name] for name in names]
+            seconds += seconds_of_turns(group, options, folder, cores) or 0.0
     total = sum(cells.values())
-    return Estimate(total, seconds, gpu_runs, _bytes(plan, sets) + total * BYTES_PER_RUN)
+    size = _bytes(plan, sets) + total * BYTES_PER_RUN
+    return Estimate(total, seconds, gpu_runs, size, len(turns))
 
 
 def seconds_of_run(cell: Cell, folder: Path, cores: float) -> float | None:
@@ -100,6 +115,32 @@ def seconds_of_steps(cell: Cell, folder: Path, cores: float) -> float | None:
         steps, tested = min(steps, cell.steps + cell.warmup_steps), 0
     work = 2 * (graph.training_macs * steps * cell.global_batch_size + graph.macs * tested)
     return work / speed + steps * SECONDS_PER_STEP
+
+
+def seconds_of_turns(
+    cells: Sequence[Cell], options: Interleave, folder: Path, cores: float
+) -> float | None:
+    """How long it takes to measure cells in turn; None on a GPU.
+
+    A slice lasts at least as long as a step, and the first two of a process are not counted. The
+    processes of a set start together.
+
+    Args:
+        folder: of the data sets' descriptions.
+        cores: that a cell may use, if it says nothing.
+    """
+    rounds, slices = options.rounds + 2, 0.0
+    for cell in cells:
+        if cell.device == "gpu":
+            return None
+        step = 0.0
+        if not is_operation(cell):
+            graph = _graph(cell.network, cell.dataset, folder)
+            macs = graph.macs if is_inference(cell) else graph.training_macs
+            step = 2 * macs * cell.global_batch_size / (FLOPS_PER_CORE * (cell.threads or cores))
+        slices += max(options.slice_seconds, step) + max(options.lead_seconds, step)
+    seconds = options.sets * (SECONDS_PER_RUN + rounds * slices)
+    return min(seconds, options.max_seconds)
 
 
 @cache

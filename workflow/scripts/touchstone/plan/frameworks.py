@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from touchstone.networks.graph import OwnStart
 from touchstone.schema.capabilities import Capabilities
 from touchstone.schema.spec import Network
 
@@ -47,7 +48,7 @@ def record_format(framework: str) -> str:
 
 
 @cache
-def _constants(path: Path) -> dict[str, Any]:
+def constants(path: Path) -> dict[str, Any]:
     """The literal constants that a file of Python assigns at its top level."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     values = {}
@@ -63,7 +64,7 @@ def _constants(path: Path) -> dict[str, Any]:
 def of_records(framework: str, constant: str) -> bool:
     """What that format says of itself: `SHARDED` or `PHOTOS` (datasets/formats), whose import
     brings NumPy, which would take longer than all else that a plan reads."""
-    return bool(_constants(FORMATS / f"{record_format(framework)}.py")[constant])
+    return bool(constants(FORMATS / f"{record_format(framework)}.py")[constant])
 
 
 def deviations(framework: str, network: Network, source: str) -> list[str]:
@@ -76,6 +77,11 @@ def deviations(framework: str, network: Network, source: str) -> list[str]:
 def released(framework: str) -> str | None:
     """The month (`YYYY-MM`) in which the pinned version was released, if the adapter has it."""
     return capabilities(framework).released
+
+
+def own_start(framework: str) -> OwnStart:
+    """What the framework draws as initial weights where its user says nothing."""
+    return OwnStart(*capabilities(framework).initialisation)
 
 
 def single_precision_only(framework: str) -> bool:

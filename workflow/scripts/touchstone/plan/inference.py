@@ -1,7 +1,7 @@
 """Inference cells: which training cell leaves the weights that each of them predicts with."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from touchstone.plan import frameworks
@@ -10,14 +10,18 @@ from touchstone.plan.model import BEST, Cell
 INITIAL, TRAINED = "initial", "trained"
 """The words for weights beside the names of frameworks."""
 DECIDE = (
-    "network", "dataset", "learning_rate", "optimizer", "momentum", "nesterov", "beta1", "beta2",
-    "epsilon", "weight_decay", "weight_decay_form", "weight_decay_on", "schedule", "milestones",
-    "lr_gamma", "lr_warmup_epochs", "crop_padding", "flip", "epochs", "seed",
+    "network", "dataset", "initialisation", "learning_rate", "optimizer", "momentum", "nesterov",
+    "beta1", "beta2", "epsilon", "weight_decay", "weight_decay_form", "weight_decay_on", "schedule",
+    "milestones", "lr_gamma", "lr_warmup_epochs", "crop_padding", "flip", "epochs", "seed",
 )  # fmt: skip
 """The settings that decide which weights a training cell leaves, beside its framework and batch
 size; in all others, as its threads or its device, it may differ from the cell that predicts."""
-OF_WEIGHTS = tuple(name for name in DECIDE if name not in ("network", "dataset", "seed"))
+OF_WEIGHTS = tuple(
+    name for name in DECIDE if name not in ("network", "dataset", "initialisation", "seed")
+)
 """Those of them that mean nothing where nothing is trained."""
+OF_TRAINED = (*OF_WEIGHTS, "trained_batch_size")
+"""Settings that no cell with initial weights has."""
 OF_TRAINING = (
     "operation_seconds", "evaluate_every", "target_accuracy", "reader_threads", "steps",
 )  # fmt: skip
@@ -35,15 +39,16 @@ def is_inference(cell: Cell) -> bool:
 def resolved(cell: Cell) -> Cell:
     """The cell with the usual value for every setting that means nothing to it."""
     if not is_inference(cell):
-        return _usual(cell, ONLY)
+        return usual(cell, ONLY)
     if cell.weights == INITIAL:
-        cell = _usual(cell, (*OF_WEIGHTS, "trained_batch_size"))
+        cell = usual(cell, OF_TRAINED)
     elif cell.trained_batch_size is None:
         cell = cell.model_copy(update={"trained_batch_size": cell.batch_size})
-    return _usual(cell, OF_TRAINING)
+    return usual(cell, OF_TRAINING)
 
 
-def _usual(cell: Cell, names: tuple[str, ...]) -> Cell:
+def usual(cell: Cell, names: Iterable[str]) -> Cell:
+    """The cell with the usual value for these settings."""
     return cell.model_copy(update={name: Cell.model_fields[name].default for name in names})
 
 

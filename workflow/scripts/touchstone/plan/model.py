@@ -14,8 +14,7 @@ RESULTS_FORMAT: Literal[2] = 2
 
 
 BEST = "best"
-"""The mode that stands for whichever of a framework's modes is the fastest in a short trial, with
-whichever threads and waiting are."""
+"""The framework's fastest mode in a short trial, with the fastest threads and waiting."""
 
 
 class Cell(BaseModel):
@@ -122,6 +121,15 @@ class Cell(BaseModel):
     ] = "effective"
     batch_size: Annotated[int, Field(gt=0, description="examples per step")] = 64
     learning_rate: Annotated[float, Field(gt=0, description="step size before any schedule")] = 0.01
+    initialisation: Annotated[
+        Literal["paper", "framework", "he", "glorot"],
+        Field(
+            description="of the weights, the same numbers in every framework: `paper` as the "
+            "network's source states it, where it is silent He before a ReLU, Glorot elsewhere and "
+            "small numbers in the output layer; `framework`: as the framework does by itself; `he` "
+            "or `glorot`: in all layers (`docs/parity.md`)"
+        ),
+    ] = "paper"
     optimizer: Annotated[
         Literal["sgd", "adam"],
         Field(description="the update equation, the same in every framework (`docs/parity.md`)"),
@@ -228,6 +236,13 @@ class Cell(BaseModel):
             "framework has for it)"
         ),
     ] = "default"
+    variables: Annotated[
+        dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str],
+        Field(
+            description="environment variables of the run, as `{ONEDNN_MAX_CPU_ISA: AVX2}`; of the "
+            "shell's own a run gets only those that `docs/measuring.md` lists"
+        ),
+    ] = {}
     deterministic: Annotated[
         bool,
         Field(
@@ -290,7 +305,9 @@ class Scale(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    repeats: Annotated[int | None, Field(gt=0, description="instead of the study's")] = None
+    repeats: Annotated[int | None, Field(gt=0, le=10_000, description="instead of the study's")] = (
+        None
+    )
     defaults: Annotated[
         dict[str, Any], Field(description="settings that replace those of `defaults`")
     ] = {}
@@ -298,6 +315,53 @@ class Scale(BaseModel):
         list[dict[str, Any]],
         Field(description="a mapping for each sweep: settings that replace its own"),
     ] = []
+
+
+class Interleave(BaseModel):
+    """How cells that are compared are measured in turn (`docs/interleaving.md`)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    sets: Annotated[
+        int,
+        Field(ge=3, le=100, description="sets of fresh processes, one of each cell; at least 3"),
+    ] = 5
+    rounds: Annotated[
+        int,
+        Field(
+            ge=3,
+            le=1000,
+            description="rounds of a set in which no other program uses the cores; up to four times"
+            " as many are measured for them",
+        ),
+    ] = 10
+    slice_seconds: Annotated[
+        float, Field(gt=0, le=60, description="how long a cell works when it has its turn, s")
+    ] = 0.4
+    lead_seconds: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=60,
+            description="how long it works before each slice without being measured, so that caches"
+            " are warm, s",
+        ),
+    ] = 0.15
+    precision: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="measure more sets until the interval of every ratio reaches at most so far"
+            " beyond it, as a share (0.03: 3 %); null: only `sets`",
+        ),
+    ] = None
+    max_sets: Annotated[
+        int, Field(ge=3, le=1000, description="the most sets, with `precision`")
+    ] = 30
+    max_seconds: Annotated[
+        float,
+        Field(gt=0, description="no set of a comparison begins later than this after the first, s"),
+    ] = 900.0
 
 
 class Study(BaseModel):
@@ -313,7 +377,7 @@ class Study(BaseModel):
         str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="a short name of the study")
     ]
     title: Annotated[str, Field(min_length=1, description="the report's heading")]
-    repeats: Annotated[int, Field(gt=0, description="fresh processes per cell")] = 3
+    repeats: Annotated[int, Field(gt=0, le=10_000, description="fresh processes per cell")] = 3
     parity: Annotated[
         bool,
         Field(
@@ -328,11 +392,19 @@ class Study(BaseModel):
             "device's memory, once for all cells whose settings need equal memory"
         ),
     ] = False
+    interleave: Annotated[
+        Interleave | None,
+        Field(
+            description="also measure the cells of each comparison in turn, slice by slice, and"
+            " take the ratios of speeds from there: noise of the machine changes all cells alike"
+            " (`docs/interleaving.md`). `interleave: {}` has the usual values; null: no"
+        ),
+    ] = None
     compare_with: Annotated[
         list[str],
         Field(
             description="bundles of other machines' results (`docs/machines.md`), as paths: the "
-            "report shows them beside this machine's"
+            "report shows them beside this machine's, and a published study's claims count them"
         ),
     ] = []
     mirror: Annotated[

@@ -16,8 +16,8 @@ from touchstone.yaml_file import parsed
 
 OPERATION = (
     "framework", "network", "dataset", "device", "precision", "seed", "threads",
-    "wait_policy", "warmup_steps", "warmup_seconds", "chunk_seconds", "operation_seconds",
-    "sampling_interval", "time_limit", "time_limit_factor", "memory_limit",
+    "wait_policy", "variables", "warmup_steps", "warmup_seconds", "chunk_seconds",
+    "operation_seconds", "sampling_interval", "time_limit", "time_limit_factor", "memory_limit",
 )  # fmt: skip
 """The settings that an operation has; all others are of training."""
 SLUG = ("framework", "network", "dataset", "device", "precision", "batch_size", "learning_rate")

@@ -9,7 +9,7 @@ def scaled(config: dict[str, Any], faults: list[str]) -> dict[str, Any]:
     """The configuration as its `scale` changes it; what it may not change goes to `faults`.
 
     A scale replaces single values by single values, so the scaled study has as many cells as
-    the whole one, in the same order: each stands for the one at its place.
+    the whole one, in the same order: each replaces the one at its place.
     """
     name, scales = config.get("scale", "paper"), config.get("scales", {})
     if name == "paper" or not isinstance(scales, dict):
@@ -22,7 +22,7 @@ def scaled(config: dict[str, Any], faults: list[str]) -> dict[str, Any]:
     scale = scales[name]
     sweeps = config.get("sweeps")
     if not isinstance(scale, dict) or not isinstance(sweeps, list):
-        return config  # told as a fault of the study
+        return config  # reported as a fault of the study
     changes = scale.get("sweeps") or [{} for _ in sweeps]
     if len(changes) != len(sweeps):
         faults.append(

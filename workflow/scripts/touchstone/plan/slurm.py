@@ -104,7 +104,7 @@ def impossible(jobs: Iterable[tuple[str, Mapping[str, Any]]], known: Partitions)
 
 def _lacks(rule: str, asked: Mapping[str, Any], known: Partitions) -> list[str]:
     if asked.get("clusters"):
-        return []  # sinfo told of this cluster alone
+        return []  # sinfo listed this cluster only
     names = str(asked.get("slurm_partition") or "").split(",")
     if unknown := [name for name in names if name not in known]:
         if unknown == [""]:

@@ -6,10 +6,12 @@ from typing import Any
 
 from touchstone import networks, operations
 from touchstone.datasets import catalogue
+from touchstone.networks.graph import OwnStart
 from touchstone.plan import frameworks, inference
 from touchstone.plan.model import Cell
 from touchstone.plan.read import canonical, digest, digest_of_text, is_operation, name_of
 from touchstone.schema.spec import (
+    NO_NETWORK,
     Augmentation,
     Calls,
     Data,
@@ -31,20 +33,27 @@ from touchstone.schema.values import to_json
 
 FACTORS = (
     "framework", "network", "dataset", "device", "precision", "mode", "input", "learning_rate",
-    "optimizer", "momentum", "weight_decay", "schedule", "epochs",
+    "optimizer", "momentum", "weight_decay", "schedule", "epochs", "steps",
 )  # fmt: skip
 """The factors of every run, beside its batch size."""
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16-amp": 2}
 """Of a number that a product reads or writes; operations count those of single precision."""
-NOTHING = Network("", [], "", 0, 0, 0, [], [])
-"""In the place of a network whose digest is known."""
 WHITE = 255
 """The largest value of a byte that is a pixel."""
 
 
 @cache
-def _network(name: str, shape: tuple[int, ...], classes: int) -> Network:
-    return networks.build(name, shape, classes).network()
+def _network(
+    name: str, shape: tuple[int, ...], classes: int, initialisation: str, own: OwnStart | None
+) -> Network:
+    return networks.build(name, shape, classes).network(initialisation, own)
+
+
+def _described(cell: Cell, dataset: catalogue.Dataset) -> tuple[Any, ...]:
+    """What decides the network of a cell: the arguments of `_network`."""
+    own = frameworks.own_start(cell.framework) if cell.initialisation == "framework" else None
+    shape, classes = tuple(dataset.shape), len(dataset.classes)
+    return cell.network, shape, classes, cell.initialisation, own
 
 
 @cache
@@ -67,15 +76,13 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> RunSpec:
     if is_operation(cell):
         return _operation_spec(cell, repeat)
     dataset = _dataset(cell.dataset, root / "config/datasets")
-    network = _network(cell.network, tuple(dataset.shape), len(dataset.classes))
+    network = _network(*_described(cell, dataset))
     deviations = frameworks.deviations(cell.framework, network, cell.input)
     data = _data_of(cell, dataset)
     if inference.is_inference(cell):
         return InferenceSpec(
             **_common(cell, repeat),
-            factors=_factors_of(cell)._replace(
-                steps=cell.steps, workload=cell.workload, weights=cell.weights
-            ),
+            factors=_factors_of(cell)._replace(workload=cell.workload, weights=cell.weights),
             network=network,
             data=data,
             deviations=deviations,
@@ -83,7 +90,7 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> RunSpec:
         )
     return TrainingSpec(
         **_common(cell, repeat),
-        factors=_factors_of(cell)._replace(steps=cell.steps),
+        factors=_factors_of(cell),
         network=network,
         data=data,
         optimizer=optimizer_of(cell),
@@ -164,8 +171,8 @@ def _data_of(cell: Cell, dataset: catalogue.Dataset) -> Data:
 
 
 @cache
-def _network_digest(name: str, shape: tuple[int, ...], classes: int) -> str:
-    return digest(to_json(_network(name, shape, classes)))
+def _network_digest(*described: Any) -> str:
+    return digest(to_json(_network(*described)))
 
 
 def spec_digests(cell: Cell, repeats: int, root: Path) -> list[str]:
@@ -177,9 +184,9 @@ def spec_digests(cell: Cell, repeats: int, root: Path) -> list[str]:
     if isinstance(spec, OperationSpec):
         values = spec_to_json(spec)
     else:
-        data = spec.data
-        known = _network_digest(cell.network, tuple(data.shape), data.classes)
-        values = spec_to_json(spec._replace(network=NOTHING)) | {"network": known}
+        dataset = _dataset(cell.dataset, root / "config/datasets")
+        known = _network_digest(*_described(cell, dataset))
+        values = spec_to_json(spec._replace(network=NO_NETWORK)) | {"network": known}
     own = {"repeat", "seed"}
     parts = {key: "" if key in own else canonical(value) for key, value in sorted(values.items())}
     digests = []
@@ -233,6 +240,7 @@ def execution_of(cell: Cell) -> Execution:
         deterministic=cell.deterministic,
         replicas=cell.replicas,
         nodes=cell.nodes,
+        variables=dict(sorted(cell.variables.items())),
     )
     if cell.world_size == 1:
         return execution

@@ -7,17 +7,25 @@ import json
 import random
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from touchstone.plan import inference
 from touchstone.plan.checks import Known, fault_of, like
-from touchstone.plan.model import RESULTS_FORMAT, Cell, Study
+from touchstone.plan.effect import without_effect
+from touchstone.plan.model import RESULTS_FORMAT, Cell, Interleave, Scale, Study
 from touchstone.plan.read import ConfigError, name_of, read
 from touchstone.plan.scale import scaled
+
+MOST_CELLS = 100_000
+"""Of a sweep: Snakemake itself needs 0.12 MiB for each."""
+MOST_RUNS = 1_000_000
+PARTS: dict[str, type[BaseModel]] = {"scales": Scale, "interleave": Interleave}
+"""The models of the parts of a study."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,13 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     Raises ConfigError with every fault found, one a line.
     """
     faults: list[str] = []
-    config = json.loads(json.dumps(config))
+    try:
+        config = json.loads(json.dumps(config))
+    except (TypeError, ValueError, RecursionError) as fault:
+        raise ConfigError(
+            f"the configuration holds more than text, numbers, lists and mappings ({fault}); "
+            "the command check-config names the line"
+        ) from None
     study = _study(config, faults)
     config = scaled(config, faults)
     whole = study.repeats if study else 0
@@ -66,6 +80,7 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     sweeps = config.get("sweeps")
     cells: dict[str, Cell] = {}
     origin: dict[str, int] = {}
+    every: list[Cell] = []
     if isinstance(defaults, dict) and isinstance(sweeps, list):
         known = Known(root)
         usual = _settings("defaults", defaults, known, faults, lists=False)
@@ -81,9 +96,17 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
                     faults.append(f"sweeps[{index}].{key}: missing; name one: {known.listed(key)}")
             if len(faults) > before or any(not values for values in settings.values()):
                 continue
-            for combination in itertools.product(*settings.values()):
-                where = f"sweeps[{index}]"
-                for cell in known.resolved(Cell(**dict(zip(settings, combination, strict=True)))):
+            where = f"sweeps[{index}]"
+            if (size := prod(map(len, settings.values()))) > MOST_CELLS:
+                most = f"more than {MOST_CELLS:,}"
+                faults.append(f"{where}: {size:,} cells, {most}; split the study")
+                continue
+            combinations = itertools.product(*settings.values())
+            planned = [Cell(**dict(zip(settings, values, strict=True))) for values in combinations]
+            faults += [f"{where}.{fault}" for fault in without_effect(sweep, planned)]
+            every += planned
+            for one in planned:
+                for cell in known.resolved(one):
                     cell_faults = known.faults(cell)
                     faults += [f"{where}.{f}" for f in cell_faults if f"{where}.{f}" not in faults]
                     if cell_faults:
@@ -96,6 +119,10 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
                         )
                     cells[name] = cell
                     origin[name] = index
+    if len(cells) * whole > MOST_RUNS:
+        runs = f"{len(cells):,} cells x {whole:,} repeats"
+        faults.append(f"repeats: {runs} are more than {MOST_RUNS:,} runs; split the study")
+    faults += [f"defaults.{fault}" for fault in without_effect(defaults, every)]
     weights_from, without = inference.sources(cells)
     for name in [] if faults else without:  # a cell that has a fault may be the one
         faults.append(
@@ -119,11 +146,16 @@ def paths(given: Any) -> list[str]:
 def check_results(path: Path) -> None:
     """Refuse a results folder that another version of the format made.
 
-    `path` is its `config.resolved.yaml`. Raises ConfigError.
+    `path` is its `config.resolved.yaml`. Raises ConfigError, also where that file is damaged.
     """
     if not path.exists():
         return
-    found = read(path).get("results_format")
+    try:
+        found = read(path).get("results_format")
+    except ConfigError as fault:
+        raise ConfigError(
+            f"{fault}; as it was made from your study, delete it and start again: runs are kept"
+        ) from None
     if found != RESULTS_FORMAT:
         raise ConfigError(
             f"{path}: results_format is {found!r}, this version writes {RESULTS_FORMAT}; "
@@ -137,7 +169,8 @@ def _study(config: dict[str, Any], faults: list[str]) -> Study | None:
     except ValidationError as invalid:
         for error in invalid.errors():
             key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error["loc"])[1:]
-            faults.append(fault_of(key, error, Study))
+            model = PARTS.get(str(error["loc"][0]), Study)
+            faults.append(fault_of(key, error, model))
     return None
 
 

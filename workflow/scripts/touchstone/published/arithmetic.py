@@ -1,8 +1,8 @@
-"""What arithmetic alone finds in a published table: nothing here knows any table or its notes.
+"""What arithmetic finds in a published table: nothing here knows any table or its notes.
 
 Each check takes a table and yields findings. A finding is a `contradiction` where the figures
 cannot all be true, `doubtful` where they can but want an explanation, and `no data` where a
-figure is missing or stands for a missing one.
+figure is missing, or printed in place of one.
 """
 
 from __future__ import annotations
@@ -186,12 +186,13 @@ def _against_epochs(
 ) -> Iterator[Finding]:
     """Speeds of epochs against printed ones, over all batch sizes, since the former tell none."""
     low, high = min(rate for rate, *_ in rates), max(rate for rate, *_ in rates)
-    told = [_value(row) * (_level(row) if unit == "steps/s" else 1) for row in rows]
-    if max(told) < low / APART or min(told) > high * APART:
+    speeds = [_value(row) * (_level(row) if unit == "steps/s" else 1) for row in rows]
+    if max(speeds) < low / APART or min(speeds) > high * APART:
         lines = sorted({row.line for _, *pair in rates for row in pair} | {r.line for r in rows})
         text = (
             f"{rates[0][1].label}: times / epochs give {low:.4g} to {high:.4g} images/s, but"
-            f" {rows[0].metric} {reading} {min(told):.4g} to {max(told):.4g}, whatever the batch"
+            f" {rows[0].metric} {reading} {min(speeds):.4g} to {max(speeds):.4g},"
+            " whatever the batch"
         )
         yield Finding(CONTRADICTION, "epoch time", tuple(lines), text)
 
@@ -269,7 +270,7 @@ def ratios(table: Table) -> Iterator[Finding]:
 
 
 def _sweeps(table: Table) -> Iterator[tuple[str, list[Row]]]:
-    """Rows that differ in one number alone, in its order: the number's name, two rows or more."""
+    """Rows that differ in only one number, in its order: the number's name, two rows or more."""
     for name in NUMBERS:
         groups: dict[tuple[str, str, Key], list[Row]] = defaultdict(list)
         for row in table.rows:

@@ -1,64 +1,74 @@
-"""Judge claims by figures: measured ones with intervals, published ones as they stand.
+"""Judge claims by figures: measured ones with intervals, published ones as they are.
 
-Every test looks at groups of figures. In each it holds, fails, or stays open; docs/studies.md
+Every test looks at groups of figures. In each it holds, fails, or cannot tell; docs/studies.md
 says when, and how groups make a verdict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, pairwise, product
-from math import log, sqrt
-from statistics import fmean, median, stdev
 
-from touchstone.published.contrast import Contrast, contrast
-from touchstone.published.dossier import (
+from touchstone.published.claim_model import (
+    MOST,
+    SOME,
     Claim,
-    ExtremeTest,
-    GainTest,
-    RankTest,
-    RatioTest,
-    SpreadTest,
+    Level,
     Test,
-    TrendTest,
     Where,
+    compares,
+    on_cpu,
+    wheres,
 )
-from touchstone.published.points import Level, Point, level, matches
+from touchstone.published.comparisons import ON_ONE_METRIC, ON_TWO_METRICS, relative, select
+from touchstone.published.evidence import FAILS, HOLDS, OPEN, Evidence, Group
+from touchstone.published.points import Level as Given
+from touchstone.published.points import Point, matches
 from touchstone.published.table import number, show, words
 from touchstone.statistics.intervals import LEVEL
 
 REPRODUCED, CONTRADICTED = "reproduced", "contradicted"
-RATIO_ONLY, NOT_COMPARABLE, NOT_MEASURED = "ratio only", "not comparable", "not measured"
-VERDICTS = (REPRODUCED, CONTRADICTED, RATIO_ONLY, NOT_COMPARABLE, NOT_MEASURED)
-HOLDS, FAILS, OPEN = "holds", "fails", "undecided"
-
-
-@dataclass(frozen=True)
-class Group:
-    """What a test says of one group of figures."""
-
-    label: str
-    outcome: str
-    text: str
-    n: int
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
+UNDECIDED, NOT_COMPARABLE, NOT_MEASURED = "cannot tell", "not comparable", "not measured"
+STAND_IN = "stand-in"
+"""The mark of a claim that was measured on a GPU and is judged by a CPU's figures here."""
+ACROSS_MACHINES = ("machine", "generation")
+"""A comparison of levels of one of these has figures of several machines in one group."""
+VERDICTS = (REPRODUCED, CONTRADICTED, UNDECIDED, NOT_COMPARABLE, NOT_MEASURED)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on a claim: in words why, and what every group of every test said."""
+    """The verdict on a claim.
+
+    `why` says so in words, `missing` why some of its tests have no figures, and `groups` what
+    each group of each test said. A `stand_in` is judged by a CPU's figures in a GPU's place.
+    """
 
     verdict: str
     why: str
     groups: list[Group] = field(default_factory=list)
+    missing: tuple[str, ...] = ()
+    stand_in: bool = False
 
     @property
     def n(self) -> int | None:
         """Blocks of the group that has fewest."""
         return min((group.n for group in self.groups), default=None)
+
+    @property
+    def count(self) -> str:
+        """In how many of its groups the claim holds: `68 of 78`; empty without groups."""
+        holds = sum(group.outcome == HOLDS for group in self.groups)
+        return f"{holds} of {len(self.groups)}" if self.groups else ""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one test of a claim found."""
+
+    verdict: str
+    why: str
+    groups: list[Group]
 
 
 class Judge:
@@ -66,7 +76,7 @@ class Judge:
 
     Args:
         points: the figures.
-        exact: take every figure as it stands, as published ones without repeats must be.
+        exact: take every figure as it is, as published ones without repeats must be.
             Otherwise a group is decided by an interval, which needs two blocks.
         changed: by cell, the settings that this scale of the study changes, and how.
     """
@@ -83,314 +93,152 @@ class Judge:
         self.changed = changed or {}
 
     def judge(self, claim: Claim) -> Judgement:
-        """The verdict on a claim."""
+        """The verdict on a claim; a CPU's figures stand in only where no GPU has any."""
         if claim.untested:
             return Judgement(NOT_MEASURED, claim.untested)
-        parts = [self._test(test) for test in claim.tests]
+        found = self._judged(claim, claim.tests)
+        if found.verdict != NOT_MEASURED or not claim.stand_in or self.exact:
+            return found
+        tests: list[Test] = []
+        for test in map(on_cpu, claim.tests):
+            tests += [] if test in tests else [test]  # both memories are the host's there
+        instead = self._judged(claim, tests)
+        return found if instead.verdict == NOT_MEASURED else replace(instead, stand_in=True)
+
+    def _judged(self, claim: Claim, tests: Sequence[Test]) -> Judgement:
+        """The verdict by the tests that have figures."""
+        parts = [self._test(test) for test in tests]
+        missing = tuple(dict.fromkeys(part.why for part in parts if part.verdict == NOT_MEASURED))
+        known = [part for part in parts if part.verdict != NOT_MEASURED]
+        if not known:
+            return Judgement(NOT_MEASURED, "; ".join(missing), missing=missing)
+        several = len({test.metric for test in tests}) > 1
         groups = [
-            _of_metric(group, test.metric) if len({t.metric for t in claim.tests}) > 1 else group
-            for test, (_, _, found) in zip(claim.tests, parts, strict=True)
-            for group in found
+            _of_metric(group, test.metric) if several else group
+            for test, part in zip(tests, parts, strict=True)
+            for group in part.groups
         ]
-        verdicts = [verdict for verdict, _, _ in parts]
-        why = "; ".join(dict.fromkeys(text for _, text, _ in parts))
-        used = {p.cell for test in claim.tests for p in self._asked(test) if p.values}
+        why = "; ".join(dict.fromkeys(part.why for part in known))
+        if missing:
+            why += f"; not judged: {'; '.join(missing)}"
+        used = {p.cell for test in tests for p in self._asked(test, test.metric) if p.values}
         changes = [self.changed.get(cell, {}) for cell in sorted(filter(None, used))]
         hindered = dict.fromkeys(
             change[name] for name in claim.needs for change in changes if name in change
         )
-        if groups and hindered:
-            return Judgement(NOT_COMPARABLE, "; ".join(hindered) + f"; {why}", groups)
-        for verdict in (CONTRADICTED, NOT_MEASURED, RATIO_ONLY):
+        if hindered:
+            why = f"{'; '.join(hindered)}; {why}"
+            return Judgement(NOT_COMPARABLE, why, groups, missing)
+        verdicts = [part.verdict for part in known]
+        for verdict in (CONTRADICTED, UNDECIDED):
             if verdict in verdicts:
-                return Judgement(verdict, why, groups)
-        return Judgement(REPRODUCED, why, groups)
+                return Judgement(verdict, why, groups, missing)
+        return Judgement(REPRODUCED, why, groups, missing)
 
-    def _asked(self, test: Test) -> list[Point]:
-        """The figures that a test asks for; a measured one stands in no table."""
+    def _asked(self, test: Test, metric: str) -> list[Point]:
+        """The figures of a metric that a test asks for; a measured one is in no table."""
         return [
             point
             for point in self.points
-            if point.metric == test.metric
-            and matches(
-                point.factors,
-                {k: v for k, v in test.where.items() if k != "table" or point.row is not None},
-            )
+            if point.metric == metric
+            and matches(point.factors, _for(point, test.where))
+            and not any(matches(point.factors, _for(point, one)) for one in test.without)
         ]
 
-    def _test(self, test: Test) -> tuple[str, str, list[Group]]:
-        """The verdict of one test, why, and its groups."""
-        points = self._asked(test)
+    def _test(self, test: Test) -> _Part:
+        """What one test finds."""
+        points = self._asked(test, test.metric)
         with_values = [point for point in points if point.values]
-        first = self._groups(test, with_values, LEVEL)
+        first = self._groups(test, with_values, Evidence(self.exact))
         name = words(test.metric)
         if not first:
-            return NOT_MEASURED, f"{name}: {_why_none(test, points, with_values)}", []
-        # One group that fails contradicts the claim, so each may fail by chance only with
-        # 5 % / their number (Bonferroni); for the claim to hold all must, each at 5 %.
-        strict = self._groups(test, with_values, 1 - (1 - LEVEL) / len(first))
-        groups = [
-            late if late.outcome == FAILS else early if early.outcome != FAILS else _open(early)
-            for early, late in zip(first, strict, strict=True)
-        ]
+            return _Part(NOT_MEASURED, f"{name}: {_why_none(test, points, with_values)}", [])
+        groups = self._groups(test, with_values, self._evidence(test, len(first)))
+        holds, fails = (sum(g.outcome == word for g in groups) for word in (HOLDS, FAILS))
+        verdict = _verdict(test.share, len(groups), holds, fails)
+        return _Part(verdict, f"{name}: {self._counted(groups)}", groups)
+
+    def _evidence(self, test: Test, groups: int) -> Evidence:
+        """What it takes in each of so many groups.
+
+        Where one group decides a verdict, it may err by chance only with 5 % / their number
+        (Bonferroni): one that fails contradicts most claims, and one that holds is enough for
+        `some`. Where all of them must agree, each may err with 5 %.
+        """
+        strict = 1 - (1 - LEVEL) / groups
+        if test.share == SOME:
+            return Evidence(self.exact, holds=strict)
+        return Evidence(self.exact, fails=strict)
+
+    def _counted(self, groups: Sequence[Group]) -> str:
         counts = {word: sum(g.outcome == word for g in groups) for word in (HOLDS, FAILS, OPEN)}
-        told = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
+        said = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
         values = [group.value for group in groups if group.value is not None]
         ends = dict.fromkeys(number(end) for end in (min(values), max(values))) if values else {}
-        spread = f", {' to '.join(ends)}" if ends else ""
-        text = f"{name}: {told} of {len(groups)}{spread}"
-        if not self.exact and max(group.n for group in groups) == 1:
+        spread = f", value{'s' if len(ends) > 1 else ''} {' to '.join(ends)}" if ends else ""
+        text = f"{said} of {len(groups)}{spread}"
+        if not self.exact and all(group.n == 1 and group.low is None for group in groups):
             text += " (one run a cell: no interval)"
-        if counts[FAILS] > (1 - test.share) * len(groups) + 1e-9:
-            return CONTRADICTED, text, groups
-        if counts[HOLDS] >= test.share * len(groups) - 1e-9:
-            return REPRODUCED, text, groups
-        return RATIO_ONLY, text, groups
+        return text
 
-    def _groups(self, test: Test, points: list[Point], confidence: float) -> list[Group]:
-        by: dict[tuple[Level | None, ...], list[Point]] = {}
-        for point in points:
-            by.setdefault(tuple(point.factors.get(name) for name in test.by), []).append(point)
+    def _groups(self, test: Test, points: list[Point], evidence: Evidence) -> list[Group]:
+        others: list[Point] = []
+        if other := getattr(test, "other", None):
+            others = [point for point in self._asked(test, other) if point.values]
+        if test.relative:
+            points = relative(points, test.relative)
         found: list[Group] = []
-        for levels, group in by.items():
+        across = any(compares(test, factor) for factor in ACROSS_MACHINES)
+        by = test.by if across else [*test.by, "machine"]
+        for levels, group in _by(points, by).items():
             label = ", ".join(
-                f"{name.replace('_', ' ')} {show(one)}" if isinstance(one, float) else one
-                for name, one in zip(test.by, levels, strict=True)
+                f"{words(name)} {show(one)}" if isinstance(one, float) else one
+                for name, one in zip(by, levels, strict=True)
                 if one is not None
             )
-            found += _KINDS[test.kind](self, test, label, group, confidence)
+            if test.kind in ON_TWO_METRICS:
+                theirs = _by(others, by).get(levels, []) if others else []
+                if others and not theirs:
+                    continue
+                said = ON_TWO_METRICS[test.kind](test, group, evidence, theirs)
+            else:
+                said = ON_ONE_METRIC[test.kind](test, group, evidence)
+            found += [replace(one, label=_joined(label, one.label)) for one in said]
         return found
 
-    def _shown(self, one: Contrast, above: bool, bound: float, confidence: float) -> bool:
-        """Whether a contrast lies above (or below) a bound beyond doubt."""
-        if self.exact:
-            return one.value > bound if above else one.value < bound
-        interval = one.interval(confidence)
-        if interval is None:
-            return False
-        return interval[0] > bound if above else interval[1] < bound
 
-    def _between(
-        self, one: Contrast, least: float | None, most: float | None, confidence: float
-    ) -> str:
-        inside = [
-            self._shown(one, above, bound, confidence) or (self.exact and one.value == bound)
-            for above, bound in ((True, least), (False, most))
-            if bound is not None
-        ]
-        outside = [
-            self._shown(one, above, bound, confidence)
-            for above, bound in ((False, least), (True, most))
-            if bound is not None
-        ]
-        return FAILS if any(outside) else HOLDS if all(inside) else OPEN
-
-    # The kinds of tests
-
-    def _ratio(
-        self, test: RatioTest, label: str, points: list[Point], confidence: float
-    ) -> list[Group]:
-        groups = []
-        for one, other in product(_where(points, test.of), _where(points, test.to)):
-            found = contrast(one, other)
-            if found is None:
-                continue
-            slack = 1 + test.tolerance
-            low, high = test.least, test.most
-            if found.is_ratio:
-                low = low / slack if low is not None else None
-                high = high * slack if high is not None else None
-            else:
-                low = low - test.tolerance if low is not None else None
-                high = high + test.tolerance if high is not None else None
-            outcome = self._between(found, low, high, confidence)
-            name = f"{label}: {_named(one, test.of)} / {_named(other, test.to)}".removeprefix(": ")
-            groups.append(_group(name, outcome, found))
-        return groups
-
-    def _trend(
-        self, test: TrendTest, label: str, points: list[Point], confidence: float
-    ) -> list[Group]:
-        points = sorted(
-            (point for point in points if test.along in point.factors),
-            key=lambda point: float(point.factors[test.along]),
-        )
-        if len({point.factors[test.along] for point in points}) < 3:
-            return []
-        if test.expect == "level":
-            return self._spread_of(test, label, points, confidence)
-        if test.expect == "peaks":
-            return self._peak(test, label, points, confidence)
-        rises = test.expect == "rises"
-        ends = contrast(points[-1], points[0])
-        steps = [found for a, b in pairwise(points) if (found := contrast(b, a))]
-        if ends is None:
-            return []
-
-        def against(one: Contrast, tolerance: float) -> bool:
-            if one.is_ratio:
-                bound = 1 / (1 + tolerance) if rises else 1 + tolerance
-            else:
-                bound = -tolerance if rises else tolerance
-            return self._shown(one, not rises, bound, confidence)
-
-        if against(ends, 0) or any(against(step, test.tolerance) for step in steps):
-            outcome = FAILS
-        else:
-            outcome = HOLDS if self._shown(ends, rises, ends.neutral, confidence) else OPEN
-        return [_group(f"{label}: {_ends(points, test.along)}", outcome, ends)]
-
-    def _peak(
-        self, test: TrendTest, label: str, points: list[Point], confidence: float
-    ) -> list[Group]:
-        inner = max(points[1:-1], key=_middle)
-        sides = [found for end in (points[0], points[-1]) if (found := contrast(inner, end))]
-        if len(sides) < 2:
-            return []
-        bounds = [1 + test.tolerance if one.is_ratio else test.tolerance for one in sides]
-        if any(self._shown(one, False, one.neutral, confidence) for one in sides):
-            outcome = FAILS
-        elif all(self._shown(o, True, b, confidence) for o, b in zip(sides, bounds, strict=True)):
-            outcome = HOLDS
-        else:
-            outcome = OPEN
-        least = min(sides, key=lambda one: one.value)
-        at = f"peak at {test.along.replace('_', ' ')} {show(inner.factors[test.along])}"
-        return [_group(f"{label}: {at} against the ends", outcome, least)]
-
-    def _spread(
-        self, test: SpreadTest, label: str, points: list[Point], confidence: float
-    ) -> list[Group]:
-        if len({point.factors.get(test.across) for point in points}) < 2:
-            return []
-        return self._spread_of(test, label, points, confidence)
-
-    def _spread_of(
-        self, test: SpreadTest | TrendTest, label: str, points: list[Point], confidence: float
-    ) -> list[Group]:
-        high, low = max(points, key=_middle), min(points, key=_middle)
-        found = contrast(high, low)
-        if found is None:
-            return []
-        bound = test.tolerance + found.neutral
-        return [
-            _group(
-                f"{label}: largest / smallest",
-                self._between(found, None, bound, confidence),
-                found,
-            )
-        ]
-
-    def _extreme(
-        self, test: ExtremeTest, label: str, points: list[Point], confidence: float
-    ) -> list[Group]:
-        wanted = level(test.factor, test.level)
-        ours = [point for point in points if point.factors.get(test.factor) == wanted]
-        others = [point for point in points if point.factors.get(test.factor) != wanted]
-        if len(ours) != 1 or not others:
-            return []
-        rivals = sorted(others, key=_middle, reverse=True)
-        found = [one for rival in rivals if (one := contrast(ours[0], rival))]
-        if not found:
-            return []
-        over_all = all(self._shown(one, True, one.neutral, confidence) for one in found)
-        beaten = any(self._shown(one, False, one.neutral, confidence) for one in found)
-        if test.expect == "largest":
-            outcome = HOLDS if over_all else FAILS if beaten else OPEN
-        else:
-            outcome = HOLDS if beaten else FAILS if over_all else OPEN
-        return [_group(f"{label}: {wanted} / the largest other", outcome, found[0])]
-
-    def _gain(
-        self, test: GainTest, label: str, points: list[Point], confidence: float
-    ) -> list[Group]:
-        groups = []
-        for first, second, third in product(*(_where(points, step) for step in test.steps)):
-            if any(second.factors.get(name) != third.factors.get(name) for name in test.alike):
-                continue
-            blocks = first.values.keys() & second.values.keys() & third.values.keys()
-            if not blocks or any(p.values[b] <= 0 for p in (first, second, third) for b in blocks):
-                continue
-            logs = [
-                log(third.values[b] * first.values[b] / second.values[b] ** 2)
-                for b in sorted(blocks)
-            ]
-            error = stdev(logs) / sqrt(len(logs)) if len(logs) > 1 else None
-            found = Contrast(len(logs), fmean(logs), error, True)
-            outcome = self._between(found, None, 1 + test.tolerance, confidence)
-            groups.append(_group(f"{label}: second gain / first gain", outcome, found))
-        return groups
-
-    def _rank(
-        self, test: RankTest, label: str, points: list[Point], confidence: float
-    ) -> list[Group]:
-        """Every pair of levels of `over` is a group: it holds where both kinds order it alike."""
-        metric = test.other or test.metric
-        others = [p for p in self.points if p.metric == metric and p.values]
-        ones = {p.factors.get(test.over): p for p in _where(points, test.of)}
-        groups = []
-        by_setting: dict[tuple[tuple[str, Level], ...], dict[Level | None, Point]] = {}
-        for point in _where(others, test.to):
-            rest = tuple((n, v) for n, v in point.factors.items() if n in ("task", "dataset"))
-            by_setting.setdefault(rest, {})[point.factors.get(test.over)] = point
-        for rest, theirs in by_setting.items():
-            name = ", ".join(str(value) for _, value in rest)
-            for a, b in combinations([key for key in ones if key in theirs], 2):
-                one, other = contrast(ones[a], ones[b]), contrast(theirs[a], theirs[b])
-                if one is None or other is None:
-                    continue
-                signs = []
-                for found in (one, other):
-                    up = self._shown(found, True, found.neutral, confidence)
-                    down = self._shown(found, False, found.neutral, confidence)
-                    signs.append(1 if up else -1 if down else 0)
-                if test.opposite:
-                    signs[1] = -signs[1]
-                outcome = OPEN if 0 in signs else HOLDS if signs[0] == signs[1] else FAILS
-                text = f"{one.text} against {other.text}"
-                n = min(one.n, other.n)
-                groups.append(Group(f"{name}: {a} / {b}".removeprefix(": "), outcome, text, n))
-        return groups
+def _by(
+    points: Iterable[Point], factors: Sequence[str]
+) -> dict[tuple[Given | None, ...], list[Point]]:
+    """Figures by their levels of some factors."""
+    found: dict[tuple[Given | None, ...], list[Point]] = {}
+    for point in points:
+        found.setdefault(tuple(point.factors.get(name) for name in factors), []).append(point)
+    return found
 
 
-_KINDS: dict[str, Callable[..., list[Group]]] = {
-    "ratio": Judge._ratio,
-    "trend": Judge._trend,
-    "extreme": Judge._extreme,
-    "spread": Judge._spread,
-    "gain": Judge._gain,
-    "rank": Judge._rank,
-}
+def _for(point: Point, where: Where) -> Where:
+    """What is asked of a figure: only a published one is in a table of the source."""
+    if point.row is not None:
+        return where
+    return {name: levels for name, levels in where.items() if name != "table"}
 
 
-def _where(points: Sequence[Point], where: Where) -> list[Point]:
-    return [point for point in points if matches(point.factors, where)]
+def _verdict(share: float | str, groups: int, holds: int, fails: int) -> str:
+    """The verdict of a test that holds, and fails, in so many of its groups."""
+    if share == MOST:
+        needed = groups // 2 + 1
+    elif share == SOME:
+        needed = 1
+    else:
+        needed = next(n for n in range(groups + 1) if n >= float(share) * groups - 1e-9)
+    if fails > groups - needed:
+        return CONTRADICTED
+    return REPRODUCED if holds >= needed else UNDECIDED
 
 
-def _middle(point: Point) -> float:
-    return median(point.values.values())
-
-
-def _named(point: Point, where: Where) -> str:
-    """What sets a point apart: its levels of the factors asked for; hardware by its own name."""
-    kinds = ("device", "devices", "replicas", "gpu") if "hardware" in point.factors else ()
-    names = dict.fromkeys("hardware" if name in kinds else name for name in where)
-    return " ".join(show(point.factors[name]) for name in names if name in point.factors)
-
-
-def _ends(points: Sequence[Point], along: str) -> str:
-    first, last = (show(point.factors[along]) for point in (points[0], points[-1]))
-    return f"{along.replace('_', ' ')} {last} / {first}"
-
-
-def _group(label: str, outcome: str, found: Contrast) -> Group:
-    low, high = found.interval() or (None, None)
-    label = label.removeprefix(": ")
-    return Group(label, outcome, found.text, found.n, found.value, low, high)
-
-
-def _open(group: Group) -> Group:
-    return replace(group, outcome=OPEN)
+def _joined(label: str, inner: str) -> str:
+    return f"{label}: {inner}" if label and inner else label or inner
 
 
 def _of_metric(group: Group, metric: str) -> Group:
@@ -401,23 +249,28 @@ def _of_metric(group: Group, metric: str) -> Group:
 def _why_none(test: Test, points: Sequence[Point], with_values: Sequence[Point]) -> str:
     """Why a test has no group: no such figures, none with a value, or a side that is missing."""
     if not points:
-        return "no such figure"
+        return _none_at("no figure", test.where) if test.where else "no such figure"
     if not with_values:
         return "; ".join(dict.fromkeys(p.reason for p in points if p.reason)) or "no value"
-    sides: list[Where] = [*getattr(test, "steps", [])]
-    sides += [getattr(test, name) for name in ("of", "to") if hasattr(test, name)]
+    sides = [side for side in wheres(test) if side != test.where]
+    if getattr(test, "other", None):
+        sides = sides[:-1]  # the last one is of another metric
     for side in sides:
-        if not _where(with_values, side):
-            wanted = ", ".join(f"{name} {_listed(one)}" for name, one in side.items())
-            return f"no figure with {wanted}"
+        if not select(with_values, side):
+            return _none_at("no figure", side)
     for name in ("across", "along", "over", "factor"):
         if hasattr(test, name):
             factor = getattr(test, name)
             levels = {p.factors[factor] for p in with_values if factor in p.factors}
-            told = ", ".join(sorted(map(show, levels))) or "none"
-            return f"too few levels of {factor.replace('_', ' ')} to compare: {told}"
+            there = ", ".join(sorted(map(show, levels))) or "none"
+            return f"too few levels of {words(factor)} to compare: {there}"
     return "no figures that differ in nothing else"
 
 
-def _listed(levels: Level | list[Level] | int | list[str | int | float]) -> str:
+def _none_at(text: str, where: Where) -> str:
+    wanted = [f"{words(name)} {_listed(one)}" for name, one in where.items() if name != "table"]
+    return f"{text} with {', '.join(wanted)}" if wanted else text
+
+
+def _listed(levels: Level | list[Level]) -> str:
     return " or ".join(map(str, levels)) if isinstance(levels, list) else str(levels)

@@ -1,14 +1,22 @@
-"""Our ratio beside the published one."""
+"""Two figures set against each other: their ratio or difference, with its interval."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import exp, sqrt
-from statistics import fmean, stdev
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import exp, log, sqrt
+from statistics import fmean
 
 from touchstone.published.points import Point
 from touchstone.published.table import number
-from touchstone.statistics.intervals import LEVEL, half_width, paired_ratio
+from touchstone.statistics.intervals import (
+    LEVEL,
+    deviation,
+    half_width,
+    logarithms,
+    paired_ratio,
+    unpaired_ratio,
+)
 
 
 @dataclass(frozen=True)
@@ -16,13 +24,26 @@ class Contrast:
     """Two figures: their ratio, or for shares (accuracies) their difference.
 
     `middle` is the mean of the logarithms of ratios, or of differences, over the blocks that
-    both have; `error` its standard error, None where one block alone has both.
+    both have; `error` its standard error, None where only one block has both. `freedom` are its
+    degrees of freedom, n - 1 unless given.
     """
 
     n: int
     middle: float
     error: float | None
     is_ratio: bool
+    freedom: float | None = None
+
+    @classmethod
+    def counted(cls, middle: float, is_ratio: bool) -> Contrast:
+        """One of numbers that are counted and not measured, so that there is no error."""
+        return cls(1, middle, 0.0, is_ratio)
+
+    @classmethod
+    def of(cls, numbers: Sequence[float], is_ratio: bool) -> Contrast:
+        """Their mean with its standard error; `numbers` are logarithms or differences."""
+        error = deviation(numbers) / sqrt(len(numbers)) if len(numbers) > 1 else None
+        return cls(len(numbers), fmean(numbers), error, is_ratio)
 
     @property
     def value(self) -> float:
@@ -32,7 +53,10 @@ class Contrast:
         """Student's interval, in the scale of `value`."""
         if self.error is None:
             return None
-        half = half_width(self.error, self.n - 1, confidence)
+        if not self.error:
+            return self.value, self.value
+        freedom = self.n - 1 if self.freedom is None else self.freedom
+        half = half_width(self.error, freedom, confidence)
         low, high = self.middle - half, self.middle + half
         return (exp(low), exp(high)) if self.is_ratio else (low, high)
 
@@ -50,14 +74,45 @@ class Contrast:
         return f"{sign}{number(self.value)}{between}"
 
 
+def figure(point: Point) -> Contrast:
+    """A figure with values by itself, to be compared with a number.
+
+    The mean is geometric; for shares, and where a value is not positive, it is arithmetic.
+    """
+    values = list(point.values.values())
+    if point.counted:
+        return Contrast.counted(log(values[0]), True)
+    if point.unit == "1" or min(values) <= 0:
+        return Contrast.of(values, False)
+    return Contrast.of(logarithms(values), True)
+
+
+def mean_of(points: Sequence[Point]) -> Point:
+    """The arithmetic mean of several figures, in the blocks that have all of them."""
+    blocks = set.intersection(*(set(point.values) for point in points))
+    values = {b: fmean(point.values[b] for point in points) for b in sorted(blocks)}
+    return replace(points[0], values=values, cell=None, row=None)
+
+
 def contrast(one: Point, other: Point) -> Contrast | None:
-    """The ratio or difference of two figures, paired by blocks (docs/statistics.md)."""
+    """The ratio or difference of two figures, paired by blocks (docs/statistics.md).
+
+    Runs of two machines have no blocks in common: their ratio is that of two sittings.
+
+    None where no block has both, or where a ratio has a value that is not positive.
+    """
+    if one.counted and other.counted:
+        ours, theirs = (next(iter(point.values.values())) for point in (one, other))
+        return Contrast.counted(log(ours / theirs), True)
     if one.unit == "1":
         blocks = sorted(one.values.keys() & other.values.keys())
         if not blocks:
             return None
-        differences = [one.values[b] - other.values[b] for b in blocks]
-        error = stdev(differences) / sqrt(len(blocks)) if len(blocks) > 1 else None
-        return Contrast(len(blocks), fmean(differences), error, False)
-    ratio = paired_ratio(one.values, other.values)
-    return None if ratio is None else Contrast(ratio.n, ratio.log, ratio.error, True)
+        return Contrast.of([one.values[b] - other.values[b] for b in blocks], False)
+    if one.factors.get("machine") == other.factors.get("machine"):
+        ratio = paired_ratio(one.values, other.values)
+    else:
+        ratio = unpaired_ratio([*one.values.values()], [*other.values.values()])
+    if ratio is None:
+        return None
+    return Contrast(ratio.n, ratio.log, ratio.error, True, ratio.freedom)

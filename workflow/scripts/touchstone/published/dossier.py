@@ -10,29 +10,33 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from touchstone.plan.model import Cell
+from touchstone.published.claim_model import (
+    Claim,
+    Level,
+    Strict,
+    Where,
+    factors_named,
+    metrics_named,
+)
 from touchstone.published.table import FACTORS
 from touchstone.results.metrics import METRICS
 from touchstone.yaml_file import parsed
 
-Level = str | int | float
-Where = dict[str, Level | list[Level]]
-"""Factors with the level, or the levels, that they may have."""
-BEYOND = {*FACTORS, *Cell.model_fields}
-"""Every factor that a figure, published or measured, may have."""
+BEYOND = {*FACTORS, *Cell.model_fields, "generation"}
+"""Every factor that a figure, published or measured, may have; `generation` is a GPU's."""
+
+PARAMETERS = "parameters"
+"""The number of a network's parameters: a claim may be about it, though no run measures it."""
 
 
 class DossierError(ValueError):
     """A file of claims is refused; the message lists every fault, its key and cause."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
-
-
-class Reading(_Strict):
+class Reading(Strict):
     """One of our metrics that a published one is compared with.
 
     `unit` is the one to read the figures in, where the printed one cannot be, and `why` says so.
@@ -47,7 +51,7 @@ class Reading(_Strict):
     why: str | None = None
 
 
-class Rule(_Strict):
+class Rule(Strict):
     """What the figures `when` are in our words: factors that replace or join the source's.
 
     `missing` is the reason why this workflow has nothing to compare them with.
@@ -58,7 +62,7 @@ class Rule(_Strict):
     missing: str | None = None
 
 
-class Derived(_Strict):
+class Derived(Strict):
     """A figure computed from published ones of one cell: `of` / `per` x `times`."""
 
     metric: str
@@ -67,7 +71,7 @@ class Derived(_Strict):
     times: float = 1.0
 
 
-class Total(_Strict):
+class Total(Strict):
     """A figure of ours that is a sum over the cells `where`: the seconds of one call of each.
 
     Or of `times` calls, or steps. There is one for every framework, device and precision; `is` are
@@ -80,105 +84,28 @@ class Total(_Strict):
     times: Annotated[float, Field(gt=0)] = 1.0
 
 
-class _Test(_Strict):
-    """A comparison. Groups are the figures `where` that share every factor of `by`.
-
-    It holds where at least `share` of the groups do.
-    """
-
-    metric: str
-    by: list[str] = []
-    where: Where = {}
-    tolerance: Annotated[float, Field(ge=0)] = 0.0
-    share: Annotated[float, Field(gt=0, le=1)] = 1.0
-
-
-class RatioTest(_Test):
-    """`of` / `to` lies between `least` and `most`, both widened by `tolerance`, a share."""
-
-    kind: Literal["ratio"]
-    of: Where
-    to: Where
-    least: float | None = None
-    most: float | None = None
-
-
-class TrendTest(_Test):
-    """The metric along a factor of numbers: docs/studies.md says what the words mean."""
-
-    kind: Literal["trend"]
-    along: str
-    expect: Literal["rises", "falls", "peaks", "level"]
-
-
-class ExtremeTest(_Test):
-    """Of the levels of `factor`, `level` has, or has not, the largest value."""
-
-    kind: Literal["extreme"]
-    factor: str
-    level: Level
-    expect: Literal["largest", "not largest"]
-
-
-class SpreadTest(_Test):
-    """The largest / the smallest value over the levels of `across` is at most 1 + tolerance."""
-
-    kind: Literal["spread"]
-    across: str
-
-
-class GainTest(_Test):
-    """The step from the second of `steps` to the third gains less than that from the first.
-
-    The second and the third share every factor of `alike`, which the first may lack.
-    """
-
-    kind: Literal["gain"]
-    alike: list[str] = []
-    steps: Annotated[list[Where], Field(min_length=3, max_length=3)]
-
-
-class RankTest(_Test):
-    """Figures `of` and `to` rank the levels of `over` alike, or, if `opposite`, reversed.
-
-    `other` is the metric of the figures `to`, where it is another one.
-    """
-
-    kind: Literal["rank"]
-    of: Where
-    to: Where
-    over: str
-    other: str | None = None
-    opposite: bool = False
-
-
-Test = Annotated[
-    RatioTest | TrendTest | ExtremeTest | SpreadTest | GainTest | RankTest,
-    Field(discriminator="kind"),
-]
-
-
-class Claim(_Strict):
-    """A claim in our words. `needs` are settings that a scale of the study must not change."""
-
-    id: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
-    statement: str
-    source: str
-    needs: list[str] = []
-    tests: list[Test] = []
-    untested: str | None = None
-
-    @model_validator(mode="after")
-    def _tested(self) -> Claim:
-        if bool(self.tests) == bool(self.untested):
-            raise ValueError("give tests, or the reason why it is untested")
-        return self
-
-
 Name = Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
 
 
-class Layout(_Strict):
+class Sum(Strict):
+    """A figure that is the sum of others: one of each of `parts`, with the same level of `alike`.
+
+    A part names its metric and the factors of its figures. `is` are the factors of the sum.
+    """
+
+    metric: str
+    parts: Annotated[list[Where], Field(min_length=2)]
+    alike: list[str]
+    is_: Annotated[dict[str, Level], Field(alias="is")] = {}
+
+    @model_validator(mode="after")
+    def _of_metrics(self) -> Sum:
+        if any(not isinstance(part.get("metric"), str) for part in self.parts):
+            raise ValueError("parts: a part names no metric; add `metric: NAME` to it")
+        return self
+
+
+class Layout(Strict):
     """A table as the study has it: published figures `where`, and cells of ours in `also`.
 
     `rows` and `columns` are factors; `metric` may be one of them.
@@ -192,7 +119,7 @@ class Layout(_Strict):
     columns: Annotated[list[str], Field(min_length=1)]
 
 
-class FigureSpec(_Strict):
+class FigureSpec(Strict):
     """A figure: our `metric` over `x`, a factor of numbers (points) or of words (bars).
 
     Every level of `series` has its own colour: the framework's own, where it is that.
@@ -207,7 +134,7 @@ class FigureSpec(_Strict):
     series: str
 
 
-class Curves(_Strict):
+class Curves(Strict):
     """A figure of the training losses of our cells `where`, by epoch.
 
     Every level of `series`, a factor of numbers, has a shade of its own. `source` says what the
@@ -221,7 +148,7 @@ class Curves(_Strict):
     source: str
 
 
-class MachineTable(_Strict):
+class MachineTable(Strict):
     """A table of the source about its machine or software, filled from the runs made here.
 
     `show` says what is in it; `published` are the source's words for a fact, the same for all
@@ -234,7 +161,7 @@ class MachineTable(_Strict):
     published: dict[str, str | dict[str, str]] = {}
 
 
-class Comparability(_Strict):
+class Comparability(Strict):
     """Whether, or in what, figures of the source and ours may be compared, and why."""
 
     what: str
@@ -242,11 +169,12 @@ class Comparability(_Strict):
     why: str
 
 
-class Dossier(_Strict):
+class Dossier(Strict):
     """A file of claims: the published table, how to read it, the claims, tables and figures.
 
     `each` repeats the figures for every combination of these factors that the table has. `further`
-    are metrics of ours that the source has not, for tables of our own.
+    are metrics of ours that the source has not, for tables of our own. A claim may be about these,
+    or about any metric that we measure.
     """
 
     published: str
@@ -259,9 +187,16 @@ class Dossier(_Strict):
     comparable: list[Comparability] = []
     derived: list[Derived] = []
     totals: list[Total] = []
+    sums: list[Sum] = []
     further: list[str] = []
     cells: list[Rule] = []
     claims: list[Claim]
+
+    @property
+    def claimed(self) -> set[str]:
+        """The metrics that the claims name, and those of which their figures are sums."""
+        of_sums = {str(part["metric"]) for one in self.sums for part in one.parts}
+        return of_sums.union(*(metrics_named(claim) for claim in self.claims))
 
     @model_validator(mode="after")
     def _known(self) -> Dossier:
@@ -285,16 +220,19 @@ class Dossier(_Strict):
         ]
         for index, rule in enumerate(self.cells):
             named += [(f"cells[{index}]", key) for key in (*rule.when, *rule.is_)]
+        ours = {*known, *read, PARAMETERS, *(one.metric for one in self.derived)}
+        ours |= {one.metric for one in self.sums}
         for claim in self.claims:
-            ours = {one.metric for readings in self.metrics.values() for one in readings}
-            ours |= {one.metric for one in self.derived}
             named += [(f"claim {claim.id}", key) for key in claim.needs]
-            for test in claim.tests:
-                named += [(f"claim {claim.id}", key) for key in _factors(test)]
-                other = getattr(test, "other", None)
-                for metric in (test.metric, *([other] if other else [])):
-                    if metric not in ours:
-                        faults.append(f"claim {claim.id}: {metric!r} is not among the metrics")
+            named += [(f"claim {claim.id}", key) for t in claim.tests for key in factors_named(t)]
+            faults += [
+                f"claim {claim.id}: {metric!r} is not among the metrics"
+                for metric in sorted(metrics_named(claim) - ours)
+            ]
+        for total_of in self.sums:
+            keys = [key for part in total_of.parts for key in part]
+            keys += [*total_of.alike, *total_of.is_]
+            named += [(f"sums.{total_of.metric}", key) for key in keys]
         for curves in self.curves:
             named += [(curves.id, key) for key in (*curves.where, curves.series)]
         for total in self.totals:
@@ -320,31 +258,56 @@ class Dossier(_Strict):
         return self
 
 
-def _factors(test: Any) -> list[str]:
-    """Every factor that a test names."""
-    found = [*test.by, *test.where]
-    for name in ("of", "to"):
-        found += getattr(test, name, {})
-    for step in getattr(test, "steps", []):
-        found += step
-    return found + [
-        getattr(test, n) for n in ("along", "factor", "across", "over") if hasattr(test, n)
-    ]
+def claim_files(path: Path) -> list[Path]:
+    """The files of claims beside the file of a study: those in the folder of its name."""
+    return sorted(path.with_suffix("").glob("*.yaml"))
 
 
 def read_dossier(path: Path) -> Dossier:
-    """Read a file of claims; raises DossierError."""
+    """Read what is known of a study: its file, and the lists of claims in the folder of its name.
+
+    Raises:
+        DossierError: with every fault; a fault in a claim names the claim.
+    """
+    content = _read(path)
+    files = claim_files(path)
+    if files and isinstance(content, dict):
+        claims = content.get("claims") or []
+        if not isinstance(claims, list):
+            raise DossierError(f"{path}: claims is not a list; begin every claim with `- id: NAME`")
+        claims = list(claims)
+        for file in files:
+            more = _read(file)
+            if not isinstance(more, list):
+                raise DossierError(f"{file}: not a list; begin every claim with `- id: NAME`")
+            claims += more
+        content = {**content, "claims": claims}
     try:
-        content, repeated = parsed(path.read_text(encoding="utf-8"))
-        if repeated:
-            cause = f"more than once in one mapping: {'; '.join(repeated)}"
-            raise DossierError(f"{path}: {cause}; keep one each")
         return Dossier.model_validate(content)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DossierError(f"{path}: {' '.join(str(error).split())}; mend that file") from None
     except ValidationError as invalid:
         faults = "\n".join(
-            f"  {'.'.join(map(str, error['loc'])) or 'the file'}: {error['msg']}"
-            for error in invalid.errors()
+            f"  {_place(error['loc'], content)}: {error['msg']}" for error in invalid.errors()
         )
         raise DossierError(f"{path} has faults:\n{faults}") from None
+
+
+def _read(path: Path) -> Any:
+    """The content of a YAML file."""
+    try:
+        content, repeated = parsed(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DossierError(f"{path}: {' '.join(str(error).split())}; mend that file") from None
+    if repeated:
+        cause = f"more than once in one mapping: {'; '.join(repeated)}"
+        raise DossierError(f"{path}: {cause}; keep one each")
+    return content
+
+
+def _place(keys: tuple[str | int, ...], content: Any) -> str:
+    """Where a fault is, in words; a claim has its own name in place of its number."""
+    parts = list(map(str, keys)) or ["the file"]
+    if parts[0] == "claims" and len(keys) > 1:
+        claim = content["claims"][keys[1]]
+        if isinstance(claim, dict) and "id" in claim:
+            parts[:2] = [f"claim {claim['id']}"]
+    return ".".join(parts)

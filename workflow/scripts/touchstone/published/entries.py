@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from touchstone.plan.model import Cell
-from touchstone.published.dossier import Dossier, Layout, Where
+from touchstone.published.claim_model import Where
+from touchstone.published.dossier import Dossier, Layout
 from touchstone.published.points import Level, Point, counterpart, level, matches
 from touchstone.published.table import show, words
 
@@ -133,7 +134,7 @@ def _in_source_words(point: Point, dossier: Dossier, beside: Iterable[Entry]) ->
     """The factors of a cell of ours that the source has not, in its words where rules tell them.
 
     Where a rule has several levels, it is the one that the source's figures `beside` it have which
-    share the dossier's `each` with it, if they have one of them alone.
+    share the dossier's `each` with it, if they have only one of them.
     """
     factors = dict(point.factors)
     for rule in dossier.cells:
@@ -170,7 +171,7 @@ def _differing(ones: Sequence[Mapping[str, Level]]) -> list[str]:
 
 
 def labels_that_differ(found: Sequence[Entry], factors: Sequence[str]) -> list[Entry]:
-    """The entries, each of our own cells that shares its place with another told apart from it.
+    """The entries; cells of ours that share a place are labelled by how they differ.
 
     `factors` are those that make the place.
     """
@@ -181,8 +182,8 @@ def labels_that_differ(found: Sequence[Entry], factors: Sequence[str]) -> list[E
             places.setdefault(place, []).append(i)
     result = list(found)
     for group in places.values():
-        told = _differing([found[i].factors for i in group])
-        for i, what in zip(group, told, strict=True):
+        differences = _differing([found[i].factors for i in group])
+        for i, what in zip(group, differences, strict=True):
             if what and all(factor in found[i].factors or factor == "metric" for factor in factors):
                 result[i] = replace(found[i], remark=f"{found[i].remark}; here with {what}")
             elif what:
@@ -273,7 +274,7 @@ def pivot(layout: Layout, found: list[Entry]) -> Pivot:
 
 
 def _sorted(heads: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Heads that are numbers alone in their order, others by the first use of each beginning."""
+    """Heads that are only numbers in their order, others by the first use of each beginning."""
     try:
         return sorted(heads, key=lambda parts: [float(part) for part in parts])
     except ValueError:
@@ -297,4 +298,6 @@ def changes(pairs: Iterable[tuple[Cell, Cell]]) -> dict[str, str]:
             if theirs[name] != value and name != "seed":
                 sides = ("none" if one is None else one for one in (theirs[name], value))
                 found.setdefault(name, {})[" for ".join(map(str, sides))] = None
-    return {name: f"{name.replace('_', ' ')} {' and '.join(told)}" for name, told in found.items()}
+    return {
+        name: f"{name.replace('_', ' ')} {' and '.join(sides)}" for name, sides in found.items()
+    }

@@ -77,7 +77,7 @@ def _mark_missing(
     ax: Axes, spec: FigureSpec, found: Sequence[Entry], series: Sequence[str],
     levels: Sequence[str], published: bool,
 ) -> None:  # fmt: skip
-    """A cross where a bar would stand for which this side has no figure; the caption says why."""
+    """A cross in place of a bar for which this side has no figure; the caption says why."""
     slots: dict[tuple[str, str], bool] = {}
     for entry in found:
         if published and entry.line is None:
@@ -93,7 +93,7 @@ def _mark_missing(
 
 
 def _shift(series: Sequence[str], one: str) -> float:
-    """Where a series stands beside the middle of a level."""
+    """How far a series is from the middle of a level."""
     return (series.index(one) - (len(series) - 1) / 2) * 0.8 / len(series)
 
 
@@ -111,11 +111,11 @@ def _draw(
             device = str(entry.factors.get("device", ""))
             at = float(levels.index(label(entry, spec.x)))
             lines.setdefault(device, []).append((at, values))
-    told: list[float] = []
+    shown: list[float] = []
     log = _is_log([value for entry in found for value in _values(entry, published)])
     for device, places in lines.items():
         places.sort(key=lambda place: place[0])
-        told += [value for _, values in places for value in values]
+        shown += [value for _, values in places for value in values]
         dashes = "--" if device == "cpu" and len(lines) > 1 else "-"
         if spec.x in NUMBERS:
             middles = [median(values) for _, values in places]
@@ -135,7 +135,7 @@ def _draw(
                 [at + shift + dx for dx in spread], values, linestyle="none", markersize=4.5,
                 color=style["color"], marker=style["marker"], alpha=0.9,
             )  # fmt: skip
-    return told
+    return shown
 
 
 def _values(entry: Entry, published: bool) -> list[float]:
@@ -165,11 +165,11 @@ def _say_why(ax: Axes, found: Sequence[Entry], published: bool) -> None:
     """A panel without a number says why."""
     theirs = [one for one in found if one.line is not None]
     reasons = [one.remark for one in theirs] if published else [one.reason for one in found]
-    told = "; ".join(list(dict.fromkeys(filter(None, reasons)))[:3]) or "no figure"
+    reason = "; ".join(list(dict.fromkeys(filter(None, reasons)))[:3]) or "no figure"
     if published:
-        told = f"no figure in the source: {told}"
+        reason = f"no figure in the source: {reason}"
     ax.text(
-        0.5, 0.5, "\n".join(textwrap.wrap(told, 40)), transform=ax.transAxes, ha="center",
+        0.5, 0.5, "\n".join(textwrap.wrap(reason, 40)), transform=ax.transAxes, ha="center",
         va="center", color=MUTED,
     )  # fmt: skip
     ax.set_xticks([])
@@ -189,7 +189,7 @@ def caption(spec: FigureSpec, found: Sequence[Entry], clock: str, machine: str) 
         else "bar, where the axis begins at zero, is the median"
     )
     remarks = dict.fromkeys(one.remark for one in found if one.remark and one.published is not None)
-    told = f" Published: {'; '.join(remarks)}." if any(remarks) else ""
+    published = f" Published: {'; '.join(remarks)}." if any(remarks) else ""
     reasons = list(dict.fromkeys(one.reason for one in found if not one.values and one.reason))
     why = "; ".join([*reasons[:3], *(["..."] if len(reasons) > 3 else [])])
     # A side without any figure has its reason in the place of its panel.
@@ -204,7 +204,7 @@ def caption(spec: FigureSpec, found: Sequence[Entry], clock: str, machine: str) 
     dashed = " Dashed lines are the CPU's where both devices were used." if several else ""
     return (
         f"Each point is a run, {runs}; a {bars}. {clock} Measured on {machine}."
-        f"{told}{missing}{dashed} The two panels have scales of their own."
+        f"{published}{missing}{dashed} The two panels have scales of their own."
     )
 
 

@@ -71,10 +71,10 @@ class Sheet(NamedTuple):
 
 def sheet(table: MachineTable, study: Study) -> Sheet:
     """A table as the dossier asks for it, with what the runs of the study say."""
-    told = list(FACTS[table.show](study))
-    columns = list(dict.fromkeys(fact.of for fact in told))
-    rows = list(dict.fromkeys(fact.what for fact in told))
-    known = {(fact.what, fact.of): fact for fact in told}
+    facts = list(FACTS[table.show](study))
+    columns = list(dict.fromkeys(fact.of for fact in facts))
+    rows = list(dict.fromkeys(fact.what for fact in facts))
+    known = {(fact.what, fact.of): fact for fact in facts}
     for what, theirs in table.published.items():
         rows += [what] if what not in rows else []
         columns += [of for of in theirs if of not in columns] if isinstance(theirs, dict) else []
@@ -134,13 +134,13 @@ def _by_framework(study: Study) -> dict[str, list[Result]]:
 
 def _software(study: Study) -> Iterator[Fact]:
     for framework, runs in _by_framework(study).items():
-        told = [
+        known = [
             run.provenance["software"] for run in runs if "version" in run.provenance["software"]
         ]
         for key, what in LIBRARIES.items():
-            if told:
-                values = [one.get(key) for one in told]
-                why = "its build has none" if key in told[0] else "the framework does not tell it"
+            if known:
+                values = [one.get(key) for one in known]
+                why = "its build has none" if key in known[0] else "the framework does not say"
                 yield Fact(what, framework, _listed(values), why)
             else:
                 yield Fact(what, framework, None, _never_began(framework, runs))
@@ -150,18 +150,18 @@ def _traits(study: Study) -> Iterator[Fact]:
     for framework, runs in _by_framework(study).items():
         yield Fact("execution modes it has here", framework, ", ".join(frameworks.modes(framework)))
         yield Fact("record format", framework, frameworks.record_format(framework))
-        told = [
+        known = [
             effective
             for run in runs
             if (effective := run.provenance.get("settings", {}).get("effective"))
         ]
         for key, what in SETTINGS.items():
-            why = "it cannot be read back" if told else _never_began(framework, runs)
-            yield Fact(what, framework, _listed(one.get(key) for one in told), why)
+            why = "it cannot be read back" if known else _never_began(framework, runs)
+            yield Fact(what, framework, _listed(one.get(key) for one in known), why)
 
 
 FACTS = {"hardware": _hardware, "software": _software, "frameworks": _traits}
-"""What tells the facts of a table, by its `show`."""
+"""What yields the facts of a table, by its `show`."""
 
 
 def _listed(values: Iterable[Any]) -> str | None:

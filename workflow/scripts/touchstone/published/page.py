@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from touchstone.analysis.doubts import disturbed_runs, doubts
 from touchstone.analysis.peaks import peaks
+from touchstone.paths import ROOT
 from touchstone.plan.model import Cell
 from touchstone.published import machine as machine_tables
 from touchstone.published.arithmetic import CONTRADICTION, Finding, examine
-from touchstone.published.claims import (
-    CONTRADICTED,
-    NOT_MEASURED,
-    RATIO_ONLY,
-    REPRODUCED,
-    VERDICTS,
-    Judge,
-    Judgement,
-)
-from touchstone.published.dossier import Claim, Curves, Dossier, FigureSpec
+from touchstone.published.claims import STAND_IN
+from touchstone.published.dossier import PARAMETERS, Curves, Dossier, FigureSpec
 from touchstone.published.entries import (
     Entry,
     Pivot,
@@ -39,7 +32,6 @@ from touchstone.published.exports import (
     as_csv,
     as_latex,
     as_markdown,
-    csv_of,
     dashed,
     joined,
     sort_key,
@@ -54,30 +46,30 @@ from touchstone.published.points import (
     factors_of,
     matches,
     measured_points,
+    on_machine,
+    parameter_counts,
     published_points,
+    sums,
     totals,
     with_changed_labels,
 )
 from touchstone.published.table import Table, number, show, words
+from touchstone.published.verdicts import Verdict, summary, verdicts_on
+from touchstone.published.verdicts import as_csv as verdicts_csv
 from touchstone.report.figures.render import drawing, render
 from touchstone.report.rendering import templates
+from touchstone.report.sections.warnings import warnings
 from touchstone.results.study import Cell as MeasuredCell
 from touchstone.results.study import Study, describe_machine, machines
 
 HERE = Path(__file__).parent
+THIS_MACHINE = "this machine"
 SHEET_FILES = {
     "csv": machine_tables.as_csv,
     "md": machine_tables.as_markdown,
     "tex": machine_tables.as_latex,
 }
 """How a table of the machine is written, by the end of its file's name."""
-OWN_WORDS = {
-    REPRODUCED: "they bear it out",
-    CONTRADICTED: "they contradict it",
-    RATIO_ONLY: "they do not decide",
-    NOT_MEASURED: "no figures",
-}
-"""What a verdict by the published figures themselves is called."""
 
 
 class Laid(NamedTuple):
@@ -105,9 +97,18 @@ class Result(NamedTuple):
     page: str
 
 
+class OtherMachine(NamedTuple):
+    """What another machine measured: for each cell of its `study`, that of the whole study."""
+
+    name: str
+    study: Study
+    wholes: list[Cell]
+
+
 def make(
     title: str, scale: str, repeats: tuple[int, int], table: Table, dossier: Dossier,
     study: Study, pairs: Sequence[tuple[Cell, Cell]], folder: str,
+    others: Sequence[OtherMachine] = (),
 ) -> Result:  # fmt: skip
     """Judge, tabulate and draw a study.
 
@@ -115,21 +116,22 @@ def make(
         scale: of the study; `repeats` are those of the whole study, and these.
         pairs: for each cell of `study`, that of the whole study and the one that was run.
         folder: where the page finds the files.
+        others: what other machines measured of the study; it counts for its claims only.
     """
     published = published_points(table, dossier)
     names = source_names(dossier)
     wholes = [whole for whole, _ in pairs]
-    measured = measured_points(zip(study.cells, wholes, strict=True), list(names))
-    measured += _derived_only(dossier, study, wholes, names)
-    together = list(zip(study.cells, wholes, strict=True))
-    measured += totals(together, dossier.totals)
-    if BOTTLENECK in names:
-        measured += bottlenecks(together)
+    measured = _measured(dossier, study, wholes)
     by_cell = {one.plan.name: pair for one, pair in zip(study.cells, pairs, strict=True)}
     changed = {name: changes([pair]) for name, pair in by_cell.items()}
     measured = with_changed_labels(measured, changed)
-    ours, theirs = Judge(measured, exact=False, changed=changed), Judge(published, exact=True)
-    claims = [(claim, ours.judge(claim), theirs.judge(claim)) for claim in dossier.claims]
+    judged = measured + sums(measured, dossier.sums)
+    if others:
+        judged = on_machine(judged, THIS_MACHINE)
+    for other in others:
+        theirs = _measured(dossier, other.study, other.wholes)
+        judged += on_machine(theirs + sums(theirs, dossier.sums), other.name)
+    claims = verdicts_on(dossier.claims, judged, published, changed)
     findings = examine(table)
     shown = [one for one in measured if one.metric in names]
 
@@ -149,7 +151,7 @@ def make(
     for one in sheets:
         for kind, make_text in SHEET_FILES.items():
             files[f"tables/{one.table.id}.{kind}"] = make_text(one)
-    files["claims.csv"] = _claims_csv(claims)
+    files["claims.csv"] = verdicts_csv(claims)
 
     machine = "; ".join(map(describe_machine, machines(study)))
     figures = []
@@ -196,13 +198,14 @@ def make(
         table=table,
         machine=machine,
         runs=len(study.runs),
+        warnings=warnings(disturbed_runs(study), doubts(study)),
         dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
         answer=[
             *reached(study),
             *answer(claims, findings, _all_changes(changes(pairs), scale, repeats)),
         ],
         claims=claims,
-        own_words=OWN_WORDS,
+        stand_in=STAND_IN,
         comparable=dossier.comparable,
         sheets=sheets,
         tables=laid,
@@ -217,6 +220,7 @@ CLOCKS = {
     "throughput": "Measured: all examples of the measured phase / its time (monotonic clock).",
     "step_rate": "Measured: all steps of the measured phase / its time (monotonic clock).",
     "training_time": "Measured: from the first step to the last (monotonic clock).",
+    "total_training_time": "Measured: from the first step to the end of the last evaluation.",
     "test_accuracy": "Measured: correct / all test examples, after the last epoch.",
     "cpu_utilization": "Measured: CPU time of the process tree / (time x logical cores).",
     "host_memory": "Measured: mean proportional set size of the process tree.",
@@ -226,10 +230,10 @@ CLOCKS = {
 
 def reached(study: Study) -> list[str]:
     """What the machine reached at best in the basic operations, if the study has those."""
-    told = [("GFLOP/s in matrix products", "flops"), ("GB/s in copies", "memory")]
+    kinds = [("GFLOP/s in matrix products", "flops"), ("GB/s in copies", "memory")]
     found = {
         place.label: [
-            f"{number(rate)} {what}" for what, key in told if (rate := getattr(peak, key))
+            f"{number(rate)} {what}" for what, key in kinds if (rate := getattr(peak, key))
         ]
         for place, peak in peaks(study.operations).items()
     }
@@ -237,21 +241,9 @@ def reached(study: Study) -> list[str]:
     return [f"This machine reached {'; '.join(said)}."] if said else []
 
 
-def answer(
-    claims: Sequence[tuple[Claim, Judgement, Judgement]],
-    findings: Sequence[Finding],
-    said: str,
-) -> list[str]:
+def answer(claims: Sequence[Verdict], findings: Sequence[Finding], said: str) -> list[str]:
     """The page's first sentences: what became of the claims, here and by their own figures."""
-    ours = Counter(judgement.verdict for _, judgement, _ in claims)
-    told = ", ".join(f"{ours[word]} {word}" for word in VERDICTS if ours[word])
-    sentences = [f"Of {len(claims)} claims, here: {told}."] if claims else []
-    theirs = [claim.id for claim, _, judgement in claims if judgement.verdict == CONTRADICTED]
-    if theirs:
-        sentences.append(
-            f"The published figures themselves contradict {len(theirs)} of the {len(claims)}:"
-            f" {', '.join(words(name.replace('-', '_')) for name in theirs)}."
-        )
+    sentences = summary(claims)
     wrong = sum(one.grade == CONTRADICTION for one in findings)
     if wrong:
         sentences.append(
@@ -273,12 +265,12 @@ def _said(
 
 
 def _all_changes(changed: Mapping[str, str], scale: str, repeats: tuple[int, int]) -> str:
-    told = list(changed.values())
+    changes_made = list(changed.values())
     if repeats[0] != repeats[1]:
-        told.append(f"repeats {repeats[1]} for {repeats[0]}")
-    if not told:
+        changes_made.append(f"repeats {repeats[1]} for {repeats[0]}")
+    if not changes_made:
         return ""
-    return f"This is not the whole study but its scale {scale!r}: {'; '.join(told)}."
+    return f"This is not the whole study but its scale {scale!r}: {'; '.join(changes_made)}."
 
 
 def _figures(dossier: Dossier, table: Table) -> Iterator[tuple[FigureSpec, dict[str, Any]]]:
@@ -317,25 +309,15 @@ def _inline(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
-def _derived_only(
-    dossier: Dossier, study: Study, wholes: Sequence[Cell], names: Mapping[str, str]
-) -> list[Point]:
-    """Our figures of metrics that the source has only in a form that is computed."""
-    metrics = [one.metric for one in dossier.derived if one.metric not in names]
-    return measured_points(zip(study.cells, wholes, strict=True), metrics)
-
-
-def _claims_csv(claims: Sequence[tuple[Claim, Judgement, Judgement]]) -> str:
-    """Every group of every claim, and the verdicts."""
-    head = ("claim", "figures", "verdict", "why", "group", "outcome", "n", "value", "low", "high")
-    rows: list[list[object]] = []
-    for claim, ours, theirs in claims:
-        for kind, judgement in (("measured", ours), ("published", theirs)):
-            start = [claim.id, kind, judgement.verdict, judgement.why]
-            groups = [
-                [one.label, one.outcome, one.n, one.value, one.low, one.high]
-                for one in judgement.groups
-            ]
-            end = [claim.statement, claim.source]
-            rows += [[*start, *group, *end] for group in groups or [[None] * 6]]
-    return csv_of((*head, "statement", "source"), rows)
+def _measured(dossier: Dossier, study: Study, wholes: Sequence[Cell]) -> list[Point]:
+    """The figures of one machine: those that tables show, and those that claims are about."""
+    names = source_names(dossier)
+    others = {*dossier.claimed, *(one.metric for one in dossier.derived)} - names.keys()
+    cells = list(zip(study.cells, wholes, strict=True))
+    points = measured_points(cells, [*names, *sorted(others)])
+    if PARAMETERS in others:
+        points += parameter_counts(wholes, ROOT / "config/datasets")
+    points += totals(measured_points(cells, ["step_rate"]), dossier.totals)
+    if BOTTLENECK in names:
+        points += bottlenecks(cells)
+    return points

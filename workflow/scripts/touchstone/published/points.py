@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from touchstone import networks
 from touchstone.analysis.bottleneck import verdicts
+from touchstone.datasets import catalogue
 from touchstone.plan.model import Cell
 from touchstone.plan.read import is_operation
-from touchstone.published.dossier import Dossier, Reading, Total, Where
+from touchstone.published.claim_model import Where
+from touchstone.published.dossier import PARAMETERS, Dossier, Reading, Sum, Total
 from touchstone.published.table import NUMBERS, Row, Table, convert, show
 from touchstone.results.metrics import CENSORED, METRICS
 from touchstone.results.study import Cell as MeasuredCell
@@ -25,9 +29,10 @@ OF_CALLS = (
 """The metrics that a study shows of a basic operation, which trains nothing."""
 
 OF_THE_WHOLE = (
-    "training_time", "test_accuracy", "final_loss", "total_inference_time", *CENSORED,
+    "training_time", "total_training_time", "test_accuracy", "final_loss",
+    "total_inference_time", *CENSORED,
 )  # fmt: skip
-"""The metrics that other data, or more or less training, change for that alone."""
+"""The metrics that other data, or more or less training, change for no other reason."""
 OF_THE_SCALE = ("dataset", "epochs", "steps")
 """The settings that say so."""
 
@@ -42,9 +47,10 @@ NO_BOTTLENECK = (
 class Point:
     """A metric of a cell: its values by block (repeat), or the reason why there is none.
 
-    A published figure has one value; `row` is where it stands, `reading` how it was taken, and
+    A published figure has one value; `row` is its place, `reading` how it was taken, and
     `missing` why this workflow has nothing like it. A measured one has the name of its cell;
     `changed` is what the scale of the study changed, where no published figure is like it then.
+    `counted` is a figure without noise: the parameters of a network.
     """
 
     metric: str
@@ -58,6 +64,7 @@ class Point:
     cell: str | None = None
     flags: tuple[str, ...] = ()
     changed: str | None = None
+    counted: bool = False
 
 
 def level(name: str, value: Any) -> Level:
@@ -84,7 +91,10 @@ def matches(factors: Mapping[str, Level], where: Where) -> bool:
 
 
 def published_points(table: Table, dossier: Dossier) -> list[Point]:
-    """The figures of a published table, once for every one of our metrics that they are."""
+    """The figures of a published table, once for every one of our metrics that they are.
+
+    With those that the dossier has computed from them.
+    """
     points = []
     for row in table.rows:
         factors = dict(row.factors)
@@ -107,7 +117,8 @@ def published_points(table: Table, dossier: Dossier) -> list[Point]:
                     reading.metric, unit, factors, values, reason, row, reading, missing
                 )
             )  # fmt: skip
-    return points + _derived(table, dossier, points)
+    points += _derived(table, dossier, points)
+    return points + sums(points, dossier.sums)
 
 
 def _derived(table: Table, dossier: Dossier, points: Sequence[Point]) -> list[Point]:
@@ -126,17 +137,26 @@ def _derived(table: Table, dossier: Dossier, points: Sequence[Point]) -> list[Po
     return found
 
 
+def gpu_of(cell: MeasuredCell) -> dict[str, Level]:
+    """The GPU that a cell ran on: its name, and its generation (CUDA compute capability)."""
+    for run in cell.runs:
+        for gpu in run.provenance["machine"].get("gpus") or []:
+            known = {"gpu": gpu.get("name"), "generation": gpu.get("compute_capability")}
+            return {name: str(value) for name, value in known.items() if value}
+    return {}
+
+
 def measured_points(
     cells: Iterable[tuple[MeasuredCell, Cell]], metrics: Sequence[str]
 ) -> list[Point]:
     """The figures of a gathered study, under the settings of the whole study's cells.
 
     Args:
-        cells: each measured cell with the cell of the whole study that it stands for.
+        cells: each measured cell with the cell of the whole study that it replaces.
     """
     points = []
     for measured, whole in cells:
-        factors = factors_of(whole)
+        factors = factors_of(whole) | (gpu_of(measured) if whole.device == "gpu" else {})
         flags = tuple(dict.fromkeys(measured.flags))
         for metric in metrics:
             if metric not in METRICS or (is_operation(whole) and metric not in OF_CALLS):
@@ -169,15 +189,23 @@ def with_changed_labels(
     return found
 
 
-def totals(cells: Sequence[tuple[MeasuredCell, Cell]], wanted: Sequence[Total]) -> list[Point]:
+def on_machine(points: Iterable[Point], name: str) -> list[Point]:
+    """The figures with the machine that they were measured on."""
+    return [replace(one, factors={**one.factors, "machine": name}) for one in points]
+
+
+def totals(rates: Sequence[Point], wanted: Sequence[Total]) -> list[Point]:
     """The seconds that calls of operations, or steps of a network, take in all, in every block.
 
     A block counts that has all of them; `cell` names them all.
+
+    Args:
+        rates: the step rates of cells.
     """
     found = []
     for total in wanted:
         groups: dict[tuple[str, ...], list[Point]] = {}
-        for point in measured_points(cells, ["step_rate"]):
+        for point in rates:
             if matches(point.factors, total.where):
                 place = tuple(str(point.factors[name]) for name in ALIKE)
                 groups.setdefault(place, []).append(point)
@@ -198,6 +226,66 @@ def totals(cells: Sequence[tuple[MeasuredCell, Cell]], wanted: Sequence[Total]) 
                 )
             )  # fmt: skip
     return found
+
+
+def sums(points: Sequence[Point], wanted: Iterable[Sum]) -> list[Point]:
+    """The figures that are sums of others, in the blocks that have all parts.
+
+    Parts are of one setting: they share every factor that the sum says they must.
+    """
+    found = []
+    for total in wanted:
+        parts: list[dict[tuple[Level | None, ...], Point]] = []
+        for part in total.parts:
+            where = {name: one for name, one in part.items() if name != "metric"}
+            parts.append(
+                {
+                    tuple(point.factors.get(name) for name in total.alike): point
+                    for point in points
+                    if point.metric == part["metric"] and matches(point.factors, where)
+                }
+            )
+        for place in parts[0]:
+            group = [part[place] for part in parts if place in part]
+            if len(group) < len(parts):
+                continue
+            blocks = sorted(set.intersection(*(set(point.values) for point in group)))
+            values = {b: sum(point.values[b] for point in group) for b in blocks}
+            why = [point.reason for point in group if point.reason]
+            factors = {
+                name: one for name, one in zip(total.alike, place, strict=True) if one is not None
+            }
+            factors |= {name: level(name, one) for name, one in total.is_.items()}
+            found.append(
+                Point(
+                    total.metric, group[0].unit, factors, values,
+                    None if values else "; ".join(why) or "no repeat has every one of them",
+                    row=group[0].row,
+                    cell="; ".join(dict.fromkeys(str(p.cell) for p in group if p.cell)) or None,
+                )
+            )  # fmt: skip
+    return found
+
+
+def parameter_counts(cells: Iterable[Cell], folder: Path) -> list[Point]:
+    """How many parameters the network of each cell has: counted, so without noise.
+
+    Args:
+        folder: of the descriptions of data sets, which say the shape of the input and the classes.
+    """
+    counts: dict[tuple[str, str], int] = {}
+    points = []
+    for cell in cells:
+        if is_operation(cell):
+            continue
+        key = cell.network, cell.dataset
+        if key not in counts:
+            data = catalogue.load(cell.dataset, folder)
+            graph = networks.build(cell.network, tuple(data.shape), len(data.classes))
+            counts[key] = graph.parameter_count
+        values = {1: float(counts[key])}
+        points.append(Point(PARAMETERS, "parameters", factors_of(cell), values, counted=True))
+    return points
 
 
 def bottlenecks(cells: Sequence[tuple[MeasuredCell, Cell]]) -> list[Point]:

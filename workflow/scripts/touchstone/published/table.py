@@ -11,9 +11,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import takewhile
 from math import isfinite
 from pathlib import Path
 
+from touchstone.reading import BYTE_ORDER_MARK, text_of
+from touchstone.safe_text import CONTROL
+
+MOST_BYTES = 16 << 20
+"""Of a table."""
 TEXTS = (
     "table", "framework", "network", "dataset", "task", "device", "hardware", "machine", "system",
     "cpu", "gpu", "precision", "mode", "input", "optimizer",
@@ -128,45 +134,39 @@ def read_table(path: Path) -> Table:
     Raises:
         PublishedError: with every fault of the file, one a line.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise PublishedError(f"{path}: {error.strerror}; check its name") from None
-    except UnicodeDecodeError as error:
-        message = f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8"
-        raise PublishedError(message) from None
+    lines = _lines(path)
     faults: list[tuple[int, str]] = []
     head: dict[str, str] = {}
-    while len(head) < len(lines) and lines[len(head)].startswith("#"):
-        number = len(head) + 1
-        found = re.fullmatch(r"# *(\w+): *(.+)", lines[number - 1])
+    comments = list(takewhile(lambda line: line.startswith("#"), lines))
+    for number, comment in enumerate(comments, start=1):
+        found = re.fullmatch(r"# *(\w+): *(.+)", comment)
         key = found[1] if found else f"line {number}"
         if not found or key in head:
             faults.append((number, "not one more `# key: value`; write it so, each key once"))
         elif key not in (*ABOUT, EXAMPLES, *FACTORS):
-            faults.append((number, f"unknown key {key!r}{_like(key, (*ABOUT, *FACTORS))}"))
+            faults.append((number, f"unknown key {key[:60]!r}{_like(key, (*ABOUT, *FACTORS))}"))
         head[key] = found[2].strip() if found else ""
     faults += [
         (1, f"no `# {key}: ...`; say where the figures are from")
         for key in ("title", "source")
         if not head.get(key)
     ]
-    reader = csv.reader(lines[len(head) :])
-    columns = next(reader, [])
-    start = len(head) + 1
+    (_, columns), *body = _rows(path, lines, len(comments)) or [(0, [])]
+    start = len(comments) + 1
     before = len(faults)
     for column in columns:
         if column not in COLUMNS:
-            faults.append((start, f"unknown column {column!r}{_like(column, COLUMNS)}"))
+            faults.append((start, f"unknown column {column[:60]!r}{_like(column, COLUMNS)}"))
         elif columns.count(column) > 1 or column in head:
-            faults.append((start, f"column {column!r} is there twice; keep one"))
+            faults.append((start, f"column {column[:60]!r} is there twice; keep one"))
     faults += [(start, f"no column {name!r}; add it") for name in REQUIRED if name not in columns]
     shared = {key: text for key, text in head.items() if key in FACTORS}
     rows = []
     if len(faults) == before:
-        for fields in reader:
-            line = len(head) + reader.line_num
-            if len(fields) != len(columns):
+        for line, fields in body:
+            if not fields:
+                faults.append((line, "a blank line; delete it"))
+            elif len(fields) != len(columns):
                 cause = f"{len(fields)} fields for {len(columns)} columns; quote a comma"
                 faults.append((line, cause))
             else:
@@ -182,12 +182,47 @@ def read_table(path: Path) -> Table:
     return Table(path, head["title"], head["source"], head.get("url"), examples, rows)
 
 
+def _lines(path: Path) -> list[str]:
+    """The lines of a table; raises PublishedError if it is no plain text."""
+    try:
+        text = text_of(path, MOST_BYTES)
+    except OSError as error:
+        raise PublishedError(f"{path}: {error.strerror}; check its name") from None
+    except UnicodeDecodeError as error:
+        message = f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8"
+        raise PublishedError(message) from None
+    except ValueError as error:
+        raise PublishedError(f"{path}: {error}; divide it") from None
+    if text.startswith(BYTE_ORDER_MARK):
+        cause = "it begins with a byte order mark; save it as UTF-8 without one"
+        raise PublishedError(f"{path}: {cause}")
+    lines = text.replace("\r\n", "\n").split("\n")
+    for number, line in enumerate(lines, start=1):
+        if CONTROL.search(line.replace("\t", " ")):
+            cause = "a control character; write plain text"
+            raise PublishedError(f"{path}:{number}: {cause}")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _rows(path: Path, lines: list[str], skipped: int) -> list[tuple[int, list[str]]]:
+    """The rows of CSV after so many lines, each with its number; raises PublishedError."""
+    reader = csv.reader((f"{line}\n" for line in lines[skipped:]), strict=True)
+    try:
+        return [(skipped + reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        line = skipped + reader.line_num
+        cause = f"{error}; close every quote, and write a quote within quotes twice"
+        raise PublishedError(f"{path}:{line}: {cause}") from None
+
+
 def _row(line: int, values: dict[str, str], faults: list[tuple[int, str]]) -> Row:
     unit = values["unit"]
     if not values["metric"]:
         faults.append((line, "no metric; name what the figure measures"))
     if unit and unit not in UNITS:
-        faults.append((line, f"unknown unit {unit!r}{_like(unit, UNITS)}; empty if not printed"))
+        faults.append(
+            (line, f"unknown unit {unit[:60]!r}{_like(unit, UNITS)}; empty if not printed")
+        )
     factors: dict[str, str | float] = {}
     for name in FACTORS:
         level = _level(name, values.get(name, ""), line, faults)
@@ -214,12 +249,12 @@ def _level(name: str, text: str, line: int, faults: list[tuple[int, str]]) -> st
 
 
 def _number(text: str, name: str, line: int, faults: list[tuple[int, str]]) -> float | None:
-    """The number; None for an empty text. `float` alone would take `nan`, `1_000` and `１`."""
+    """The number; None for an empty text. `float` by itself would take `nan`, `1_000` and `１`."""
     if not text:
         return None
     plain = re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)
     if not plain or not isfinite(float(text)):
-        cause = f"{name} {text!r} is no number; write digits with a decimal point, or nothing"
+        cause = f"{name} {text[:60]!r} is no number; write digits with a decimal point, or nothing"
         faults.append((line, cause))
         return None
     return float(text)

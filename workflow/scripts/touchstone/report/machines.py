@@ -1,292 +1,26 @@
-"""Several machines' results side by side: cell by cell, against the first of them."""
+"""The page of several machines: their results side by side."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from touchstone.analysis.compare_results import Change, ResultsFolder, Run, compare, fingerprints
+from touchstone.analysis.doubts import disturbed_runs, doubts
+from touchstone.analysis.machines import (
+    QUANTITIES,
+    Machine,
+    against_first,
+    all_cells,
+    throughput_rows,
+    time_rows,
+)
 from touchstone.report.figures.style import machine_styles
 from touchstone.report.rendering import templates
-from touchstone.results.bundle import FRESH, unpack
-from touchstone.results.certificates import read_certificates
-from touchstone.results.files import InputError
-from touchstone.results.metrics import METRICS
-from touchstone.results.study import Cell, Result, Study, read_study
-from touchstone.results.tables import counted, gather
-from touchstone.safe_text import csv_of
-from touchstone.schema.status import STATUSES
-from touchstone.statistics.intervals import LEVEL, SESSION_SD, Ratio, summarise, unpaired_ratio
+from touchstone.report.sections.warnings import Alert, warnings
+from touchstone.statistics.intervals import LEVEL, SESSION_SD
 
-COLUMNS = (
-    *("cell", "machine", "reference", "metric", "unit", "status", "n", "median", "min", "max"),
-    *("ratio", "low", "high", "p_value", "detectable", "verdict", "why", "differences", "flags"),
-)
-RENAME = "Give one another name: snakemake bundle --config machine=NAME"
 ROWS = 200
 """Cells that a table of the page has at most."""
-
-
-class Machine(NamedTuple):
-    """One machine's results: from where, what it is, and its runs."""
-
-    name: str
-    source: str
-    manifest: dict[str, Any]
-    study: Study
-    fingerprints: dict[str, dict[str, str]]
-
-    @property
-    def cells(self) -> dict[str, Cell]:
-        """Its cells by name, in the order of its plan."""
-        return {cell.plan.name: cell for cell in self.study.cells}
-
-    def results(self, metric: str) -> ResultsFolder:
-        """Its values of one metric, as `compare` takes them."""
-        runs = {
-            cell.plan.name: [
-                Run(
-                    run.status,
-                    METRICS[metric].unit,
-                    run.values[metric],
-                    run.reasons.get(metric, ""),
-                    run.flags,
-                    run.provenance,
-                )
-                for run in cell.runs
-            ]
-            for cell in self.study.cells
-        }
-        settings = {cell.plan.name: cell.plan.factors for cell in self.study.cells}
-        return ResultsFolder(Path(self.source), settings, runs, self.fingerprints)
-
-
-def read_machines(bundles: Sequence[tuple[str, Path]], scratch: Path) -> list[Machine]:
-    """Read bundles, each given with the name that messages call it by.
-
-    Args:
-        scratch: an empty folder, in which they are unpacked.
-
-    Raises:
-        InputError: one cannot be used, or two are of the same machine or of the same runs.
-    """
-    machines: list[Machine] = []
-    for number, (source, path) in enumerate(bundles):
-        folder = scratch / str(number)
-        manifest = unpack(path, folder)
-        runs = _digests(manifest)
-        for other in machines:
-            if shared := runs & _digests(other.manifest):
-                cause = f"{len(shared)} of its runs are those of {other.source} too"
-                raise InputError(source, cause, "Name each machine's bundle once")
-            if other.name == manifest["machine"]["name"]:
-                cause = f"its machine has the name of the one in {other.source}, {other.name!r}"
-                raise InputError(source, cause, RENAME)
-        try:
-            certificates = read_certificates(sorted((folder / "parity").glob("*.json")))
-            gather(folder / "plan.tsv", folder / "records", folder / "tables", certificates)
-            study = read_study(folder / "plan.tsv", folder / "tables", folder / "records")
-            datasets = {cell.plan.factors["dataset"] for cell in study.cells}
-            prints = fingerprints(folder / "data", datasets)
-        except InputError as error:
-            cause = str(error).replace(f"{folder}/", "").rstrip(".")
-            raise InputError(source, cause, FRESH) from None
-        machines.append(Machine(manifest["machine"]["name"], source, manifest, study, prints))
-    return machines
-
-
-def _digests(manifest: dict[str, Any]) -> set[str]:
-    return {one["sha256"] for name, one in manifest["files"].items() if name.startswith("records/")}
-
-
-# What lawrence2017 shows of a run
-
-
-def total_time(run: Result) -> float | None:
-    """Seconds of all phases of an ok run, from the framework's import to the evaluation."""
-    return sum(run.phases.values()) if run.status == "ok" else None
-
-
-def epoch_time(cell: Cell, run: Result) -> float | None:
-    """Seconds of training per epoch, the first step and the warm-up included."""
-    total = run.values["training_time"]
-    if cell.plan.factors.get("steps"):  # of which its epochs are but a bound
-        return None
-    return None if total is None else total / int(cell.plan.factors["epochs"])
-
-
-class Quantity(NamedTuple):
-    """One of the quantities that are shown for every machine, and how a run has it."""
-
-    name: str
-    label: str
-    of: Callable[[Cell, Result], float | None]
-
-    def values(self, cell: Cell) -> list[float]:
-        """Its values over the runs of a cell, as far as there are any."""
-        found = [self.of(cell, run) for run in cell.runs]
-        return [value for value in found if value is not None]
-
-
-QUANTITIES = (
-    Quantity("epoch_time", "Time per epoch (s)", epoch_time),
-    Quantity("total_time", "Total time (s)", lambda cell, run: total_time(run)),
-    Quantity("test_accuracy", "Test accuracy", lambda cell, run: run.values["test_accuracy"]),
-)
-EPOCH_TIME = QUANTITIES[0]
-
-
-class Speedup(NamedTuple):
-    """Of one cell: the machine that was slowest, and every machine's runs against it."""
-
-    slowest: str
-    runs: dict[str, list[float]]
-    ratio: dict[str, Ratio | None]
-
-
-def speedup(machines: Sequence[Machine], cell: str) -> Speedup | None:
-    """How much faster than on the slowest machine an epoch of the cell is on each.
-
-    The slowest is the one with the largest median. A run's speed-up is that median over the run's
-    own time; the ratio is judged as of two sittings. None where fewer than two machines have
-    numbers.
-    """
-    times = {
-        machine.name: values
-        for machine in machines
-        if cell in machine.cells and (values := EPOCH_TIME.values(machine.cells[cell]))
-    }
-    if len(times) < 2:
-        return None
-    slowest = max(times, key=lambda name: median(times[name]))
-    reference = median(times[slowest])
-    return Speedup(
-        slowest,
-        {name: [reference / value for value in values] for name, values in times.items()},
-        {
-            name: None if name == slowest else unpaired_ratio(times[slowest], values)
-            for name, values in times.items()
-        },
-    )
-
-
-# The table
-
-
-def all_cells(machines: Sequence[Machine]) -> list[str]:
-    """The names of the cells of all machines, in the order of the first plan that has them."""
-    return list(dict.fromkeys(name for machine in machines for name in machine.cells))
-
-
-def against_first(machines: Sequence[Machine], metric: str) -> dict[str, dict[str, Change]]:
-    """By machine and cell, each other machine's change against the first, which is `old`.
-
-    Runs of different machines are never pairs: they are judged as two sittings.
-    """
-    first, *others = machines
-    reference = first.results(metric)
-    return {
-        machine.name: {
-            change.cell: change
-            for change in compare(
-                reference,
-                machine.results(metric),
-                metric,
-                SESSION_SD,
-                (first.name, machine.name),
-            )
-        }
-        for machine in others
-    }
-
-
-def as_table(machines: Sequence[Machine]) -> str:
-    """Every cell, metric and machine as CSV; accuracies and losses have no ratio."""
-    lines: list[Sequence[object]] = [COLUMNS]
-    for metric, definition in METRICS.items():
-        changes = against_first(machines, metric) if definition.unit != "1" else {}
-        for name in all_cells(machines):
-            for machine in machines:
-                cell = machine.cells.get(name)
-                if cell is None:
-                    continue
-                values = summarise(cell.values(metric))
-                change = changes.get(machine.name, {}).get(name)
-                ratio = change.ratio if change else None
-                low, high = (ratio.interval() if ratio else None) or (None, None)
-                numbers = [values.median, values.min, values.max]
-                judged = [ratio.value, low, high, ratio.p_value, ratio.detectable] if ratio else []
-                judged += [None] * (5 - len(judged))
-                lines.append(
-                    [
-                        *(name, machine.name, machines[0].name, metric, definition.unit),
-                        *(counted((run.status for run in cell.runs), STATUSES), values.n),
-                        *("" if n is None else repr(float(n)) for n in (*numbers, *judged)),
-                        *((change.verdict, change.why) if change else ("", "")),
-                        "; ".join(change.differences) if change else "",
-                        counted(cell.flags),
-                    ]
-                )
-    return csv_of(lines)
-
-
-# The page
-
-
-def _rows(machines: Sequence[Machine], names: Iterable[str]) -> list[dict[str, Any]]:
-    """A row per cell: for every machine its throughput, and its ratio to the first's."""
-    changes = against_first(machines, "throughput")
-    rows = []
-    for name in names:
-        entries = []
-        for machine in machines:
-            cell = machine.cells.get(name)
-            values = cell.values("throughput") if cell else []
-            change = changes.get(machine.name, {}).get(name)
-            entries.append(
-                {
-                    "median": median(values) if values else None,
-                    "n": len(values),
-                    "range": (min(values), max(values)) if len(values) > 1 else None,
-                    "words": ", ".join(cell.words("throughput")) if cell else "not planned",
-                    "flags": counted(cell.flags) if cell else "",
-                    "change": change,
-                }
-            )
-        rows.append({"cell": name, "entries": entries})
-    return rows
-
-
-def _times(machines: Sequence[Machine], names: Iterable[str]) -> list[dict[str, Any]]:
-    """A row per cell and machine: the quantities of the figure."""
-    rows = []
-    for name in names:
-        found = speedup(machines, name)
-        here = [machine for machine in machines if name in machine.cells]
-        for machine in here:
-            cell = machine.cells[name]
-            medians = [
-                median(values) if (values := quantity.values(cell)) else None
-                for quantity in QUANTITIES
-            ]
-            rows.append(
-                {
-                    "cell": name,
-                    "span": len(here) if machine is here[0] else 0,
-                    "machine": machine.name,
-                    "medians": medians,
-                    "words": ", ".join(cell.words("training_time")),
-                    "slowest": found is not None and found.slowest == machine.name,
-                    "ratio": found.ratio.get(machine.name) if found else None,
-                    "speedup": median(found.runs[machine.name])
-                    if found and machine.name in found.runs
-                    else None,
-                }
-            )
-    return rows
 
 
 def answer(machines: Sequence[Machine]) -> str:
@@ -306,6 +40,12 @@ def answer(machines: Sequence[Machine]) -> str:
     return " ".join(sentences)
 
 
+def _warnings(machine: Machine) -> list[Alert]:
+    """The warnings of a machine's study, each with the machine's name."""
+    found = warnings(disturbed_runs(machine.study), doubts(machine.study))
+    return [alert._replace(fault=f"{machine.name}: {alert.fault}") for alert in found]
+
+
 def make_pages(machines: Sequence[Machine], figure: str, texts: dict[str, str]) -> tuple[str, str]:
     """The comparison as a section for a report, and as a page of its own, both HTML.
 
@@ -322,11 +62,12 @@ def make_pages(machines: Sequence[Machine], figure: str, texts: dict[str, str]) 
     }
     values = {
         "machines": machines,
+        "warnings": [alert for machine in machines for alert in _warnings(machine)],
         "styles": machine_styles(len(machines)),
         "answer": answer(machines),
         "cells": len(names),
-        "rows": _rows(machines, names[:ROWS]),
-        "times": _times(machines, names[:ROWS]),
+        "rows": throughput_rows(machines, names[:ROWS]),
+        "times": time_rows(machines, names[:ROWS]),
         "quantities": QUANTITIES,
         "differences": differences,
         "figure": figure,

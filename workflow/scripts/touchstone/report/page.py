@@ -1,6 +1,6 @@
-"""The report: one page that answers, shows its evidence, and loads nothing.
+"""The report: one page with the answer and its evidence, which needs no network.
 
-It is made from the findings (analysis/findings.py) and the figures, and computes nothing.
+It formats the findings (analysis/findings.py) and the figures, and computes nothing.
 """
 
 import base64
@@ -12,13 +12,32 @@ from typing import Any
 from markupsafe import Markup
 
 from touchstone.analysis.findings_model import Findings
+from touchstone.plan.names import framework_name, mode_name
 from touchstone.report.rendering import templates
-from touchstone.report.sections import answer, numbers, outcomes, parity, setup, speed, workloads
-from touchstone.report.text import blocks_text, dot, full_label, interval_text, number, ratio_text
-from touchstone.results.files import InputError, parse_json, read_text
+from touchstone.report.sections import (
+    answer,
+    numbers,
+    outcomes,
+    parity,
+    setup,
+    speed,
+    strip,
+    warnings,
+    workloads,
+)
+from touchstone.report.text import (
+    blocks_text,
+    dot,
+    facet_text,
+    full_label,
+    interval_text,
+    number,
+    ratio_text,
+)
+from touchstone.results.files import REMAKE, InputError, parse_json, read_text
 from touchstone.results.study import describe_machine
 
-SECTIONS = (answer, outcomes, speed, parity, numbers, workloads, setup)
+SECTIONS = (warnings, answer, strip, outcomes, speed, parity, numbers, workloads, setup)
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
 
@@ -26,22 +45,29 @@ WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
 def _figures(folder: Path) -> list[dict[str, Any]]:
     """The figures with their texts, images as data URIs; InputError when one is missing.
 
-    A figure that does not fit into half of the page is `wide`.
+    A figure that does not fit into half of the page is `wide`; `narrow` is a version of it for a
+    phone, empty where there is none.
     """
-    remedy = "Make the figures again with plot"
+    remedy = REMAKE
     path = folder / "captions.json"
     try:
         captions = parse_json(read_text(path, remedy))
         more = [name for name in captions if name not in FIGURES]
         figures = [{"name": name, **captions[name]} for name in (*FIGURES, *more)]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(path, f"not the captions of this version ({error})", remedy) from None
     for figure in figures:
         svg = read_text(folder / f"{figure['name']}.svg", remedy)
         width = re.search(r'<svg[^>]* width="([0-9.]+)pt"', svg)
         figure["wide"] = width is None or float(width[1]) > WIDE
-        figure["uri"] = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+        figure["uri"] = _inline(svg)
+        narrow = folder / f"{figure['name']}-narrow.svg"
+        figure["narrow"] = _inline(read_text(narrow, remedy)) if narrow.exists() else ""
     return figures
+
+
+def _inline(svg: str) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def make_report(
@@ -53,31 +79,41 @@ def make_report(
     config_text: str,
     machines_section: str = "",
     pages: Sequence[str] = (),
+    changed: Sequence[str] = (),
 ) -> str:
     """The page as HTML.
 
     Args:
-        figures: folder made by the command `plot`.
+        figures: folder written by the command `plot`.
         title: of the study.
         config_name: file name of the resolved configuration.
         config_text: its content, quoted in full.
         machines_section: HTML of the comparison with other machines, if there is one.
         pages: files of pages on published studies, in the same folder as this page.
+        changed: files of the results that are not what their stage wrote.
 
     Raises:
         InputError: a figure or the captions are missing.
     """
     environment = templates()
-    functions = (ratio_text, interval_text, blocks_text, number, dot, full_label)
+    functions = (
+        *(ratio_text, interval_text, blocks_text, number, dot, full_label, facet_text),
+        *(framework_name, mode_name),
+    )
     environment.globals |= {function.__name__: function for function in functions}
+    environment.filters["framework_name"] = framework_name
     environment.globals["describe"] = describe_machine
     values: dict[str, Any] = {}
     for section in SECTIONS:
         values |= section.view(findings)
+    values["warnings"] = warnings.of_changed(changed) + values["warnings"]
+    trains = bool(findings.cells_of("training")) or not findings.cells_of("operation")
+    first = "throughput" if trains else "operations"
+    drawn = sorted(_figures(figures), key=lambda figure: figure["name"] != first)
     return environment.get_template("report.html.j2").render(
         values,
         title=title,
-        figures=_figures(figures),
+        figures=drawn,
         machines_section=Markup(machines_section),
         pages=pages,
         config_name=config_name,

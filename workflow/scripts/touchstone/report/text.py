@@ -7,8 +7,11 @@ from markupsafe import Markup
 
 from touchstone.analysis.findings_model import CellSummary
 from touchstone.analysis.part import RatioEstimate
+from touchstone.analysis.ranking_model import ComparisonSummary
+from touchstone.plan.names import framework_name, mode_name, setting_name
 from touchstone.report.figures.style import style_of
-from touchstone.results.tables import counted
+from touchstone.results.planned import COMPARED
+from touchstone.results.tables import DIFFERENT_ERA, counted
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -64,12 +67,56 @@ def blocks_text(ratio: RatioEstimate) -> str:
 
 
 def full_label(cell: CellSummary) -> str:
-    """A cell's label with its mode: `pytorch (eager)`."""
-    mode = cell.factors["mode"]
+    """A cell's label with its mode: `PyTorch (eager)`."""
+    mode = mode_name(cell.framework, cell.factors["mode"])
     label = cell.label
     if mode and mode not in label:
         label = f"{label[:-1]}, {mode})" if label.endswith(")") else f"{label} ({mode})"
-    return label.replace("_", " ")
+    return label
+
+
+def facet_text(cell: CellSummary) -> str:
+    """Network, data set and device of a cell."""
+    return f"{cell.network} · {cell.dataset} · {cell.device.upper()}"
+
+
+def _of_frameworks(comparison: ComparisonSummary) -> bool:
+    """Whether the comparison is one of frameworks or modes."""
+    return set(comparison.compared) <= set(COMPARED)
+
+
+def compared_name(comparison: ComparisonSummary, cell: CellSummary) -> str:
+    """The name of a cell among those that it is compared with.
+
+    `PyTorch (eager)`, or `batch size 64` where only batch sizes are compared; with the month of its
+    release, if the framework is much older than the others.
+    """
+    if not _of_frameworks(comparison):
+        values = ((name, cell.factors[name]) for name in comparison.compared)
+        return ", ".join(setting_name(name, value, cell.framework) for name, value in values)
+    if DIFFERENT_ERA not in cell.flags:
+        return full_label(cell)
+    return f"{full_label(cell)} (released {cell.released or 'years before the others'})"
+
+
+def setting_of(comparison: ComparisonSummary) -> str:
+    """What distinguishes a comparison from others on the same network, data set and device."""
+    workload = "inference" if comparison.workload == "inference" else ""
+    return ", ".join(filter(None, (workload, comparison.setting)))
+
+
+def comparison_text(comparison: ComparisonSummary, first: CellSummary) -> str:
+    """What all cells of a comparison have in common; `first` is one of them."""
+    parts = [f"{comparison.network} with {comparison.dataset}"]
+    if comparison.device:
+        parts[0] += f" ({comparison.device.upper()})"
+    if not _of_frameworks(comparison):
+        mode = mode_name(first.framework, first.factors["mode"])
+        parts.append(framework_name(first.framework) + (f" ({mode})" if mode else ""))
+    if comparison.batch_size is not None:
+        parts.append(f"batch size {comparison.batch_size}")
+    setting = setting_of(comparison)
+    return ", ".join(parts) + (f" ({setting})" if setting else "")
 
 
 def missing_words(cell: CellSummary, metric: str) -> list[str]:

@@ -12,7 +12,9 @@ from touchstone.results.run_files import Run
 from touchstone.results.steadiness import Chunk
 from touchstone.results.telemetry import (
     MEANS,
+    OF_RUN,
     PEAKS,
+    PER_GPU,
     RATES,
     increase,
     integral,
@@ -26,8 +28,8 @@ from touchstone.schema.spec import InferenceSpec, OperationSpec
 from touchstone.schema.status import ERROR, OK
 
 OF_TRAINING = (
-    "throughput", "training_time", "test_accuracy", "final_loss", "cpu_time_per_1000_images",
-    "gpu_energy_per_image", "cpu_energy_per_image",
+    "throughput", "training_time", "total_training_time", "test_accuracy", "final_loss",
+    "cpu_time_per_1000_images", "gpu_energy_per_image", "cpu_energy_per_image",
 )  # fmt: skip
 """Metrics that an operation does not have."""
 OF_INFERENCE = (
@@ -90,8 +92,10 @@ def answers_of(
         answers[name] = _over(increase(run, column, measured), measured.seconds * unit)
     if "first_step" in phases:
         answers["training_time"] = trained_until(phases, measured.end)
+        answers["total_training_time"] = _with_evaluations(phases)
     if run.outcome.status == OK:
         answers |= {name: peak_of(run, column) for name, column in PEAKS.items()}
+        answers |= _of_whole_run(run)
         answers["gpu_allocator_peak"] = _allocator_peak(run)
         if not isinstance(run.spec, OperationSpec):
             answers["test_accuracy"] = accuracy_of(run)
@@ -99,10 +103,29 @@ def answers_of(
         answers |= dict.fromkeys(OF_TRAINING, "an operation is called, not trained")
     if isinstance(run.spec, InferenceSpec):
         why = "the cell predicts, and trains nothing"
-        answers |= dict.fromkeys(("training_time", "final_loss"), why)
+        answers |= dict.fromkeys(("training_time", "total_training_time", "final_loss"), why)
     else:
         answers |= dict.fromkeys(OF_INFERENCE, "the cell does not predict")
     return answers
+
+
+def _with_evaluations(phases: dict[str, Phase]) -> Answer:
+    """The time (s) from the first step to the end of the last evaluation."""
+    if "evaluation" not in phases:
+        return "the run evaluates nothing"
+    return phases["evaluation"].end - phases["first_step"].begin
+
+
+def _of_whole_run(run: Run) -> dict[str, Answer]:
+    """Means over all samples of a run, as studies have them that do not tell phases apart."""
+    whole, gpus = is_whole(run), run.spec.execution.world_size
+    found = {name: mean_of(run, column, None) for name, column in OF_RUN.items()}
+    found |= {name: _over(mean_of(run, column, None), gpus) for name, column in PER_GPU.items()}
+    cores: Answer = "too few samples of CPU time"
+    if whole.parts:
+        used = increase(run, "cpu_seconds", whole)
+        cores = _over(used, whole.seconds * run.logical_cores / 100)
+    return {**found, "cpu_utilization_run": cores}
 
 
 def _inference(run: Run, phases: dict[str, Phase], status_reason: str) -> dict[str, Answer]:

@@ -13,17 +13,26 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from touchstone.paths import ROOT
-from touchstone.results.files import InputError, parse_json, read_object, read_text, write_atomic
+from touchstone.results.files import (
+    REMAKE,
+    InputError,
+    parse_json,
+    read_object,
+    read_text,
+    write_atomic,
+)
+from touchstone.results.planned import PlannedCell, read_plan, read_records
 from touchstone.results.record_model import faults as faults_of_record
 from touchstone.results.study import distinct
-from touchstone.results.tables import PlannedCell, read_plan, read_records
 from touchstone.safe_text import has_control, mapped, one_line
+from touchstone.yaml_file import parsed
 
 KIND, FORMAT = "touchstone bundle", 1
 MANIFEST, PLAN, CONFIG = "manifest.json", "plan.tsv", "config.resolved.yaml"
@@ -104,7 +113,7 @@ def pack(results: Path, path: Path, name: str | None = None, hostname: bool = Fa
     records = [record for _, cell in read_records(plan, results / "records") for record in cell]
     files = {name: read_text(results / name, COMPLETE) for name in (PLAN, CONFIG)}
     if not hostname:
-        files[CONFIG] = _hiding([], results)(files[CONFIG])
+        files[CONFIG] = _hiding(frozenset(), results)(files[CONFIG])
     for record in records:
         cell, repeat = record["cell"], record["repeat"]
         env = read_object(results / f"runs/{cell}/rep{repeat}/env.json")
@@ -128,7 +137,7 @@ def pack(results: Path, path: Path, name: str | None = None, hostname: bool = Fa
         "kind": KIND,
         "format": FORMAT,
         "touchstone": distinct(r["provenance"]["software"].get("touchstone") for r in records),
-        "study": yaml.safe_load(files[CONFIG]).get("study"),
+        "study": _study(results / CONFIG, files[CONFIG]),
         "machine": {
             "name": name,
             "kinds": machine_kinds(record["provenance"]["machine"] for record in records),
@@ -154,6 +163,15 @@ def pack(results: Path, path: Path, name: str | None = None, hostname: bool = Fa
     return name
 
 
+def _study(path: Path, text: str) -> Any:
+    """The name of the study in its resolved configuration."""
+    try:
+        config, _ = parsed(text)
+        return config.get("study")
+    except (yaml.YAMLError, AttributeError):
+        raise InputError(path, "not a mapping of settings", REMAKE) from None
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -164,23 +182,25 @@ def _without_names(
     """A record and the environment of its run without names of hosts, the user and folders."""
     others = [node["machine"] for node in record["provenance"].get("nodes", [])]
     machines = [env["machine"], record["provenance"]["machine"], *others]
-    hide = _hiding([machine.get("hostname") for machine in machines], results)
+    hosts = {machine.get("hostname") for machine in machines}
+    hide = _hiding(frozenset(filter(None, hosts)), results)
     for machine in machines:
         machine["hostname"] = None
     for place in (record["provenance"], env):
         place["unknown"]["machine.hostname"] = HIDDEN
-    for part, names in ((record, FREE_TEXT), (record["provenance"], FREE_TEXT), (env, FREE_TEXT)):
-        part.update({name: mapped(part[name], hide) for name in names if name in part})
+    for part in (record, record["provenance"], env):
+        part.update({name: mapped(part[name], hide) for name in FREE_TEXT if name in part})
     return record, env
 
 
-def _hiding(hosts: Iterable[str | None], results: Path) -> Callable[[str], str]:
+@lru_cache(maxsize=16)  # most runs are of few machines
+def _hiding(hosts: frozenset[str], results: Path) -> Callable[[str], str]:
     """What replaces names: of the hosts, whole or short, and of the user and folders here."""
     words = []
     for folder in (results.resolve(), ROOT, Path.home()):
         if folder != Path("/"):
             words.append((re.compile(re.escape(str(folder)) + r"(?![\w-])"), "FOLDER"))
-    for host in filter(None, hosts):
+    for host in sorted(hosts):
         short = re.escape(host.partition(".")[0])
         pattern = rf"(?<![\w-]){short}(\.[\w-]+)*(?![\w-])"
         words.append((re.compile(pattern, re.IGNORECASE), "HOST"))
@@ -275,8 +295,8 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
             if MANIFEST not in infos:
                 raise InputError(path, f"no bundle of Touchstone: it has no {MANIFEST}", FRESH)
             data = archive.read(MANIFEST)
-            yield MANIFEST, data
             listed = _listed(path, data)
+            yield MANIFEST, data
             faults = [f"{name} is missing" for name in sorted(listed.keys() - infos.keys())]
             faults += [
                 f"{name} is not in its manifest"

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from touchstone.results.files import InputError, read_object
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from touchstone.results.files import REMAKE, InputError, read_object
 
 Certificates = dict[str, dict[str, Any]]
 """By network, what its `results/parity/NETWORK.json` holds (docs/parity.md)."""
@@ -12,7 +14,35 @@ SINGLE = "in single precision alone, which proves less (docs/parity.md)"
 """What is to be said of a proof that is not in double precision."""
 COVERED = ("fp32", "fp64")
 """The precisions that certificates are made in; those of fewer bits are no question of parity."""
-REMEDY = "Make it again with `snakemake parity`"
+
+
+Tolerances = dict[str, dict[str, Annotated[float, Field(gt=0)]]]
+"""By name of the parity steps and by kind."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _Framework(_Model):
+    """What a certificate says of a framework."""
+
+    equal: bool
+    beyond: list[str] = []
+    deviations: dict[str, dict[str, float]] = {}
+    tolerances: Tolerances = {}
+    single_precision_only: bool = False
+    unsupported: str = ""
+    failed: str = ""
+
+
+class _Certificate(_Model):
+    """What `compare-parity` writes."""
+
+    network: str
+    reference: str
+    tolerances: Tolerances
+    frameworks: dict[str, _Framework]
 
 
 class Deviation(NamedTuple):
@@ -50,15 +80,14 @@ def read_certificates(paths: Iterable[Path]) -> Certificates:
     """The certificates in these files; InputError for one that cannot be used."""
     certificates: Certificates = {}
     for path in paths:
-        found = read_object(path, REMEDY)
-        if not (
-            isinstance(found.get("network"), str)
-            and isinstance(found.get("reference"), str)
-            and isinstance(found.get("tolerances"), dict)
-            and isinstance(found.get("frameworks"), dict)
-            and all(isinstance(one.get("equal"), bool) for one in found["frameworks"].values())
-        ):
-            raise InputError(path, "not a certificate of this version", REMEDY)
+        found = read_object(path, REMAKE)
+        try:
+            _Certificate.model_validate(found)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            cause = f"not a certificate of this version ({place}: {first['msg']})"
+            raise InputError(path, cause, REMAKE) from None
         if found["network"] in certificates:
             cause = f"a second certificate of {found['network']}"
             raise InputError(path, cause, "Give one per network")

@@ -2,15 +2,19 @@
 
 import json
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from touchstone.errors import TouchstoneError
 from touchstone.files import write_atomic as write_atomic
+from touchstone.reading import parse_json as parse_json
+from touchstone.reading import text_of
 
 FORMAT = 1
 """The only `format` number of spec, env and record files that this version reads."""
 
 RERUN = "Delete the run's folder and run the workflow again"
+REMAKE = "Delete it and run the workflow again"
+"""The remedy for a file that is made of others: finished runs are kept."""
 
 
 class InputError(TouchstoneError):
@@ -20,22 +24,13 @@ class InputError(TouchstoneError):
         super().__init__(f"{file}: {cause}. {remedy}.")
 
 
-def _reject_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
-
-
-def parse_json(text: str) -> Any:
-    """Strict JSON: `NaN` and `Infinity`, which Python would accept, raise ValueError."""
-    return json.loads(text, parse_constant=_reject_constant)
-
-
 def read_text(path: Path, remedy: str) -> str:
     """The UTF-8 text of a file; InputError when it is missing or unreadable."""
     try:
-        return path.read_text(encoding="utf-8")
+        return text_of(path)
     except FileNotFoundError:
         raise InputError(path, "the file is missing", remedy) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error})", remedy) from None
 
 

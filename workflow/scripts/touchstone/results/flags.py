@@ -6,7 +6,6 @@ from typing import Any
 from touchstone.results.measured import Answer
 from touchstone.results.metrics import (
     ENERGY_LIMIT,
-    MINIMUM_SAMPLES,
     POWER_CAP_BIT,
     SWITCH_LIMIT,
     THROTTLED_BITS,
@@ -14,8 +13,14 @@ from touchstone.results.metrics import (
 from touchstone.results.phases import Phase, measured_chunks
 from touchstone.results.run_files import Run
 from touchstone.results.steadiness import drifts
-from touchstone.results.telemetry import increase, sampling_gaps, throttle_bits
+from touchstone.results.telemetry import (
+    has_coarse_mean,
+    increase,
+    sampling_gaps,
+    throttle_bits,
+)
 from touchstone.schema.limits import NOISE_LIMIT
+from touchstone.schema.status import OK
 
 SAME = 1e-6  # relative; a setting kept in float32 is the requested one (2^-24 = 6e-8)
 
@@ -71,20 +76,21 @@ def flags_of(
     measured, planned = phases["measured"], run.spec.phases
     throttle = throttle_bits(run, measured)
     warmup = phases.get("warmup", Phase(()))
-    samples = sum(map(measured.covers, run.samples))
     drift = drifts(measured_chunks(run, measured), measured.begin)
     raised = {
         "noisy_machine": bool(noisy_flags(answers)),
         "threads_sleep": _switches(run, answers) > SWITCH_LIMIT,
-        "short_warmup": warmup.steps < planned.warmup_steps
-        or warmup.seconds < planned.warmup_seconds,
-        "few_samples": samples < MINIMUM_SAMPLES,
+        # A warm-up that was cut does no harm where the speed is steady after it.
+        "short_warmup": drift is not False
+        and (warmup.steps < planned.warmup_steps or warmup.seconds < planned.warmup_seconds),
+        "few_samples": has_coarse_mean(run, measured),
         "drifting": drift is True,
         "drift_untested": drift is None,
         "settings_differ": bool(differing_settings(settings)),
         "sampling_gaps": sampling_gaps(run, measured),
         "throttled": bool(throttle & THROTTLED_BITS),
         "power_capped": bool(throttle & POWER_CAP_BIT),
+        "crashed_at_exit": run.outcome.status == OK and run.outcome.exit_code not in (0, None),
         "energy_disagrees": _disagree(answers["gpu_energy"], answers["gpu_energy_integrated"]),
     }
     return [name for name, up in raised.items() if up]

@@ -4,11 +4,36 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from touchstone.results.files import InputError, read_object
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from touchstone.results.files import REMAKE, InputError, read_object
 from touchstone.schema.status import STATUSES
 
 METRIC, UNIT = "max_batch_size", "images"
-REMEDY = "Delete it and run the workflow again"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _Metric(_Model):
+    value: int | None
+    reason: str | None
+
+
+class _Limit(_Model):
+    host_memory_mib: float
+    origin: str = Field(alias="from")
+
+
+class _Search(_Model):
+    """What `max-batch` writes."""
+
+    settings: dict[str, str]
+    max_batch_size: _Metric
+    status: str
+    limit: _Limit
+    probes: list[dict[str, Any]]
 
 
 class MaxBatch(NamedTuple):
@@ -43,16 +68,14 @@ def of_cell(found: Iterable[MaxBatch], factors: dict[str, str]) -> MaxBatch | No
 
 
 def _read(path: Path) -> MaxBatch:
-    result = read_object(path, REMEDY)
     try:
-        metric, limit = result["max_batch_size"], result["limit"]
-        found = MaxBatch(
-            result["settings"], metric["value"], result["status"], metric["reason"],
-            f"{limit['host_memory_mib']:,.0f} MiB of host memory ({limit['from']})",
-            result["probes"],
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError) as fault:
-        raise InputError(path, f"not a search of this version ({fault!r})", REMEDY) from None
+        found = _Search.model_validate(read_object(path, REMAKE))
+    except ValidationError as error:
+        first = error.errors()[0]
+        cause = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise InputError(path, f"not a search of this version ({cause})", REMAKE) from None
     if found.status not in STATUSES:
-        raise InputError(path, f"unknown outcome {found.status!r}", REMEDY)
-    return found
+        raise InputError(path, f"unknown outcome {found.status!r}", REMAKE)
+    metric, limit = found.max_batch_size, found.limit
+    under = f"{limit.host_memory_mib:,.0f} MiB of host memory ({limit.origin})"
+    return MaxBatch(found.settings, metric.value, found.status, metric.reason, under, found.probes)

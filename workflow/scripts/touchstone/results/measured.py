@@ -2,9 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from touchstone.results.files import RERUN, InputError
 from touchstone.results.metrics import METRICS
-from touchstone.results.run_files import Run
+from touchstone.results.run_files import EventsError, Run
 
 Answer = float | str
 """A metric's number, or the reason why there is none."""
@@ -28,5 +27,5 @@ def as_metric(name: str, answer: Answer) -> dict[str, Any]:
     return {"value": answer, "unit": unit}
 
 
-def events_error(run: Run, cause: str) -> InputError:
-    return InputError(run.folder / "events.jsonl", cause, RERUN)
+def events_error(run: Run, cause: str) -> EventsError:
+    return EventsError(run.folder / "events.jsonl", cause)

@@ -31,6 +31,11 @@ METRICS = {
     "training_time": Metric(
         "s", "From the begin of the first step to the end of the last, without evaluations."
     ),
+    "total_training_time": Metric(
+        "s",
+        "From the begin of the first step to the end of the last evaluation: training and all"
+        " evaluations, which are of every epoch with `evaluate_every: 1`.",
+    ),
     "test_accuracy": Metric("1", "Correct / all examples of the test set, after the last epoch."),
     "final_loss": Metric("1", "Mean training loss over the last epoch's steps."),
     "cpu_cores": Metric(
@@ -129,6 +134,20 @@ METRICS = {
         "Mean of the samples in the measured phase; a sample counts the threads that used at least"
         " 5 % of a core since the sample before it.",
     ),
+    "cpu_utilization_run": Metric(
+        "%",
+        "CPU time of the process tree from the first to the last sample of the run / the time"
+        " between them / logical cores of the machine x 100.",
+    ),
+    "host_memory_run": Metric("MiB", "Mean of all samples of the run, loading included."),
+    "gpu_utilization_run": Metric("%", "Mean of all samples of the run, loading included."),
+    "gpu_memory_run": Metric("MiB", "Mean of all samples of the run, loading included."),
+    "gpu_memory_per_gpu": Metric(
+        "MiB", "Mean of all samples of the run, which are sums over GPUs, / its GPUs."
+    ),
+    "gpu_power_per_gpu": Metric(
+        "W", "Mean of all samples of the run, which are sums over GPUs, / its GPUs."
+    ),
     "time_to_accuracy": Metric(
         "s",
         "Training time, evaluations left out, until the first evaluation that reaches the target"
@@ -184,6 +203,9 @@ PHASES = (
 SWITCH_LIMIT = 3000
 """Context switches per second and core of a run."""
 MINIMUM_SAMPLES = 3
+"""Samples from which a mean counts as one, however they scatter."""
+SAMPLE_SPREAD = 0.05
+"""Range / mean up to which fewer samples agree."""
 DRIFT_LIMIT = 0.05
 GAP_LIMIT = 2
 ENERGY_LIMIT = 0.05
@@ -194,16 +216,23 @@ THROTTLED_BITS = 0x8 | 0x20 | 0x40 | 0x80
 POWER_CAP_BIT = 0x4
 
 FLAGS = {
+    "edited": "A file of the run, or its record, is not what its stage wrote: it was changed or"
+    " damaged afterwards. `make verify` names the file.",
+    "crashed_at_exit": "The runner had written its result when it crashed, or ended with an exit"
+    " status other than 0.",
     "noisy_machine": f"Other processes used more than {NOISE_LIMIT * 100:.0f} % of the machine's"
     " CPU time during the measured phase, or during the whole run if it was ended before that was"
     " over.",
     "threads_sleep": "Threads of the framework slept between operations: more than"
     f" {SWITCH_LIMIT:,} context switches per second and core in the measured phase.",
-    "short_warmup": "The warm-up had fewer steps or seconds than the study asks for.",
-    "few_samples": f"Fewer than {MINIMUM_SAMPLES} telemetry samples fell in the measured phase:"
-    " CPU, memory and GPU numbers are coarse.",
+    "short_warmup": "The warm-up had fewer steps or seconds than the study asks for, and the"
+    " measured phase is not shown to be steady.",
+    "few_samples": f"A mean of samples (memory, GPU) has fewer than {MINIMUM_SAMPLES} in the"
+    f" measured phase, and they differ by more than {SAMPLE_SPREAD * 100:.0f} %, or there is only"
+    " one: it is coarse. Speeds and CPU times do not depend on the number of samples.",
     "drifting": f"The step time changed by more than {DRIFT_LIMIT * 100:.0f} % over the measured"
-    " phase, with a significant trend: the number is an average of a speed that was not steady.",
+    " phase, with a trend that correlated noise does not explain: the number is an average of a"
+    " speed that was not steady.",
     "drift_untested": "The measured phase had too few chunks to test for drift.",
     "settings_differ": "A setting read back from the live framework is not the requested one.",
     "sampling_gaps": f"A sensor gave nothing for more than {GAP_LIMIT} sampling intervals in the"

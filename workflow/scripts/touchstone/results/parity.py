@@ -1,12 +1,14 @@
 """Do frameworks compute the same? The largest deviations between parity steps of a network."""
 
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from touchstone.results.files import InputError
+from touchstone.results.files import REMAKE, InputError
 
 Arrays = dict[str, Any]
 
@@ -112,9 +114,13 @@ def _relative(
 def _read(path: Path) -> dict[str, Arrays]:
     """The arrays of all parity steps in a file, by their name."""
     steps: dict[str, Arrays] = {}
-    for key, array in np.load(path).items():
-        case, _, name = key.rpartition("/")
-        steps.setdefault(case, {})[name] = array
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for key, array in file.items():
+                case, _, name = key.rpartition("/")
+                steps.setdefault(case, {})[name] = array
+    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(path, f"no parity steps ({error})", REMAKE) from None
     return steps
 
 
@@ -133,9 +139,14 @@ def compare(network: str, paths: dict[str, Path], single: Path | None = None) ->
         found = _read(paths[name])
         alone = "sgd32" in found
         wanted = exact if alone else expected
-        frameworks[name] = _without(found, wanted, reference) or (
-            _judge_single if alone else _judge
-        )(found, wanted, paths[name])
+        judge = _judge_single if alone else _judge
+        try:
+            frameworks[name] = _without(found, wanted, reference) or judge(
+                found, wanted, paths[name]
+            )
+        except (KeyError, ValueError, TypeError, IndexError) as fault:
+            cause = f"not the parity steps that {reference} has ({fault})"
+            raise InputError(paths[name], cause, REMAKE) from None
     return {
         "format": 1,
         "network": network,

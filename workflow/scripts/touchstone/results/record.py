@@ -12,24 +12,26 @@ from touchstone.results.metrics import METRICS
 from touchstone.results.phases import Phase, measured_chunks, phases_of, planned_steps
 from touchstone.results.run_files import Run, read_run
 from touchstone.safe_text import one_line
-from touchstone.schema.events import Result, Settings, Software
+from touchstone.schema.events import Outcome, Result, Settings, Software
 from touchstone.schema.status import DIVERGED, ERROR, OK
 from touchstone.schema.values import to_json
 
 
-def build_record(folder: Path) -> dict[str, Any]:
+def build_record(folder: Path, fault: str | None = None) -> dict[str, Any]:
     """Judge one run.
 
     Args:
         folder: holds `spec.json`, `events.jsonl`, `telemetry.csv` and `env.json`.
+        fault: why `events.jsonl` does not count; the run is then an `error` with this reason.
 
     Returns:
         The record, as `workflow/schemas/record.schema.json` describes it.
 
     Raises:
-        InputError: a file is missing, damaged, or contradicts another.
+        EventsError: `events.jsonl` is damaged, or contradicts itself or the spec.
+        InputError: another file is missing or damaged.
     """
-    run = read_run(folder)
+    run = read_run(folder, [Outcome(ERROR, fault, None, 0.0, 0.0, None)] if fault else None)
     outcome = run.outcome
     status = outcome.status
     phases = phases_of(run)
@@ -63,6 +65,7 @@ def build_record(folder: Path) -> dict[str, Any]:
             "seed": run.spec.seed,
             "deviations": run.spec.deviations,
             "started": run.env["run"]["started"],
+            **({"data": run.env["data"]} if run.env.get("data") is not None else {}),
             "machine": run.env["machine"],
             "environment": {k: v for k, v in run.env["run"].items() if k != "started"},
             "software": {**run.env["software"], **_software(run)},

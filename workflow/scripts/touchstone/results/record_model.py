@@ -26,6 +26,8 @@ from touchstone.schema.status import STATUSES
 
 OF_OK = ("step_rate", "first_step_time", "flop_rate")
 """Metrics that every run with the status `ok` has a number for."""
+DATE = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z$"
+"""UTC in ISO 8601."""
 ABSENT: Any = None
 """The default of a field that a record may lack. It is not a value: null is refused there."""
 
@@ -213,6 +215,23 @@ class Node(Part):
     ]
 
 
+class Data(Part):
+    """What was verified of the record files that the run read."""
+
+    folder: Annotated[Text, _described("of the record files")]
+    files: Annotated[int, _described("how many there are", ge=1)]
+    bytes: Annotated[int, _described("of all of them", "B", ge=0)]
+    verified: Annotated[
+        str,
+        _described(
+            "when they were last read and compared with the manifest's SHA-256, UTC", pattern=DATE
+        ),
+    ]
+    remembered: Annotated[
+        bool, _described("whether that was before this run, on the same machine and within a day")
+    ]
+
+
 class Provenance(Part):
     """Where the numbers come from."""
 
@@ -220,12 +239,11 @@ class Provenance(Part):
     deviations: Annotated[
         list[str], _described("in what the framework does not do what the cell asks, as sentences")
     ]
-    started: Annotated[
-        str,
-        _described(
-            "when the run began, UTC", pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z$"
-        ),
-    ]
+    started: Annotated[str, _described("when the run began, UTC", pattern=DATE)]
+    data: Annotated[
+        Data,
+        _described("what was verified of the record files; only of a run that read some"),
+    ] = ABSENT
     machine: Annotated[Machine, _described("the machine, as in `env.json`")]
     environment: Annotated[dict[str, Any], _described("`run` of `env.json`, but for `started`")]
     software: Annotated[

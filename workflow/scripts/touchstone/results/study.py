@@ -1,7 +1,5 @@
 """A gathered study in memory: what figures and the report are made from."""
 
-import csv
-import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable
@@ -10,18 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from touchstone.results.files import InputError, read_text
-from touchstone.results.tables import (
-    STUDY_FLAGS,
-    SUMMARY,
-    PlannedCell,
-    comparable,
-    counted,
-    counted_choices,
-    read_plan,
-    read_records,
-    shared,
-)
+from touchstone.plan.names import framework_name, setting_name
+from touchstone.reading import rows_of
+from touchstone.results.files import REMAKE, InputError, read_text
+from touchstone.results.planned import PlannedCell, comparable, read_plan, read_records
+from touchstone.results.tables import STUDY_FLAGS, SUMMARY, counted, counted_choices, shared
 
 FACET = ("network", "dataset", "device")
 GROUP = ("framework", *FACET, "batch_size")
@@ -54,17 +45,15 @@ class Series(NamedTuple):
 
     @property
     def variant(self) -> str:
-        """The factors as text; a mode or a precision says by itself what it is."""
-        return ", ".join(
-            value
-            if name in ("precision", "mode", "input")
-            else f"{name.replace('_', ' ')} {value or '–'}"
-            for name, value in zip(self.factors, self.values, strict=True)
-        )
+        """The factors in words."""
+        settings = zip(self.factors, self.values, strict=True)
+        return ", ".join(setting_name(name, value, self.framework) for name, value in settings)
 
     @property
     def label(self) -> str:
-        return f"{self.framework} ({self.variant})" if self.variant else self.framework
+        """The framework's name, and in brackets what sets the series apart from its others."""
+        name = framework_name(self.framework)
+        return f"{name} ({self.variant})" if self.variant else name
 
 
 class Cell(NamedTuple):
@@ -192,16 +181,18 @@ def _distinguishing(plan: list[PlannedCell]) -> tuple[str, ...]:
 
 def _flags(path: Path) -> dict[str, list[str]]:
     """By cell, the flags that the study adds to its runs, from the summary."""
-    remedy = "Make the tables again with gather"
-    rows = csv.reader(io.StringIO(read_text(path, remedy), newline=""))
-    if tuple(next(rows, ())) != SUMMARY:
-        raise InputError(path, "its columns are not those of this version", remedy)
     cell, flags = SUMMARY.index("cell"), SUMMARY.index("flags")
     found: dict[str, str] = {}
-    for row in rows:
-        if len(row) != len(SUMMARY):
-            raise InputError(path, f"line {rows.line_num} is damaged", remedy)
-        found[row[cell]] = row[flags]
+    try:
+        (_, header), *rows = rows_of(read_text(path, REMAKE))
+        if tuple(header) != SUMMARY:
+            raise ValueError("its columns are not those of this version")
+        for line, row in rows:
+            if len(row) != len(SUMMARY):
+                raise ValueError(f"line {line} is damaged")
+            found[row[cell]] = row[flags]
+    except ValueError as fault:
+        raise InputError(path, str(fault), REMAKE) from None
     return {
         name: [flag for flag in STUDY_FLAGS if flag in words.split()]
         for name, words in found.items()
@@ -223,7 +214,7 @@ def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
     for cell, cell_records in read_records(plan, records):
         if cell.name not in added:
             cause = f"it lacks {cell.name}"
-            raise InputError(table_path, cause, "Make the tables again with gather")
+            raise InputError(table_path, cause, REMAKE)
         runs = []
         for record in cell_records:
             metrics = record["metrics"].items()

@@ -1,10 +1,9 @@
-"""The plan, and the three tables that are made from the planned records."""
+"""The three tables of the planned records."""
 
-import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
@@ -13,27 +12,29 @@ from typing import Any, NamedTuple
 
 from touchstone.measure.trials import fastest
 from touchstone.results.certificates import Certificates, proof
-from touchstone.results.files import FORMAT, InputError, parse_json, read_text, write_atomic
+from touchstone.results.files import (
+    write_atomic,
+)
+from touchstone.results.interleaved import compare_with_turns, turns_of
 from touchstone.results.max_batch import METRIC, UNIT, MaxBatch, of_cell
 from touchstone.results.metrics import CENSORED, METRICS
+from touchstone.results.planned import (
+    COMPARED,
+    FACTORS,
+    PlannedCell,
+    comparable,
+    kind_of,
+    read_plan,
+    read_records,
+)
 from touchstone.safe_text import csv_of
+from touchstone.schema.interleaved import Interleaved
 from touchstone.schema.spec import Trial
 from touchstone.schema.status import STATUSES
 from touchstone.schema.values import from_json
-from touchstone.statistics.groups import Group, compare_groups
+from touchstone.statistics.groups import Group
 from touchstone.statistics.intervals import UNDECIDED, summarise
 
-FACTORS = (
-    "framework",
-    "network",
-    "dataset",
-    "device",
-    "precision",
-    "mode",
-    "input",
-    "batch_size",
-    "learning_rate",
-)
 MEASUREMENTS = (
     *FACTORS,
     *("cell", "repeat", "status", "trained_mode", "best_chose"),
@@ -44,13 +45,11 @@ SUMMARY = (
     *("cell", "metric", "unit", "status", "n", "median", "mean", "min", "max", "sd", "cv", "flags"),
     *("censored", "trained_modes", "best_chose"),
 )
-COMPARED = ("framework", "mode")
-"""The factors in which compared cells may differ; all others are the same."""
 COMPARISONS = (
     *(name for name in FACTORS if name not in COMPARED),
     *("framework", "mode", "reference_framework", "reference_mode", "cell", "reference_cell"),
-    *("metric", "unit", "n", "ratio", "low", "high", "detectable", "verdict", "indicative"),
-    *("remarks", "flags", "reference_flags"),
+    *("metric", "unit", "n", "ratio", "low", "high", "detectable", "detectable_low"),
+    *("detectable_high", "verdict", "indicative", "remarks", "flags", "reference_flags", "basis"),
 )
 REMARKED = ("machine", "software")
 """The parts of a provenance that the remarks on a comparison come from."""
@@ -71,73 +70,6 @@ ERA = 60
 """Months between the releases of two frameworks, beyond which they are of different eras."""
 
 
-class PlannedCell(NamedTuple):
-    """A row of `plan.tsv`; factors are kept as the text that stands there."""
-
-    name: str
-    factors: dict[str, str]
-    repeats: int
-
-
-def read_plan(path: Path) -> list[PlannedCell]:
-    """The planned cells in order; every column but `cell` and `repeats` is a factor.
-
-    Raises:
-        InputError: the file is missing, lacks a column, has no cell or one cell twice.
-    """
-    remedy = "Plan the study again"
-    rows = csv.reader(io.StringIO(read_text(path, remedy)), delimiter="\t")
-    header = next(rows, [])
-    if missing := {"cell", "repeats", *FACTORS} - set(header):
-        raise InputError(path, f"columns are missing: {', '.join(sorted(missing))}", remedy)
-    cells: dict[str, PlannedCell] = {}
-    for row in rows:
-        values = dict(zip(header, row, strict=False))
-        if len(row) != len(header):
-            cause = f"line {rows.line_num} has {len(row)} fields, not {len(header)}"
-            raise InputError(path, cause, remedy)
-        name, repeats = values.pop("cell"), values.pop("repeats")
-        if name in cells:
-            raise InputError(path, f"line {rows.line_num} plans {name} again", remedy)
-        for key, number in (("repeats", repeats), ("batch_size", values["batch_size"])):
-            if not number.isdecimal() or int(number) < 1:
-                cause = f"line {rows.line_num}: '{key}' is {number!r}, not a positive integer"
-                raise InputError(path, cause, remedy)
-        cells[name] = PlannedCell(name, values, int(repeats))
-    if not cells:
-        raise InputError(path, "it plans no cell", remedy)
-    return list(cells.values())
-
-
-def read_records(
-    plan: Iterable[PlannedCell], folder: Path
-) -> Iterator[tuple[PlannedCell, list[dict[str, Any]]]]:
-    """Each planned cell with its records in order of repeats; other files are left alone.
-
-    Raises:
-        InputError: a record is missing, damaged or not that of its place.
-    """
-    remedy = "Make it with parse_run, or run the workflow again"
-    for cell in plan:
-        records = []
-        for repeat in range(1, cell.repeats + 1):
-            path = folder / cell.name / f"rep{repeat}.json"
-            try:
-                record = parse_json(read_text(path, remedy))
-            except ValueError as error:
-                raise InputError(path, f"not valid JSON ({error})", remedy) from None
-            if (
-                not isinstance(record, dict)
-                or record.get("format") != FORMAT
-                or (record.get("cell"), record.get("repeat")) != (cell.name, repeat)
-                or record.get("metrics", {}).keys() != METRICS.keys()
-            ):
-                cause = f"not a record of format {FORMAT} of {cell.name}, repeat {repeat}"
-                raise InputError(path, cause, remedy)
-            records.append(record)
-        yield cell, records
-
-
 def counted(words: Iterable[str], order: Iterable[str] = ()) -> str:
     """Words with their counts, `ok 2, timeout 1`, in the given order, then alphabetical."""
     counts = Counter(words)
@@ -149,16 +81,6 @@ def counted(words: Iterable[str], order: Iterable[str] = ()) -> str:
 def shared(provenance: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
     """A provenance whose parts are kept once for all that are equal; `seen` holds them."""
     return {name: seen.setdefault(repr(part), part) for name, part in provenance.items()}
-
-
-def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
-    """The cells that may be compared with one another, in order of the plan: groups of two or
-    more that differ in framework or mode alone."""
-    groups: dict[tuple[str, ...], list[PlannedCell]] = {}
-    for cell in plan:
-        rest = tuple(value for name, value in cell.factors.items() if name not in COMPARED)
-        groups.setdefault(rest, []).append(cell)
-    return [group for group in groups.values() if len(group) > 1]
 
 
 def remarks(ours: Iterable[dict[str, Any]], theirs: Iterable[dict[str, Any]]) -> list[str]:
@@ -257,6 +179,7 @@ def gather(
     certificates: Certificates,
     max_batches: Sequence[MaxBatch] = (),
     released: Mapping[str, str | None] = MappingProxyType({}),
+    interleaved: Sequence[Interleaved] = (),
 ) -> None:
     """Write `measurements.csv`, `summary.csv` and `comparisons.csv` of the planned records.
 
@@ -265,7 +188,8 @@ def gather(
     largest batch was searched for, a last row has it, and the outcome of the search. A row of
     comparisons is one metric's ratio between two cells, the one planned later over the one
     planned earlier, from the blocks that have both (docs/statistics.md). `released` has the
-    month of each framework's release, for the flag of those that are of another era.
+    month of each framework's release, for the flag of those that are of another era. Where the
+    cells were measured in turn, as `interleaved` says, the ratios of throughput are from there.
     """
     measurements, summary = io.StringIO(), io.StringIO()
     measurements.write(_fields(*MEASUREMENTS) + "\n")
@@ -318,7 +242,7 @@ def gather(
             kept[cell.name] = _Compared(blocks, provenances, flags)
     write_atomic(output / "measurements.csv", measurements.getvalue())
     write_atomic(output / "summary.csv", summary.getvalue())
-    write_atomic(output / "comparisons.csv", _comparisons(plan, kept))
+    write_atomic(output / "comparisons.csv", _comparisons(plan, kept, interleaved))
 
 
 def _by_block(records: list[dict[str, Any]], metric: str) -> dict[int, float]:
@@ -328,42 +252,56 @@ def _by_block(records: list[dict[str, Any]], metric: str) -> dict[int, float]:
     return {repeat: value for repeat, value in values.items() if value is not None}
 
 
-def _comparisons(plan: Sequence[PlannedCell], cells: dict[str, _Compared]) -> str:
+def _comparisons(
+    plan: Sequence[PlannedCell], cells: dict[str, _Compared], interleaved: Sequence[Interleaved]
+) -> str:
     """The table of all pairs of comparable cells, for every metric that has a scale of ratios."""
-    lines: list[Sequence[object]] = [COMPARISONS]
+    table = io.StringIO()
+    table.write(_fields(*COMPARISONS) + "\n")
     groups = list(comparable(plan))
     # Accuracies and losses have no meaningful ratio.
     metrics = [name for name, metric in METRICS.items() if metric.unit != "1"]
-    models = {name: _models(groups, cells, name) for name in metrics}
+    models = {
+        name: _models(groups, cells, name, interleaved if name == "throughput" else ())
+        for name in metrics
+    }
     for number, group in enumerate(groups):
         for reference, cell in combinations(group, 2):
             ours, theirs = cells[cell.name], cells[reference.name]
             remark = ", ".join(remarks(ours.provenances, theirs.provenances))
-            head = [cell.factors[name] for name in FACTORS if name not in COMPARED]
-            head += [c.factors[name] for c in (cell, reference) for name in COMPARED]
-            head += [cell.name, reference.name]
+            same = [cell.factors[name] for name in FACTORS if name not in COMPARED]
+            own = [c.factors[name] for c in (cell, reference) for name in COMPARED]
+            head = _fields(*same, *own, cell.name, reference.name)
             for name in metrics:
-                ratio = models[name][number].ratio(cell.name, reference.name)
+                model, basis = models[name][number]
+                ratio = model.ratio(cell.name, reference.name)
                 if ratio is None:
                     continue
                 low, high = ratio.interval() or (None, None)
-                numbers = map(_number, (ratio.value, low, high, ratio.detectable))
+                detectable = ratio.detectable, *(ratio.detectable_limits or (None, None))
+                numbers = ",".join(map(_number, (ratio.value, low, high, *detectable)))
                 verdict = (ratio.verdict(name, UNDECIDED), "yes" if ratio.indicative else "no")
-                tail = (*verdict, remark, ours.flags, theirs.flags)
-                lines.append([*head, name, METRICS[name].unit, ratio.n, *numbers, *tail])
-    return csv_of(lines)
+                unit = _fields(name, METRICS[name].unit, ratio.n)
+                tail = _fields(*verdict, remark, ours.flags, theirs.flags, basis)
+                table.write(f"{head},{unit},{numbers},{tail}\n")
+    return table.getvalue()
 
 
 def _models(
-    groups: Sequence[Sequence[PlannedCell]], cells: dict[str, _Compared], metric: str
-) -> list[Group]:
-    """A model of each group, as the page has it: training, inference and operations apart."""
-    found: dict[int, Group] = {}
-    kinds = [
-        (group[0].factors.get("workload"), group[0].factors.get("epochs") == "") for group in groups
-    ]
+    groups: Sequence[Sequence[PlannedCell]],
+    cells: dict[str, _Compared],
+    metric: str,
+    interleaved: Sequence[Interleaved],
+) -> list[tuple[Group, str]]:
+    """A model of each group, as the page has it: training, inference and operations apart; with
+    what it rests on, `turns` or `runs`."""
+    found: dict[int, tuple[Group, str]] = {}
+    kinds = [kind_of(group[0]) for group in groups]
     for kind in set(kinds):
         numbers = [number for number, one in enumerate(kinds) if one == kind]
         values = [{c.name: cells[c.name].blocks[metric] for c in groups[i]} for i in numbers]
-        found |= dict(zip(numbers, compare_groups(values), strict=True))
+        turns = turns_of(values, interleaved)
+        bases = ["turns" if one else "runs" for one in turns]
+        models = zip(compare_with_turns(values, turns), bases, strict=True)
+        found |= dict(zip(numbers, models, strict=True))
     return [found[number] for number in range(len(groups))]

@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from touchstone.results.measured import Answer, Part
-from touchstone.results.metrics import GAP_LIMIT
+from touchstone.results.metrics import GAP_LIMIT, MINIMUM_SAMPLES, SAMPLE_SPREAD
 from touchstone.results.nodes import interpolate
 from touchstone.results.phases import Phase
 from touchstone.results.run_files import Run
@@ -16,6 +16,8 @@ MEANS = (
     "gpu_sm_clock", "gpu_memory_clock", "gpu_pcie_tx", "gpu_pcie_rx", "busy_threads",
 )  # fmt: skip
 """Metrics that are the mean of the column of their name over the measured phase."""
+AVERAGED = ("host_memory", *(name for name in MEANS if name != "busy_threads"))
+"""Columns whose mean over the measured phase is a metric that runs are compared by."""
 RATES = {
     "context_switch_rate": ("context_switches", 1.0),
     "involuntary_context_switch_rate": ("involuntary_context_switches", 1.0),
@@ -34,6 +36,12 @@ PEAKS = {
     "gpu_temperature_peak": "gpu_temperature",
 }
 """Metrics that are the largest sample of a column in the whole run."""
+
+
+OF_RUN = {f"{column}_run": column for column in ("host_memory", "gpu_utilization", "gpu_memory")}
+"""Metrics that are the mean of a column over the whole run."""
+PER_GPU = {f"{column}_per_gpu": column for column in ("gpu_memory", "gpu_power")}
+"""Metrics that are such a mean / the GPUs of the run."""
 
 
 def percentile(times: list[float], percent: int) -> Answer:
@@ -79,8 +87,25 @@ def _from_samples(
     return statistic(values) if values else _few(run, name, "none in")
 
 
-def mean_of(run: Run, name: str, phase: Phase) -> Answer:
+def mean_of(run: Run, name: str, phase: Phase | None) -> Answer:
+    """The mean of the samples within a phase, or of all samples (phase None)."""
     return _from_samples(run, name, phase, fmean)
+
+
+def has_coarse_mean(run: Run, phase: Phase) -> bool:
+    """Whether a mean over the phase rests on few samples that do not agree.
+
+    Fewer than `MINIMUM_SAMPLES` agree where they, and the next one after the phase, are within
+    `SAMPLE_SPREAD`: a memory that does not change needs no more. One sample shows nothing.
+    """
+    for column in (run.telemetry[name] for name in AVERAGED if run.telemetry.get(name)):
+        inside = [value for t, value in column if phase.covers(t)]
+        if len(inside) >= MINIMUM_SAMPLES:
+            continue
+        known = inside + [value for t, value in column if t > phase.end][:1]
+        if not inside or len(known) < 2 or max(known) - min(known) > SAMPLE_SPREAD * fmean(known):
+            return True
+    return False
 
 
 def peak_of(run: Run, name: str) -> Answer:

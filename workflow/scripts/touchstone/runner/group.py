@@ -33,7 +33,7 @@ def group_of(process: Any) -> Optional[Group]:
         return None
     return Group(
         process.rank, process.size, process.rendezvous, process.rank % process.local_size,
-        process.local_size, process.interface,
+        process.local_size, process.interface, process.address,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from typing import NamedTuple, Optional
 
 from touchstone.schema.spec import (
+    NO_NETWORK,
     Augmentation,
     Data,
     Execution,
@@ -17,7 +18,6 @@ from touchstone.schema.spec import (
     kind_of,
 )
 
-NO_NETWORK = Network("", [], "", 0, 0, 0, [], [])
 NO_DATA = Data("", "raw", "", {}, [], 0, 0, 0, [], [], 255)
 NO_UPDATES = Optimizer("sgd", 0.0, 0.0, False, [])
 NO_SCHEDULE = Schedule("constant", [], 1.0, 0.0)
@@ -27,9 +27,11 @@ NO_SCHEDULE = Schedule("constant", [], 1.0, 0.0)
 class Group(NamedTuple):
     """The place of a process among those that train one model together.
 
-    `rank` is of `size` processes, `local_rank` of the `local_size` on its node. `rendezvous` is the
-    address where they find each other, and `interface` the network interface that leads there, or
-    None where that is unknown.
+    `rank` is of `size` processes, `local_rank` of the `local_size` on its node. `rendezvous` is a
+    file by which they find each other, which need not be there yet, in a folder that all of them
+    share and that only their user may enter. `interface` is the network interface that leads to the
+    others, or None where that is unknown. On several nodes `address`, `HOST:PORT`, is free for a
+    service of rank 0, which the first process of each other node knows too.
     """
 
     rank: int
@@ -38,6 +40,7 @@ class Group(NamedTuple):
     local_rank: int
     local_size: int
     interface: Optional[str]
+    address: str
 
 
 class Job(NamedTuple):

@@ -47,11 +47,16 @@ def run(spec: Spec, path: str, threads: int, work: Any) -> None:
 
 def main() -> None:
     """Do what the spec asks for, the first argument; the second is the file to write: of events,
-    or of the arrays of parity steps."""
-    spec_path, output = sys.argv[1:]
+    or of the arrays of parity steps. With the descriptors of two pipes as further arguments it
+    works in slices (slices.py)."""
+    spec_path, output, *pipes = sys.argv[1:]
     with open(spec_path, encoding="utf-8") as file:
         spec = spec_from_json(json.load(file))
     threads = spec.execution.threads or len(os.sched_getaffinity(0))
+    if pipes:
+        slices = importlib.import_module("touchstone.runner.slices")
+        run(spec, output, threads, slices.conducted(*map(int, pipes)))
+        exit_now()
     name = MODULES[kind_of(spec)]
     work = getattr(importlib.import_module("touchstone.runner." + name), name)
     if name == "parity":

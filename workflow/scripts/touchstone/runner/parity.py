@@ -7,7 +7,7 @@ import numpy as np
 
 from touchstone.runner.adapters import make_adapter
 from touchstone.runner.batches import examples, reader_of, sampler_of
-from touchstone.runner.initial_weights import NORMAL, initial_weights
+from touchstone.runner.initial_weights import CONSTANT, initial_weights
 from touchstone.runner.job import Job, parity_job
 from touchstone.runner.lr_schedule import LRSchedule
 from touchstone.runner.outcome import raise_foreseen
@@ -24,7 +24,7 @@ def unsettled(weights: Arrays, parameters: List[Parameter], seed: int) -> Arrays
     for parameter in parameters:
         random = np.random.RandomState([seed, 1, zlib.crc32(parameter.name.encode())])
         array = weights[parameter.name]
-        if parameter.init not in NORMAL:
+        if parameter.init in CONSTANT:
             array = array + np.float32(0.1) * random.random_sample(array.shape).astype(np.float32)
         moved[parameter.name] = array
     return moved

@@ -6,7 +6,8 @@ batch. Only the first reads the clock, evaluates and writes events: it announces
 many steps come next. The end of that pipe is the end of training.
 
 On every other node the node's supervisor starts one (`measure/nodes.py`), which starts the others
-there; the first announces steps to all of them through a connection.
+there; the first announces steps to all of them through a connection, to which it admits only those
+that prove that they know the run's secret (`schema/peers.py`).
 
 If one ends too early, the one that started it ends in the same way, at once: it may itself be
 waiting in an exchange that will never happen. The supervisors notice it on other nodes, and end
@@ -19,7 +20,6 @@ import json
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -28,7 +28,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-from touchstone.schema import status
+from touchstone.schema import peers, status
 from touchstone.schema.events import Event, Result, event_to_line
 from touchstone.schema.spec import Execution
 from touchstone.schema.values import from_json, to_json
@@ -40,14 +40,15 @@ from touchstone.schema.variables import (
     RENDEZVOUS,
     REPORT_TO,
     SAMPLE_NOW,
+    SECRET,
 )
 
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when its parent dies."""
-SIOCGIFADDR = 0x8915
-"""netdevice(7): the address of a network interface."""
-GREETING = 10.0
-"""Seconds that a process has to show the secret after it has connected."""
+STORE = "store"
+"""The file by which the framework's processes find each other."""
+LONGEST_ORDER = 32
+"""Characters of a number of steps."""
 
 
 class ReplicaLauncher:
@@ -116,7 +117,7 @@ class RankZero(ReplicaLauncher):
         events: takes the result of one that fails, and is locked for it.
     """
 
-    rank, ready = 0, 0.0
+    rank, ready, address = 0, 0.0, ""
     interface: Optional[str] = "lo"
 
     def __init__(self, replicas: Any, nodes: Any, command: Any, events: Any) -> None:
@@ -124,36 +125,29 @@ class RankZero(ReplicaLauncher):
         self.events = events
         self.remote: List[Any] = []
         if nodes > 1:
+            self.rendezvous = os.path.join(os.path.dirname(os.environ[SECRET]), STORE)
             self._gather(self.size - replicas)
         else:
             self.folder = tempfile.TemporaryDirectory(prefix="touchstone-replicas-")
-            self.rendezvous = "file://" + os.path.join(self.folder.name, "store")
+            self.rendezvous = os.path.join(self.folder.name, STORE)
         variables = {RENDEZVOUS: self.rendezvous, INTERFACE: self.interface or ""}
         self.launch(range(1, replicas), command, variables)
         self.orders += self.remote
 
     def _gather(self, count: int) -> None:
         """Wait until the processes of the other nodes, so many, have connected."""
-        descriptor, host, secret = os.environ.pop(LISTENER).split()
-        port = free_port()
-        self.rendezvous = "tcp://{}:{}".format(host, port)
+        descriptor, host = os.environ.pop(LISTENER).split()
+        self.address = "{}:{}".format(host, peers.free_port(host))
         with socket.socket(fileno=int(descriptor)) as listener:
+            door = peers.Door(listener, peers.read_secret(os.environ[SECRET]))
             while len(self.remote) < count:
-                connection, _ = listener.accept()
-                connection.settimeout(GREETING)
-                try:
-                    shown = connection.makefile("r").readline(len(secret) + 1)
-                except OSError:
-                    shown = ""
-                if shown.strip() != secret:
-                    connection.close()
-                    continue
-                connection.settimeout(None)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection.sendall(b"%d\n" % port)
-                self.interface = interface_of(connection.getsockname()[0])
-                self.remote.append(connection.makefile("wb"))
+                connection = door.admit()
+                self.interface = peers.interface_of(connection.getsockname()[0])
+                stream = connection.makefile("wb")
                 connection.close()  # when that file is closed
+                peers.send(stream, [self.address, self.rendezvous])
+                self.remote.append(stream)
+            door.close()
         self.ready = time.monotonic()
 
     def announce(self, steps: int) -> None:
@@ -191,7 +185,7 @@ class LocalFollower:
         self.rank = int(os.environ[RANK])
         self.rendezvous = os.environ[RENDEZVOUS]
         self.interface = os.environ[INTERFACE] or None
-        self.ready = 0.0
+        self.ready, self.address = 0.0, ""
 
     def follow(self, loop: Any) -> None:
         """Take the steps that the first process announces."""
@@ -209,19 +203,18 @@ class RemoteFollower(ReplicaLauncher):
         die_with_parent()
         self.size, self.local_size = replicas * nodes, replicas
         self.rank, self.events = int(os.environ[RANK]), events
-        host, port, secret = os.environ[LEADER].split()
-        connection = socket.create_connection((host, int(port)))
-        connection.sendall(secret.encode() + b"\n")
-        self.interface = interface_of(connection.getsockname()[0])
-        self.announced = connection.makefile("r")
-        self.rendezvous = "tcp://{}:{}".format(host, int(self.announced.readline()))
+        host, port = peers.host_and_port(os.environ[LEADER])
+        connection = peers.connect(host, port, peers.read_secret(os.environ[SECRET]))
+        self.interface = peers.interface_of(connection.getsockname()[0])
+        self.announced = connection.makefile("rb")
+        self.address, self.rendezvous = peers.receive(self.announced)
         self.ready = time.monotonic()
         local = 0 if REPORT_TO in os.environ else replicas
         self.launch(range(self.rank + 1, self.rank + local), command, {})
 
     def follow(self, loop: Any) -> None:
         """Take the steps that the first process announces."""
-        for line in iter(self.announced.readline, ""):
+        for line in iter(lambda: self.announced.readline(LONGEST_ORDER), b""):
             loop.begin("", int(line))
         loop.finish()
         for watcher in self.watchers:
@@ -277,27 +270,6 @@ def wait_for_sample() -> None:
 def die_with_parent() -> None:
     """Have the kernel kill this process when the one that started it is gone."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def free_port() -> int:
-    """A port on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def interface_of(address: str) -> Optional[str]:
-    """The network interface with this IPv4 address; None where no interface has it."""
-    for _, name in socket.if_nameindex():
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            try:
-                answer = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", name.encode()))
-            except OSError:  # it has none
-                continue
-        if socket.inet_ntoa(answer[20:24]) == address:
-            return name
-    return None
 
 
 def processes(execution: Execution) -> int:

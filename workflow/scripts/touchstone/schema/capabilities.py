@@ -19,6 +19,9 @@ class Capabilities(NamedTuple):
     `wait_policy`. `parity_bytes` is the memory that parity steps take at most, bytes for each
     parameter; 170 is what PyTorch takes in both precisions.
 
+    `initialisation` has the distributions from which the framework itself draws the weights and
+    the biases of convolutions and dense layers (`runner/initial_weights.py`).
+
     `differs` has, by device, sentences on where a run has not what the framework does by itself.
     `variables` are environment variables that must be set before the framework is imported: by
     mode, by wait policy, and those of all runs by "", which leave what the user has set.
@@ -35,5 +38,6 @@ class Capabilities(NamedTuple):
     single_precision_only: bool = False
     waits: bool = False
     parity_bytes: int = 170
+    initialisation: Tuple[str, str] = ("glorot_uniform", "zeros")
     differs: Dict[str, Tuple[str, ...]] = {}
     variables: Dict[str, Dict[str, str]] = {}

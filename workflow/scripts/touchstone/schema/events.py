@@ -193,21 +193,25 @@ def event_from_json(value: Any) -> Event:
         WrongValue: it is no event, or a field is not of its type.
     """
     name = value.get("event") if isinstance(value, dict) else None
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise WrongValue("it is no event")
     event: Event = from_json(KINDS[name], {k: v for k, v in value.items() if k != "event"})
     return event
 
 
 def events_of(lines: str, *kinds: Type[E]) -> List[E]:
-    """The events of these kinds in whole lines of the file; other lines are not looked at.
+    """The events of these kinds in whole lines of the file; other values are passed over.
 
     Raises:
         ValueError: a line is no JSON, or a field is not of its type.
     """
     names = [kind.__name__.lower() for kind in kinds]
     values = [json.loads(line) for line in lines.splitlines()]
-    found: List[Any] = [event_from_json(value) for value in values if value["event"] in names]
+    found: List[Any] = [
+        event_from_json(value)
+        for value in values
+        if isinstance(value, dict) and value.get("event") in names
+    ]
     return found
 
 

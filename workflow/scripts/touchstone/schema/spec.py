@@ -1,6 +1,6 @@
 """What a run is to do: one type for each kind of work.
 
-The plan makes a spec, the runner and the supervisor read it, and so does whoever judges the run.
+The plan makes a spec, the runner and the supervisor read it, and so do the checks of the run.
 docs/contracts.md has these classes as tables: a line `name: text` of a docstring is a field's.
 """
 
@@ -58,11 +58,12 @@ class Parameter(NamedTuple):
 
     name: `layer.kind`, as `conv1.weight`
     shape: its sizes
-    init: `he_normal`, `lecun_normal`, `zeros`, `ones` or `forget_ones`
+    init: the distribution that it starts from (docs/parity.md)
     fan_in: inputs of one output
     trainable: whether steps change it
     l1: factor of its absolute values in the loss
     l2: factor of its squares in the loss
+    fan_out: outputs that read one input
     """
 
     name: str
@@ -72,6 +73,7 @@ class Parameter(NamedTuple):
     trainable: bool = True
     l1: float = 0.0
     l2: float = 0.0
+    fan_out: int = 0
 
 
 Layer = Dict[str, Any]
@@ -101,6 +103,10 @@ class Network(NamedTuple):
     layers: List[Dict[str, Any]]
     parameters: List[Parameter]
     vocabulary: Optional[int] = None
+
+
+NO_NETWORK = Network("", [], "", 0, 0, 0, [], [])
+"""In the place of a network where there is none, or where its digest is known."""
 
 
 class Data(NamedTuple):
@@ -208,6 +214,7 @@ class Execution(NamedTuple):
     replicas_are: `processes`, `devices` of one process, or null: there are none
     why_no_replicas: why the framework has no replicas
     why_no_nodes: why its replicas are on one node
+    variables: environment variables that the study sets
     """
 
     device: str
@@ -223,6 +230,7 @@ class Execution(NamedTuple):
     replicas_are: Optional[str] = None
     why_no_replicas: Optional[str] = None
     why_no_nodes: Optional[str] = None
+    variables: Dict[str, str] = {}
 
     @property
     def world_size(self) -> int:
@@ -503,7 +511,7 @@ def spec_from_json(value: Any) -> Spec:
     if fields.pop("format", None) != FORMAT:
         raise WrongValue("'format' is {!r}, not {}".format(value.get("format"), FORMAT))
     kind = fields.pop("kind", None)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise WrongValue("'kind' is {!r}, not one of {}".format(kind, ", ".join(KINDS)))
     spec: Spec = from_json(KINDS[kind], fields)
     return spec

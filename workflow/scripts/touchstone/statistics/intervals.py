@@ -11,7 +11,7 @@ from statistics import fmean, median, variance
 from typing import NamedTuple
 
 from scipy.optimize import brentq
-from scipy.special import fdtrc, nctdtrinc, polygamma, psi, stdtr, stdtrit
+from scipy.special import chdtri, fdtrc, nctdtrinc, polygamma, psi, stdtr, stdtrit
 
 LEVEL = 0.95
 """Confidence of an interval."""
@@ -30,9 +30,9 @@ LEAST_SIDES = 4
 
 SPEEDS = ("throughput", "step_rate")
 TIMES = (
-    "training_time", "first_step_time", "step_time_p50", "step_time_p95", "step_time_p99",
-    "time_to_accuracy", "model_load_time", "latency_p50", "latency_p95", "latency_p99",
-    "total_inference_time",
+    "training_time", "total_training_time", "first_step_time", "step_time_p50", "step_time_p95",
+    "step_time_p99", "time_to_accuracy", "model_load_time", "latency_p50", "latency_p95",
+    "latency_p99", "total_inference_time",
 )  # fmt: skip
 NO_DIFFERENCE = "no difference shown"
 TOO_FEW = "too few runs"
@@ -101,6 +101,14 @@ def half_width(error: float, freedom: float, level: float = LEVEL) -> float:
 def noncentrality(freedom: float, cells: int = 2, groups: int = 1) -> float:
     """The one at which an interval leaves out 1 with the chance `POWER`."""
     return float(nctdtrinc(freedom, 1 - POWER, critical(freedom, LEVEL, cells, groups)))
+
+
+@lru_cache(maxsize=1024)
+def _error_limits(freedom: float, level: float = LEVEL) -> tuple[float, float]:
+    """The ends of the interval of a standard error, as multiples of its estimate (chi-square)."""
+    tails = (1 - level) / 2, (1 + level) / 2
+    low, high = (sqrt(freedom / float(chdtri(freedom, tail))) for tail in tails)
+    return low, high
 
 
 def summarise(values: Sequence[float], beyond: int = 0) -> Summary:
@@ -176,6 +184,19 @@ class Ratio(NamedTuple):
         if self.error is None or self.freedom is None:
             return None
         return exp(noncentrality(self.freedom, self.cells, self.groups) * self.error) - 1
+
+    @property
+    def detectable_limits(self) -> tuple[float, float] | None:
+        """The 95 % interval of `detectable`, which is as uncertain as the noise that it rests on.
+
+        None without an interval, and where the degrees of freedom are not finite: then the noise
+        counts as known.
+        """
+        if self.error is None or self.freedom is None or self.freedom == inf:
+            return None
+        needed = noncentrality(self.freedom, self.cells, self.groups) * self.error
+        low, high = _error_limits(self.freedom)
+        return exp(low * needed) - 1, exp(high * needed) - 1
 
     def verdict(self, metric: str, undecided: str = NO_DIFFERENCE) -> str:
         """`faster`, `slower` (speeds and times), `higher`, `lower`, or that nothing was shown."""
@@ -265,8 +286,8 @@ def shared_noise(sides: Iterable[Sequence[float]]) -> Noise | None:
     return Noise(middle, min(2 * half, total), total)
 
 
-class Difference(NamedTuple):
-    """A mean difference within blocks, with its 95 % t interval if there are two blocks or more."""
+class Estimate(NamedTuple):
+    """The mean of `n` values, with its 95 % t interval if there are two values or more."""
 
     n: int
     value: float
@@ -274,19 +295,23 @@ class Difference(NamedTuple):
     high: float | None = None
 
 
-def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Difference | None:
+def mean_of(values: Sequence[float]) -> Estimate | None:
+    """The mean of what has no scale of ratios, and its interval; None without a value."""
+    if not values:
+        return None
+    mean = fmean(values)
+    if len(values) < 2:
+        return Estimate(1, mean)
+    half = half_width(deviation(values), len(values) - 1) / sqrt(len(values))
+    return Estimate(len(values), mean, mean - half, mean + half)
+
+
+def paired_difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Estimate | None:
     """The mean of ours - theirs over the blocks that have both, for what has no scale of ratios.
 
     The interval is Student's, as that of `paired_ratio`. None where no block has both.
     """
-    apart = [ours[block] - theirs[block] for block in sorted(ours.keys() & theirs.keys())]
-    if not apart:
-        return None
-    mean = fmean(apart)
-    if len(apart) < 2:
-        return Difference(1, mean)
-    half = half_width(deviation(apart), len(apart) - 1) / sqrt(len(apart))
-    return Difference(len(apart), mean, mean - half, mean + half)
+    return mean_of([ours[block] - theirs[block] for block in sorted(ours.keys() & theirs.keys())])
 
 
 def unpaired_ratio(

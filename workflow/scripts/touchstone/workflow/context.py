@@ -13,6 +13,7 @@ from touchstone.plan.model import Cell
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import is_operation
 from touchstone.plan.study import Plan
+from touchstone.workflow.interleaving import groups
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Wildcards = Any
@@ -27,6 +28,7 @@ class Context:
         self.cores = cores or 1
         self.priorities = {run: len(plan.order) - place for place, run in enumerate(plan.order)}
         self.searches = searches(plan)
+        self.turns = groups(plan)
 
     @cached_property
     def trained(self) -> list[Cell]:
@@ -55,6 +57,11 @@ class Context:
     def max_batches(self) -> list[str]:
         """The results of searches for the largest batch."""
         return [f"results/max_batch/{setting}.json" for setting in self.searches]
+
+    @cached_property
+    def interleaved(self) -> list[str]:
+        """The results of the groups of cells that are measured in turn."""
+        return [f"results/interleaved/{group}.json" for group in self.turns]
 
     @cached_property
     def pages(self) -> list[str]:

@@ -6,7 +6,7 @@ from snakemake.exceptions import WorkflowError
 
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import data_folder
-from touchstone.published.dossier import DossierError, read_dossier
+from touchstone.published.dossier import DossierError, claim_files, read_dossier
 from touchstone.workflow.context import Context, Wildcards, inspected
 
 
@@ -69,6 +69,15 @@ class JobInputs:
         """The manifest of the data of a search."""
         return _manifest(self.searched(wildcards))
 
+    def turns(self, wildcards: Wildcards) -> list[str]:
+        """The events of the first runs of the cells of a group: only what ran well takes turns."""
+        if wildcards.group not in self.context.turns:
+            raise WorkflowError(
+                f"no comparison of this study that is measured in turn is named {wildcards.group}"
+            )
+        names = self.context.turns[wildcards.group]
+        return [f"results/runs/{name}/rep1/events.jsonl" for name in names]
+
     def study_files(self, wildcards: Wildcards) -> list[str]:
         """The claims and the published table of a study."""
         claims = self.context.root / f"config/claims/{wildcards.study}.yaml"
@@ -76,7 +85,7 @@ class JobInputs:
             table = self.context.root / "config/published" / read_dossier(claims).published
         except DossierError as fault:
             sys.exit(f"error: {fault}")
-        return [str(claims), str(table)]
+        return [str(claims), *map(str, claim_files(claims)), str(table)]
 
 
 def _manifest(cell: Cell) -> list[str]:

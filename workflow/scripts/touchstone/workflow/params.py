@@ -84,6 +84,19 @@ class JobParams:
             "weights": self.weights(wildcards),
         }
 
+    def turns(self, wildcards: Wildcards) -> dict[str, Any]:
+        """All on which the turns of a group depend but its first runs."""
+        self.inputs.turns(wildcards)  # raises for an unknown group
+        names, options = self.context.turns[wildcards.group], self.plan.study.interleave
+        assert options is not None
+        cells = [self.plan.cells[name] for name in names]
+        runs = [
+            [self.of_cell(name)[1][0], installed(self.environment_of(cell.framework, cell.device)),
+             code_of_turns(cell.framework, kind_of(cell))]
+            for name, cell in zip(names, cells, strict=True)
+        ]  # fmt: skip
+        return {"cells": names, "options": options.model_dump_json(), "identity": digest(runs)}
+
     def search(self, wildcards: Wildcards) -> dict[str, Any]:
         """All on which a search for the largest batch depends but its data; as `run`."""
         cell = self.inputs.searched(wildcards)
@@ -139,3 +152,11 @@ def runner(framework: str, kind: str) -> list[str]:
 def code_of_runs(framework: str, kind: str) -> str:
     """The digest of the code that makes the numbers of runs of that kind."""
     return code_digest.digest(*runner(framework, kind), "measure/")
+
+
+@cache
+def code_of_turns(framework: str, kind: str) -> str:
+    """The digest of the code that makes the numbers of cells that take turns."""
+    return code_digest.digest(
+        *runner(framework, kind), "runner/slices.py", "measure/interleaving.py"
+    )

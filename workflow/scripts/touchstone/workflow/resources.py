@@ -31,6 +31,17 @@ class JobResources:
             runs += trials.most_trials(execution_of(cell), modes, frameworks.waits(cell.framework))
         return math.ceil(runs * cell.time_limit / 60) + 10
 
+    def turn_minutes(self, wildcards: Wildcards) -> int:
+        """The time limit of a group that is measured in turn: no set begins after its
+        `max_seconds`, and the last one has as much again, and 10 min."""
+        options = self.context.plan.study.interleave
+        return math.ceil(2 * (options.max_seconds if options else 0) / 60) + 10
+
+    def turn_gpus(self, wildcards: Wildcards) -> int:
+        """How many GPUs a group that is measured in turn needs."""
+        names = self.context.turns[wildcards.group]
+        return int(any(self.context.plan.cells[name].device == "gpu" for name in names))
+
     @inspected
     def nodes(self, wildcards: Wildcards) -> int:
         """On how many nodes a run trains; inside of its job Snakemake needs one."""

@@ -6,16 +6,21 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from touchstone.analysis.disturbed import of_table
 from touchstone.measure import progress, skip
+from touchstone.measure.variables import dropped
 from touchstone.plan.estimate import estimate
 from touchstone.plan.slurm import impossible, orphans, partitions, refusal
+from touchstone.results.files import InputError
 from touchstone.workflow import lock
 from touchstone.workflow.context import Context
 from touchstone.workflow.resources import JobResources
+
+if TYPE_CHECKING:
+    from touchstone.analysis.findings_model import Findings
 
 FINDINGS, REPORT = Path("results/findings.json"), Path("results/report/index.html")
 LONGEST_LINE = 100
@@ -59,24 +64,45 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
         without = sum((resources.gpus(job.wildcards) or 0) > 0 for job in runs)
         if without:
             print(f"warning: {without} runs want a GPU, and there is {why}", file=sys.stderr)
+    if runs and (names := dropped(os.environ)):
+        print(
+            f"note: no run gets your shell's {', '.join(names)}; a study sets what it needs with"
+            " `variables` (docs/measuring.md)",
+            file=sys.stderr,
+        )
     # With its limit of jobs per second, Snakemake would search all waiting jobs once a second for
     # every job that has ended, during a measured run.
     workflow.scheduler.job_rate_limiter = None
     needed = Counter(job.wildcards.cell for job in runs)
+    groups = [job.wildcards.group for job in begun if job.rule.name == "interleave"]
+    turns = [context.turns[group] for group in groups]
     # The number of runs, for the remaining time in the lines of progress.
     progress.start(needed.total())
-    if needed and workflow.is_main_process:
+    if (needed or turns) and workflow.is_main_process:
         # A run uses all cores unless its cell sets `threads`, whatever --cores says.
         folder = context.root / "config/datasets"
-        print(estimate(context.plan, needed, folder, os.cpu_count() or 1).text, file=sys.stderr)
+        expected = estimate(context.plan, needed, folder, os.cpu_count() or 1, turns)
+        print(expected.text, file=sys.stderr)
+        if line := claims_line(context):
+            print(line, file=sys.stderr)
+
+
+def claims_line(context: Context) -> str:
+    """How many claims of a published study this machine can judge; empty for another study."""
+    if not context.pages:
+        return ""
+    # It takes a second, and only a published study needs it.
+    from touchstone.published.forecast import forecast_of
+
+    return forecast_of(context.plan, context.plan.resolved(), context.root, skip.no_device)
 
 
 def succeed(workflow: Any, context: Context) -> None:
     """Print how long the execution took, whether other programs disturbed it, and its answer."""
     if line := progress.closing():
         print(line, file=sys.stderr)
-    if workflow.is_main_process and (found := of_table(Path("results/tables/measurements.csv"))):
-        print(f"warning: {found.line}", file=sys.stderr)
+    if workflow.is_main_process and (line := disturbance_of(FINDINGS)):
+        print(f"warning: {line}", file=sys.stderr)
     print_answer(workflow, context)
 
 
@@ -86,14 +112,33 @@ def print_answer(workflow: Any, context: Context) -> None:
         return
     width = min(shutil.get_terminal_size().columns, LONGEST_LINE)
     pages = [f"Page of the study: {Path(page).absolute()}" for page in context.pages]
-    print("", *textwrap.wrap(answer_of(FINDINGS), width), sep="\n", file=sys.stderr)
+    lines = [line for text in answer_of(FINDINGS) for line in textwrap.wrap(text, width)]
+    print("", *lines, sep="\n", file=sys.stderr)
     print(f"Report: {REPORT.absolute()}", *pages, sep="\n", file=sys.stderr)
 
 
-def answer_of(path: Path) -> str:
-    """The answer that the findings of a study hold, in words; empty without findings."""
-    # It takes a second, and only the end of an execution needs it.
-    from touchstone.analysis.findings_file import read_findings
+def disturbance_of(path: Path) -> str:
+    """The warning that other programs disturbed the study of these findings; empty without one."""
+    findings = _findings(path)
+    return findings.disturbed.line if findings and findings.disturbed else ""
+
+
+def answer_of(path: Path) -> list[str]:
+    """The answer that findings hold, and how far to trust it, in paragraphs; empty without any."""
     from touchstone.report.sections.answer import answer
 
-    return answer(read_findings(path)) if path.exists() else ""
+    findings = _findings(path)
+    return answer(findings) if findings else []
+
+
+@cache
+def _findings(path: Path) -> "Findings | None":
+    """The findings of a study; None if it has none yet, or those of another version."""
+    # It takes a second, and only the end of an execution needs it.
+    from touchstone.analysis.findings_file import read_findings
+
+    try:
+        return read_findings(path) if path.exists() else None
+    except InputError as fault:
+        print(f"warning: {fault}", file=sys.stderr)
+        return None

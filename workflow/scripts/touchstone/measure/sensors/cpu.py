@@ -1,7 +1,11 @@
 """CPU time of the runner's processes, and of the whole machine."""
 
+from collections.abc import Collection
+from pathlib import Path
+
 import psutil
 
+from touchstone.measure.processes import TICKS
 from touchstone.measure.sensors import Watched
 
 COLUMNS = {"cpu_seconds": "s", "machine_cpu_seconds": "s", "processes": "1"}
@@ -18,6 +22,17 @@ def machine_seconds() -> float:
     times = psutil.cpu_times()
     used: float = times.user + times.nice + times.system + times.irq + times.softirq
     return used + float(times.steal)
+
+
+def core_seconds(cores: Collection[int]) -> float:
+    """The same of some cores, s; the kernel counts in ticks of 10 ms."""
+    total = 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *fields = line.split()
+        if name[:3] == "cpu" and name[3:].isdigit() and int(name[3:]) in cores:
+            user, nice, system, _, _, irq, softirq, steal, *_ = map(int, fields)
+            total += user + nice + system + irq + softirq + steal
+    return total / TICKS
 
 
 class Sensor:

@@ -23,8 +23,12 @@ from touchstone.report.figures.style import darker, panel_title
 from touchstone.results.study import Cell, Result, Study
 
 
-def draw_losses(study: Study) -> Figure:
-    """Mean training loss by epoch: each run a thin line, the mean of the ok runs a thick one."""
+def draw_losses(study: Study, most: float = WIDTH) -> Figure:
+    """Mean training loss by epoch: each run a thin line, the mean of the ok runs a thick one.
+
+    Args:
+        most: width of the figure at most, inches; below the usual one it has a single column.
+    """
     curves = [loss for run in study.runs for loss in run.losses if loss is not None]
     if not curves:
         figure = Figure(figsize=(6.0, 1.6))
@@ -33,7 +37,8 @@ def draw_losses(study: Study) -> Figure:
     groups = study.by_facet()
     panels = [(f, b, cells) for f, batches in groups.items() for b, cells in batches.items()]
     columns = min(len(panels), 3 if len(panels) % 2 or len(panels) > 4 else 2)
-    width = min(WIDTH, 4.4 * columns + 0.6)
+    columns = 1 if most < WIDTH else columns
+    width = min(most, 4.4 * columns + 0.6)
     figure, axes = grid(len(panels), columns, width, 2.7)
     limits = {facet: _loss_limits(batches) for facet, batches in groups.items()}
     for ax, (facet, batch, cells) in zip(axes, panels, strict=True):

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 
+from touchstone.analysis.machines import QUANTITIES, Machine, all_cells, speedup
 from touchstone.report.figures.panels import INK, LOG_FROM, WIDTH
 from touchstone.report.figures.style import machine_styles
-from touchstone.report.machines import QUANTITIES, Machine, all_cells, speedup
 from touchstone.results.study import Cell
 
 CELLS = 12
@@ -132,8 +132,8 @@ def _texts(machines: Sequence[Machine], shown: int, cells: int) -> dict[str, str
     repeats = sorted({cell.plan.repeats for m in machines for cell in m.study.cells})
     n = f"{repeats[0]}" if len(repeats) == 1 else f"{repeats[0]} to {repeats[-1]}"
     caption = (
-        "A bar is the median of a cell's runs, every point one run; a word stands where no run gave"
-        " a number. Time per epoch is the training time (first step and warm-up included) over the"
+        "A bar is the median of a cell's runs, every point one run, a word a missing number. Time"
+        " per epoch is the training time (first step and warm-up included) over the"
         " epochs, total time all phases from the framework's import to the evaluation. Speed-up is"
         " the slowest machine's median time per epoch over a run's own: the slowest is chosen by"
         f" these very numbers, the table above is not. n = {n} runs per cell and machine."

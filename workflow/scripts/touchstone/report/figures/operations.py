@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from touchstone.analysis.peaks import peaks, place_of
+from touchstone.plan.names import framework_name
 from touchstone.report.figures.axes import plain
 from touchstone.report.figures.style import style_of
 from touchstone.results.study import Cell, Study, describe_machine, machines
@@ -68,8 +69,13 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
     used = dict.fromkeys(c.series.framework for c in study.cells if _intensity(c))
     handles = [
         Line2D(
-            [], [], linestyle="none", label=name, color=style_of(name)[0], marker=style_of(name)[1]
-        )
+            [],
+            [],
+            linestyle="none",
+            label=framework_name(name),
+            color=style_of(name)[0],
+            marker=style_of(name)[1],
+        )  # fmt: skip
         for name in used
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), borderpad=0)
@@ -104,7 +110,7 @@ def texts(study: Study) -> dict[str, str]:
     return {
         "title": "Basic operations",
         "caption": "GFLOP/s by the operations for each byte that must be moved at least; each point"
-        f" is one run.{limits} A copy has no arithmetic and stands in the table alone."
+        f" is one run.{limits} A copy has no arithmetic and is only in the table."
         f" Machine: {where}.",
         "alt": "Scatter plot of floating-point rates of basic operations under a roofline. The"
         " table of basic operations holds the same numbers.",

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
+from touchstone.plan.names import framework_name
 from touchstone.report.figures.axes import legend_columns
 from touchstone.report.figures.style import FILLS, UNPROVEN, style_of
 from touchstone.results.study import Series, Study, describe_machine, machines
@@ -16,6 +17,7 @@ from touchstone.results.tables import PARITY_NOT_SHOWN, counted
 
 INK, MUTED, GRID, GROUND = "#1A1A1A", "#5A5A5A", "#E3E3E3", "#F3F3F3"
 WIDTH = 8.0  # inches; a full text column of the report
+NARROW = 4.4  # inches; of a phone
 LOG_FROM = 20.0  # a range of values wider than this ratio gets a logarithmic axis
 MARKER = 5.5  # points
 NAMED = 6  # pairs that a caption names
@@ -70,7 +72,7 @@ def flags(study: Study, rings: bool) -> str:
         mark = "A ring marks a run with a flag" if rings else "Runs drawn carry flags"
         text += f"{mark} ({counted(flags)}). "
     if pairs:
-        names = [f"{framework} on {network}" for framework, network in sorted(pairs)]
+        names = [f"{framework_name(name)} on {network}" for name, network in sorted(pairs)]
         more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
         text += f"{UNPROVEN.strip()}: equal computation is not shown"
         text += f" ({', '.join(names[:NAMED] + more)}). "

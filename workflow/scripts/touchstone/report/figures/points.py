@@ -72,8 +72,12 @@ POINT_FIGURES = (
 )
 
 
-def draw_points(study: Study, kind: PointFigure) -> Figure:
-    """A metric of every run, by batch size within each facet; a line marks each median."""
+def draw_points(study: Study, kind: PointFigure, most: float = WIDTH) -> Figure:
+    """A metric of every run, by batch size within each facet; a line marks each median.
+
+    Args:
+        most: width of the figure at most, inches; below the usual one it has a single column.
+    """
     if why := study.why_empty(kind.metric):
         figure = Figure(figsize=(6.0, 1.6))
         message(figure, f"No run has a value for {kind.label}: {why}.")
@@ -81,7 +85,8 @@ def draw_points(study: Study, kind: PointFigure) -> Figure:
     groups = study.by_facet()
     slots = max(len(batches) * (len(_series_of(study, batches)) + 1) for batches in groups.values())
     columns = min(len(groups), 3 if slots <= 8 else 2 if slots <= 14 else 1)
-    width = min(WIDTH, 1.6 + columns * max(2.4, 0.5 * slots))
+    columns = 1 if most < WIDTH else columns
+    width = min(most, 1.6 + columns * max(2.4, 0.5 * slots))
     missing = any(cell.words(kind.metric) for cell in study.cells)
     figure, axes = grid(len(groups), columns, width, 3.2 if missing else 2.8)
     for ax, (facet, batches) in zip(axes, groups.items(), strict=True):
@@ -211,7 +216,7 @@ def point_texts(study: Study, kind: PointFigure) -> dict[str, str]:
     )
     caption = f"{kind.clock} Each point is one run, the line is their median. "
     if best and any(cell.words(kind.metric) for cell in study.cells):
-        caption += "A word stands where there is no number (1/3: one run of three). "
+        caption += "A word is shown where there is no number (1/3: one run of three). "
     caption += flags(study, rings=True)
     unit = METRICS[kind.metric].unit.replace("1", "")
     alt = f"Dot plot of {kind.label} by batch size and framework. "

@@ -1,9 +1,9 @@
 """The figures of a study: every run is a point, every missing number a word."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from touchstone.analysis.scaling import has_replicas
 from touchstone.report.figures import operations, scaling
 from touchstone.report.figures.losses import draw_losses, loss_texts
-from touchstone.report.figures.panels import GRID, INK
+from touchstone.report.figures.panels import GRID, INK, NARROW
 from touchstone.report.figures.points import POINT_FIGURES, draw_points, point_texts
 from touchstone.results.study import Cell, Study
 
@@ -38,6 +38,11 @@ RC: dict[Any, Any] = {
     "legend.fontsize": 9,
     "svg.hashsalt": "touchstone",  # stable ids: the same study gives the same bytes
 }
+UNDATED: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+"""Metadata that Matplotlib writes and that would differ from day to day."""
 PANELS, SERIES, BATCHES = 12, 12, 8
 """What a figure draws at most: so the figures of a study of any size can be read and loaded."""
 
@@ -49,24 +54,34 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def make_figures(study: Study) -> Iterator[tuple[str, Figure, dict[str, str]]]:
-    """Name, figure and texts (`title`, `caption`, `alt`) of each figure of the report."""
+class Drawn(NamedTuple):
+    """A figure of the report, its texts (`title`, `caption`, `alt`), and a version for a phone."""
+
+    name: str
+    figure: Figure
+    texts: dict[str, str]
+    narrow: Figure | None = None
+
+
+def make_figures(study: Study) -> Iterator[Drawn]:
+    """The figures of the report."""
     if (called := study.operations).cells:
         colours = {"ink": INK, "grid": GRID}
-        yield "operations", operations.draw(called, colours), operations.texts(called)
+        yield Drawn("operations", operations.draw(called, colours), operations.texts(called))
     study = study.trained
     if has_replicas(study):
         colours = {"ink": INK, "grid": GRID}
-        yield "scaling", scaling.draw(study, colours), scaling.texts(study)
+        yield Drawn("scaling", scaling.draw(study, colours), scaling.texts(study))
     some, left_out = part_to_draw(study, lambda cell: cell.facet)
     for kind in POINT_FIGURES:
         texts = point_texts(some, kind)
         texts["caption"] += left_out
-        yield kind.metric, draw_points(some, kind), texts
+        narrow = draw_points(some, kind, NARROW)
+        yield Drawn(kind.metric, draw_points(some, kind), texts, narrow)
     some, left_out = part_to_draw(study, lambda cell: (cell.facet, cell.batch_size))
     texts = loss_texts(some)
     texts["caption"] += left_out
-    yield "training_loss", draw_losses(some), texts
+    yield Drawn("training_loss", draw_losses(some), texts, draw_losses(some, NARROW))
 
 
 def part_to_draw(study: Study, panel: Callable[[Cell], Any]) -> tuple[Study, str]:
@@ -90,11 +105,11 @@ def part_to_draw(study: Study, panel: Callable[[Cell], Any]) -> tuple[Study, str
     )
 
 
-def render(figure: Figure) -> dict[str, bytes]:
+def render(figure: Figure, kinds: Iterable[str] = ("svg", "png")) -> dict[str, bytes]:
     """The figure as `svg` and `png` (160 dpi), without dates or versions."""
     images = {}
-    for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+    for kind in kinds:
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=160, metadata=UNDATED[kind])
         images[kind] = buffer.getvalue()
     return images

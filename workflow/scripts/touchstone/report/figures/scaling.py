@@ -10,6 +10,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from touchstone.analysis.scaling import FREE, Scaled, scaled
+from touchstone.plan.names import framework_name
 from touchstone.report.figures.axes import legend_columns
 from touchstone.report.figures.style import FILLS, panel_title, style_of
 from touchstone.results.study import Study, describe_machine, machines
@@ -30,7 +31,8 @@ def _label(row: Scaled, sized: bool) -> str:
     parts += [f"{row.nodes} nodes"] * (row.nodes > 1)
     if row.cell.facet[2] == "cpu":
         parts.append("own cores" if row.resources == row.world_size else "the same cores")
-    return f"{series.framework} ({', '.join(parts)})" if parts else series.framework
+    name = framework_name(series.framework)
+    return f"{name} ({', '.join(parts)})" if parts else name
 
 
 def _sized(rows: Iterable[Scaled]) -> bool:
@@ -46,7 +48,7 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
     rows = [row for row in scaled(study) if row.speedup]
     if not rows:
         figure = Figure(figsize=(6.0, 1.6))
-        text = "No cell of several replicas has a number beside one that trains the same alone."
+        text = "No cell of several replicas has a speed next to one that one replica trains."
         figure.text(0.5, 0.5, text, ha="center", va="center", color=colours["ink"])
         return figure
     panels: dict[tuple[str, ...], list[Scaled]] = {}
@@ -132,7 +134,7 @@ def texts(study: Study) -> dict[str, str]:
     where = "; ".join(describe_machine(machine) for machine in machines(study))
     return {
         "title": "Speed-up by replicas",
-        "caption": "Throughput / that of the cell that trains the same alone, the geometric mean"
+        "caption": "Throughput / that of the cell that one replica trains, the geometric mean"
         " over blocks with its 95 % interval. Strong scaling keeps the batch of all replicas, weak"
         " scaling that of each. The dashed line is what their devices or cores would give if"
         f" nothing were lost; a wide interval is cut off. Machine: {where}.",

@@ -3,9 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from touchstone.analysis.disturbed import REPEAT
-from touchstone.analysis.doubts import Doubt
-from touchstone.analysis.findings_model import CellSummary, Findings
+from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.ranking_model import (
     AccuracyGap,
@@ -15,8 +13,11 @@ from touchstone.analysis.ranking_model import (
     NextStep,
     Trust,
 )
+from touchstone.plan.names import framework_name
 from touchstone.report.rows import TableRows, first_rows
 from touchstone.report.text import (
+    compared_name,
+    comparison_text,
     counts_text,
     full_label,
     interval_text,
@@ -24,71 +25,94 @@ from touchstone.report.text import (
     number,
     ratio_text,
 )
-from touchstone.results.tables import DIFFERENT_ERA
 from touchstone.schema.status import STATUSES
 
+WHOSE_CODE = (
+    "Each framework ran through this project's adapter, in the mode in brackets; plain user code"
+    " may differ (docs/performance.md)."
+)
+AGES_APART = 3
+"""Years between releases that the answer mentions."""
 SENTENCES = 3
 """Comparisons that have a sentence; of more there is a matrix."""
 
 
 def view(findings: Findings) -> dict[str, Any]:
-    """The answer, how far to trust it, the warnings above it, and hints."""
+    """The answer, how far to trust it, and hints."""
     return {
-        "answer": answer(findings),
+        "rankings": rankings(findings),
+        "remarks": remarks(findings),
         "trust": trust_sentence(findings.answer.trust),
-        "next_step": next_step_sentence(
-            findings.answer.next_step,
-            sum(one.next_step is not None for one in findings.comparisons),
-        ),
+        "next_step": next_step(findings),
         "caveat": caveat(findings),
+        "whose_code": WHOSE_CODE if findings.answer.cells_with_throughput else "",
         "matrix": matrix(findings),
-        "disturbed": findings.disturbed,
-        "doubts": [doubt_sentence(doubt) for doubt in findings.doubts],
-        "repeat": REPEAT,
         "hints": findings.setup.hints,
     }
 
 
-def answer(findings: Findings) -> str:
-    """The result in words."""
-    found = findings.answer
+def answer(findings: Findings) -> list[str]:
+    """The result in words, a paragraph each; the last one says how far to trust it."""
+    trust = f"{trust_sentence(findings.answer.trust)} {next_step(findings)}".strip()
+    return list(filter(None, [*rankings(findings), *remarks(findings), trust]))
+
+
+def rankings(findings: Findings) -> list[str]:
+    """Which configuration was fastest: a paragraph for each comparison, or for all of many."""
     if len(findings.comparisons) > SENTENCES:
-        sentences = _counted(findings)
-    else:
-        sentences = [_sentences(findings, one) for one in findings.comparisons]
-    if not findings.comparisons:
-        sentences.append(
-            "No two configurations with a speed differ only in framework or mode, so there is"
-            " nothing to compare."
-            if found.cells_with_throughput
-            else "No run reached the end of its measured phase: there is no throughput to compare."
+        return [" ".join(_counted(findings))]
+    if findings.comparisons:
+        return [_sentences(findings, one) for one in findings.comparisons]
+    return [_nothing_to_compare(findings)]
+
+
+def _nothing_to_compare(findings: Findings) -> str:
+    speeds = [(c, c.metrics["throughput"]) for c in findings.cells if "throughput" in c.metrics]
+    known = [(cell, speed) for cell, speed in speeds if cell.workload == "training"]
+    if not known:
+        return "No run reached the end of its measured phase: there is no throughput to compare."
+    if len(known) == 1:
+        ((cell, speed),) = known
+        runs = f"the median of {speed.n} runs" if speed.n > 1 else "one run"
+        return (
+            f"{full_label(cell)} trained {cell.network} with {cell.dataset} at"
+            f" {number(speed.median)} images/s ({runs}). The study has no other configuration with"
+            " a speed, so there is nothing to compare."
         )
-    if found.accuracy_gap:
-        sentences.append(_accuracy_sentence(found.accuracy_gap))
+    return (
+        "No two configurations with a speed do the same work: they differ in network, data set or"
+        " training settings, so there is nothing to compare."
+    )
+
+
+def remarks(findings: Findings) -> list[str]:
+    """What else belongs to the answer: ages of the frameworks, accuracies, runs that failed."""
+    found = findings.answer
+    sentences = [turns_sentence(findings), _release_sentence(findings)]
+    sentences += [_accuracy_sentence(found.accuracy_gap)] if found.accuracy_gap else []
     if failed := found.failed_training_runs:
         sentences.append(
             f"{sum(failed.values())} of {found.training_runs} runs gave no full result"
             f" ({counts_text(failed, STATUSES)}); see Outcomes."
         )
-    return " ".join(sentences)
+    text = " ".join(filter(None, sentences))
+    return [text] if text else []
 
 
-def setting_of(comparison: ComparisonSummary) -> str:
-    """What distinguishes a comparison from others on the same network, data set and device."""
-    workload = "inference" if comparison.workload == "inference" else ""
-    return ", ".join(filter(None, (workload, comparison.setting)))
-
-
-def _place(comparison: ComparisonSummary) -> str:
-    setting = setting_of(comparison)
-    return (
-        f"{comparison.network} with {comparison.dataset} ({comparison.device}), batch size"
-        f" {comparison.batch_size}" + (f" ({setting})" if setting else "")
-    )
+def _release_sentence(findings: Findings) -> str:
+    """When the compared versions were released, where years lie between them."""
+    compared = {cell.cell for one in findings.comparisons for cell in one.cells}
+    cells = (cell for cell in findings.cells if cell.name in compared and cell.released)
+    months = {framework_name(cell.framework): cell.released or "" for cell in cells}
+    years = [int(month[:4]) + int(month[5:]) / 12 for month in months.values()]
+    if not years or max(years) - min(years) <= AGES_APART:
+        return ""
+    words = (f"{name} in {month}" for name, month in months.items())
+    return f"The versions compared were released years apart: {listing(words)}."
 
 
 def _counted(findings: Findings) -> list[str]:
-    """Of many comparisons, how often each cell was the fastest and by how much."""
+    """Of many comparisons, how often each configuration was the fastest and by how much."""
     total = len(findings.comparisons)
     sentences = []
     for name, ratios in _leads(findings, [one for one in findings.comparisons if one.winner]):
@@ -114,7 +138,7 @@ def _leads(
     found: dict[str, list[RatioEstimate]] = {}
     for one in comparisons:
         if ratio := one.leads[0].ratio:
-            found.setdefault(_name(findings.cell[one.leader]), []).append(ratio)
+            found.setdefault(compared_name(one, findings.cell[one.leader]), []).append(ratio)
     return sorted(found.items(), key=lambda item: -len(item[1]))
 
 
@@ -126,28 +150,30 @@ def _span(ratios: list[RatioEstimate]) -> str:
 
 def _sentences(findings: Findings, one: ComparisonSummary) -> str:
     """Who was fastest, at which speed, by how much; else that there are too few runs."""
-    place = _place(one)
+    place = comparison_text(one, findings.cell[one.leader])
     known = [cell for cell in one.cells if cell.speed is not None]
     if one.n < 2:
-        speeds = "; ".join(_speed(findings, cell) for cell in known)
+        speeds = "; ".join(_speed(findings, one, cell) for cell in known)
         runs = "one run each" if all(c.n == 1 for c in known) else "one run of a configuration"
         return f"{place}: too few runs to tell which is fastest. Measured, {runs}: {speeds}."
     leader, next_pair, last_pair = known[0], one.leads[0], one.leads[-1]
-    first, amount = _name(findings.cell[leader.cell]), f"{number(leader.speed)} images/s"
+    first = compared_name(one, findings.cell[leader.cell])
+    amount = f"{number(leader.speed)} images/s"
     if one.winner:
         text = (
             f"{place}: {first} was fastest with {amount}, {_pair_text(next_pair)} times as fast as"
-            f" {_speed(findings, known[1])}"
+            f" {_speed(findings, one, known[1])}"
         )
     else:
-        rivals = listing(_speed(findings, cell) for cell in known if cell.cell in one.rivals)
+        rivals = listing(_speed(findings, one, cell) for cell in known if cell.cell in one.rivals)
         ratios = listing(_pair_text(pair) for pair in one.leads if pair.slower in one.rivals)
-        text = f"{place}: too few runs to tell {first} with {amount} apart from {rivals}"
+        units = "sets" if one.in_turn else "runs"
+        text = f"{place}: too few {units} to tell {first} with {amount} apart from {rivals}"
         if one.alike:
             text = f"{place}: {first} with {amount} is as fast as {rivals} to within 2 %"
         text += f": {ratios} times"
     if last_pair.slower not in (next_pair.slower, *one.rivals):
-        last = _speed(findings, known[-1])
+        last = _speed(findings, one, known[-1])
         text += f". The lowest speed was that of {last}: {first} was {_pair_text(last_pair)} times"
         text += " as fast"
     return text + "."
@@ -161,13 +187,8 @@ def _times(ratio: RatioEstimate) -> str:
     return f"{ratio_text(ratio.value)} {interval_text(ratio)}".strip()
 
 
-def _speed(findings: Findings, cell: ComparedCell) -> str:
-    return f"{_name(findings.cell[cell.cell])} with {number(cell.speed)} images/s"
-
-
-def _name(cell: CellSummary) -> str:
-    """A cell's label, with the mark of a framework that is older than the others by an era."""
-    return full_label(cell) + (" (of another era)" if DIFFERENT_ERA in cell.flags else "")
+def _speed(findings: Findings, one: ComparisonSummary, cell: ComparedCell) -> str:
+    return f"{compared_name(one, findings.cell[cell.cell])} with {number(cell.speed)} images/s"
 
 
 def trust_sentence(trust: Trust | None) -> str:
@@ -175,14 +196,24 @@ def trust_sentence(trust: Trust | None) -> str:
     if trust is None:
         return ""
     beyond = number(((trust.reach or 1) - 1) * 100, 2)
+    in_turn = trust.unit == "sets"
+    repeated = f"{trust.n} {'sets' if in_turn else 'runs'}"
     reason = {
         "one run": "a configuration ran only once",
-        "disturbed": f"{trust.disturbed} of {trust.runs} runs were disturbed",
+        "disturbed": (
+            f"{trust.disturbed} of {trust.runs} {'rounds' if in_turn else 'runs'} were disturbed"
+        ),
         "interval": f"an interval reaches {beyond} % above its ratio",
-        "few runs": f"{trust.n} runs of each configuration",
-        None: f"{trust.n} runs or more of each configuration, and narrow intervals",
+        "few runs": f"{repeated} of each configuration",
+        None: f"{repeated} or more of each configuration, and narrow intervals",
     }[trust.reason]
     return f"Trust: {trust.level} ({reason})."
+
+
+def next_step(findings: Findings) -> str:
+    """What would probably settle the study's open question."""
+    open_ones = sum(one.next_step is not None for one in findings.comparisons)
+    return next_step_sentence(findings.answer.next_step, open_ones)
 
 
 def next_step_sentence(step: NextStep | None, undecided: int = 1) -> str:
@@ -190,14 +221,20 @@ def next_step_sentence(step: NextStep | None, undecided: int = 1) -> str:
     if step is None:
         return ""
     if step.repeats is None:
-        return "Even 100 repeats would probably not settle it: the speeds are too alike."
-    long = (step.minutes or 0) >= 120
-    amount = number((step.minutes or 0) / (60 if long else 1), 2)
-    time = f"about {amount} more {'hours' if long else 'minutes'}"
+        return f"Even 100 {step.unit} would probably not settle it: the speeds are too alike."
+    time = f"about {_duration(step.minutes or 0)}"
     if step.decides:
         what = "it" if undecided == 1 else f"the clearest of {undecided} open comparisons"
-        return f"{step.repeats} repeats would probably settle {what}: {time}."
-    return f"{step.repeats} repeats give intervals: {time}."
+        return f"{step.repeats} {step.unit} would probably settle {what}: {time}."
+    return f"{step.repeats} {step.unit} give intervals: {time}."
+
+
+def _duration(minutes: float) -> str:
+    if minutes < 1:
+        return f"{number(minutes * 60, 2)} more seconds"
+    if minutes < 120:
+        return f"{number(minutes, 2)} more minutes"
+    return f"{number(minutes / 60, 2)} more hours"
 
 
 def caveat(findings: Findings) -> str:
@@ -206,23 +243,12 @@ def caveat(findings: Findings) -> str:
         return ""
     text = (
         "In brackets are intervals that hold together with 95 % confidence for all pairs of a"
-        " comparison. At most about 1 in 20 studies names a wrong framework (docs/statistics.md)."
+        " comparison. At most about 1 in 20 studies names a wrong configuration as the fastest"
+        " (docs/statistics.md)."
     )
     if flags := findings.answer.flags:
         text += f" Runs carry the flag{'s' if len(flags) > 1 else ''} {listing(flags)}; see below."
     return text
-
-
-def doubt_sentence(doubt: Doubt) -> str:
-    """A warning above the answer."""
-    if doubt.cause == "one run":
-        return (
-            "Do not trust these numbers: every configuration ran only once, so a difference may be"
-            " chance. Ask for 3 repeats or more."
-        )
-    return (
-        f"Do not trust these numbers: {doubt.runs} of {doubt.total} runs are flagged {doubt.flag}."
-    )
 
 
 def matrix(findings: Findings) -> dict[str, Any] | None:
@@ -230,7 +256,9 @@ def matrix(findings: Findings) -> dict[str, Any] | None:
     if len(findings.comparisons) <= SENTENCES:
         return None
     labels = dict.fromkeys(
-        full_label(findings.cell[cell.cell]) for one in findings.comparisons for cell in one.cells
+        compared_name(one, findings.cell[cell.cell])
+        for one in findings.comparisons
+        for cell in one.cells
     )
     rows = [_matrix_row(findings, one, list(labels)) for one in findings.comparisons]
     shown: TableRows = first_rows(rows)
@@ -238,26 +266,45 @@ def matrix(findings: Findings) -> dict[str, Any] | None:
 
 
 def _matrix_row(findings: Findings, one: ComparisonSummary, labels: list[str]) -> dict[str, Any]:
-    behind = {pair.slower: pair.ratio for pair in one.leads}
+    leads = {pair.slower: pair.ratio for pair in one.leads}
     entries: dict[str, dict[str, Any]] = {}
     for cell in one.cells:
         if cell.speed is None:
             continue
-        ratio = behind.get(cell.cell)
-        entries[full_label(findings.cell[cell.cell])] = {
+        ratio = leads.get(cell.cell)
+        entries[compared_name(one, findings.cell[cell.cell])] = {
             "speed": number(cell.speed),
             "ratio": "" if ratio is None else _times(ratio),
             "first": cell.cell == one.winner,
         }
-    return {"place": _place(one), "entries": [entries.get(label) for label in labels]}
+    place = comparison_text(one, findings.cell[one.leader])
+    return {"place": place, "entries": [entries.get(label) for label in labels]}
+
+
+def turns_sentence(findings: Findings) -> str:
+    """How many comparisons were measured in turn, and how quiet the machine was meanwhile."""
+    known = [one.in_turn for one in findings.comparisons if one.in_turn]
+    if not known:
+        return ""
+    total, count = len(findings.comparisons), len(known)
+    which = "The ratios" if count == total else f"The ratios of {count} of {total} comparisons"
+    sets = listing(str(n) for n in sorted({one.sets for one in known}))
+    used, measured = sum(one.rounds for one in known), sum(one.all_rounds for one in known)
+    text = f"{which} are from slices of work in turn: {sets} sets of fresh processes, {used}"
+    if any(one.disturbed for one in known):
+        return f"{text} rounds, although other programs used the cores in too many of them."
+    if used < measured:
+        return f"{text} of {measured} rounds; other programs used the cores during the others."
+    return f"{text} rounds, no other program on the cores."
 
 
 def _accuracy_sentence(gap: AccuracyGap) -> str:
     """How far apart the median accuracies of cells compared with one another are, at most."""
     if gap.largest == 0:
-        return "At each batch size the median test accuracies of the cells compared are the same."
+        return "The median test accuracies of the configurations compared are the same."
+    most = gap.comparisons > 1 and gap.batch_size is not None
     return (
-        "At each batch size the median test accuracies of the cells compared lie within"
-        f" {gap.largest * 100:.1f} percentage points of one another"
-        + (f" (furthest apart at {gap.batch_size})." if gap.comparisons > 1 else ".")
+        "The median test accuracies of the configurations compared differ by at most"
+        f" {gap.largest * 100:.1f} percentage points"
+        + (f" (at batch size {gap.batch_size})." if most else ".")
     )

@@ -25,9 +25,14 @@ def summary_rows(cells: Iterable[CellSummary], columns: Sequence[Column]) -> lis
 def _row(cell: CellSummary, columns: Sequence[Column]) -> dict[str, Any]:
     throughput = cell.metrics.get("throughput")
     cv = throughput.cv if throughput else None
+    entries = [_entry(cell, column) for column in columns]
+    for entry in entries[1:]:
+        # The first entry says why all are missing.
+        if entry["median"] is None and entry["words"] == entries[0]["words"]:
+            entry["words"] = ""
     return {
         "cell": cell,
-        "entries": [_entry(cell, column) for column in columns],
+        "entries": entries,
         "cv": None if cv is None else number(cv * 100, 2),
         "flags": counts_text(cell.flags),
         "status": counts_text(cell.outcomes, STATUSES),
@@ -43,7 +48,7 @@ def _entry(cell: CellSummary, column: Column) -> dict[str, Any]:
         entry["median"] = optional_number(metric.median, column.digits)
         if metric.n > 1 and metric.max is not None:
             low, high = (number(value, column.digits) for value in (metric.min, metric.max))
-            entry["range"] = f"{low} – {high}"
+            entry["range"] = f"{low} – {high}" if low != high else low
     return entry
 
 

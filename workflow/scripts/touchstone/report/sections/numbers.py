@@ -2,19 +2,15 @@
 
 from typing import Any
 
-from touchstone.analysis.findings_model import (
-    Bottleneck,
-    CellSummary,
-    Findings,
-    LargestBatch,
-    PrecisionGain,
-)
+from touchstone.analysis.bottleneck_model import Bottleneck
+from touchstone.analysis.findings_model import CellSummary, Findings, LargestBatch, PrecisionGain
 from touchstone.report.rows import first_rows, sortable_rows
 from touchstone.report.sections.columns import Column, has_values, summary_rows
 from touchstone.report.text import missing_words
 from touchstone.results.metrics import FLAGS, METRICS
+from touchstone.results.planned import FACTORS
 from touchstone.results.study import FACET
-from touchstone.results.tables import FACTORS, STUDY_FLAGS
+from touchstone.results.tables import STUDY_FLAGS
 
 COLUMNS = (
     Column("Throughput", "images/s", "throughput", digits=4),
@@ -24,9 +20,7 @@ COLUMNS = (
     Column("Test accuracy", "", "test_accuracy", digits=4),
     Column("Final loss", "", "final_loss"),
     Column("CPU", "cores", "cpu_cores"),
-    Column("Busy threads", "", "busy_threads"),
     Column("Host memory", "MiB", "host_memory"),
-    Column("Memory peak", "MiB", "host_memory_peak"),
 )
 GPU_COLUMNS = (
     Column("GPU utilisation", "%", "gpu_utilization"),
@@ -36,10 +30,21 @@ GPU_COLUMNS = (
     Column("GPU energy", "J", "gpu_energy"),
 )
 CANNOT_TELL = "cannot tell"
+SIGNS = {
+    "reading": ("Reading", "% of time"),
+    "CPU time of reading": ("CPU time of reading", "%"),
+    "PCIe link": ("PCIe link", "%"),
+    "batch size": ("Fixed per step", "% of time"),
+    "idle GPU": ("GPU idle", "% of time"),
+    "busy cores": ("Cores busy", "% of time"),
+    "context switches": ("Switches", "1/s and core"),
+    "measured peak": ("Of measured peak", "%"),
+}
+"""Name and unit of the column of each kind of evidence on a bottleneck."""
 BOUNDS = ("input-bound", "copy-bound", "launch-bound", "compute-bound")
-"""The verdicts that have a sentence, in its order."""
+"""The verdicts, in the order of their sentences."""
 NAMED_CELLS = 4
-"""Cells that a sentence names."""
+"""Cells with the same verdict that have a sentence of their own."""
 
 
 def view(findings: Findings) -> dict[str, Any]:
@@ -50,6 +55,7 @@ def view(findings: Findings) -> dict[str, Any]:
     further = further_columns(cells)
     rows = summary_rows(cells, columns)
     factors = findings.setup.factors
+    known = {sign.kind for found in findings.bottlenecks for sign in found.evidence}
     return {
         "columns": columns,
         "rows": sortable_rows(rows),
@@ -61,10 +67,12 @@ def view(findings: Findings) -> dict[str, Any]:
         "factors": factors,
         "first": (*FACTORS, "epochs", "steps"),
         "facet_shown": not factors.same.keys() >= set(FACET),
+        "batch_shown": len({cell.batch_size for cell in findings.cells}) > 1,
         "max_batches": first_rows([_batch_row(findings, o) for o in findings.largest_batches]),
         "gains": sortable_rows([_gain_row(findings, one) for one in findings.precision]),
         "verdicts": sortable_rows([_verdict_row(findings, one) for one in findings.bottlenecks]),
         "verdict_sentences": bottleneck_sentences(findings),
+        "sign_columns": {kind: column for kind, column in SIGNS.items() if kind in known},
         "cannot_tell": CANNOT_TELL,
         "flags": {
             name: (text, findings.flags[name]) for name, text in (FLAGS | STUDY_FLAGS).items()
@@ -100,26 +108,36 @@ def _gain_row(findings: Findings, gain: PrecisionGain) -> dict[str, Any]:
 
 def _verdict_row(findings: Findings, found: Bottleneck) -> dict[str, Any]:
     cell = findings.cell[found.cell]
-    return {"cell": cell, "input": cell.factors["input"], "found": found}
+    return {
+        "cell": cell,
+        "input": cell.factors["input"],
+        "found": found,
+        "signs": {sign.kind: sign for sign in found.evidence},
+    }
 
 
 def bottleneck_sentences(findings: Findings) -> list[str]:
-    """One sentence for every verdict that there is on a network, data set and device."""
-    groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    """On each network, data set and device: a sentence for each cell that has a verdict, in order
+    of the verdicts, up to `NAMED_CELLS` of each, and how many cells have none."""
+    places: dict[tuple[str, str, str], list[Bottleneck]] = {}
     for found in findings.bottlenecks:
-        cell = findings.cell[found.cell]
-        groups.setdefault(cell.facet, {}).setdefault(found.verdict, []).append(
-            f"{cell.label} at batch size {cell.batch_size} ({found.why})"
-        )
-    return [
-        f"On {network} with {dataset} ({device}), {bound}: {_first_cells(bounds[bound])}."
-        for (network, dataset, device), bounds in groups.items()
-        for bound in BOUNDS
-        if bound in bounds
-    ]
+        places.setdefault(findings.cell[found.cell].facet, []).append(found)
+    return [line for found in places.values() for line in _of_place(findings, found)]
 
 
-def _first_cells(cells: list[str]) -> str:
-    """The first `NAMED_CELLS` of them, and how many more there are."""
-    more = len(cells) - NAMED_CELLS
-    return "; ".join(cells[:NAMED_CELLS] + ([f"{more} more in the table"] if more > 0 else []))
+def _of_place(findings: Findings, place: list[Bottleneck]) -> list[str]:
+    network, dataset, device = findings.cell[place[0].cell].facet
+    where = f"{network} with {dataset} ({device.upper()})"
+    sentences = []
+    for bound in BOUNDS:
+        judged = [found for found in place if found.verdict == bound]
+        for found in judged[:NAMED_CELLS]:
+            cell = findings.cell[found.cell]
+            name = f"{cell.label} at batch size {cell.batch_size}"
+            sentences.append(f"{where}: {name} is {bound}. Evidence: {found.why}.")
+        if (more := len(judged) - NAMED_CELLS) > 0:
+            sentences.append(f"{where}: {more} more are {bound}; see the table.")
+    if unknown := sum(found.verdict == CANNOT_TELL for found in place):
+        which = f"{unknown} of {len(place)} configurations"
+        sentences.append(f"{where}: no verdict on {which}. The table says why.")
+    return sentences

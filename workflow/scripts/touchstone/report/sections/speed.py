@@ -5,8 +5,7 @@ from typing import Any
 from touchstone.analysis.findings_model import Choice, Findings, Scaling
 from touchstone.analysis.ranking_model import ComparedCell, ComparedPair, ComparisonSummary
 from touchstone.report.rows import first_rows, sortable_rows
-from touchstone.report.sections.answer import setting_of
-from touchstone.report.text import counts_text, missing_words, number
+from touchstone.report.text import counts_text, missing_words, number, setting_of
 from touchstone.schema.status import STATUSES
 
 
@@ -27,6 +26,7 @@ def view(findings: Findings) -> dict[str, Any]:
         "pairs": sortable_rows(
             pairs if any(len(c.pairs) > 1 for c in findings.comparisons) else []
         ),
+        "in_turn": any(one.in_turn for one in findings.comparisons),
         "settings_shown": any(map(setting_of, findings.comparisons)),
         "choices": sortable_rows([_choice_row(findings, one) for one in findings.choices]),
         "scaling": first_rows([_scaling_row(findings, one) for one in findings.scaling]),
@@ -44,7 +44,7 @@ def _compared_row(
         "is_leader": compared.cell == comparison.leader,
         "is_winner": compared.cell == comparison.winner,
         "speed": number(compared.speed) if compared.speed is not None else "",
-        "n": compared.n,
+        "n": comparison.n if comparison.in_turn and compared.n else compared.n,
         "words": ", ".join(missing_words(cell, "throughput")),
         "ratio": lead.ratio if lead else None,
         "equal_computation": compared.equal_computation,
@@ -63,6 +63,7 @@ def _pair_row(
         "slower": findings.cell[pair.slower],
         "setting": setting_of(comparison),
         "ratio": pair.ratio,
+        "runs_ratio": pair.runs_ratio,
         "notes": ", ".join(pair.remarks),
     }
 

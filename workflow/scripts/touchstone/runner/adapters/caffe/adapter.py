@@ -72,7 +72,7 @@ class Adapter(Inputs):
         self.lstms = [layer["name"] for layer in network.layers if layer["op"] == "lstm"]
         for name in self.lstms:
             for net in (self.net, self.evaluated):
-                # What multiplies the state before each step: every sequence begins anew.
+                # What multiplies the state before each step: every sequence begins again.
                 net.blobs[name + "/goes on"].data[1:] = 1
         self.arrays, self.gradients = {}, {}
         for name in weights:
@@ -127,11 +127,11 @@ class Adapter(Inputs):
 
     def _optimize(self) -> None:
         asked = self.job.optimizer
-        told = {p.name: p for p in self.job.network.parameters if p.trainable}
-        self.trained = {name: (self.arrays[name], self.gradients[name]) for name in told}
+        described = {p.name: p for p in self.job.network.parameters if p.trainable}
+        self.trained = {name: (self.arrays[name], self.gradients[name]) for name in described}
         self.penalised = [
             self.trained[name] + (np.float32(p.l1), np.float32(2 * p.l2))
-            for name, p in told.items()
+            for name, p in described.items()
             if p.l1 or p.l2
         ]
         decayed = [

@@ -162,22 +162,22 @@ class Prototxt(Message):
         kinds = ("weight", "bias") if layer["bias"] else ("weight",)
         # Of a sequence every step by itself.
         axis = len(layer["shape"])
-        told = dict(num_output=layer["units"], bias_term=layer["bias"], axis=axis)
+        settings = dict(num_output=layer["units"], bias_term=layer["bias"], axis=axis)
         return self.add(
             "InnerProduct", layer["name"], bottoms, param=self._rates(layer, *kinds),
-            inner_product_param=told,
+            inner_product_param=settings,
         )  # fmt: skip
 
     def _batch_norm(self, layer: Layer, bottoms: Any) -> Any:
         name, top = layer["name"], self._top(layer)
         if self.training:
-            told = dict(module=__name__, layer=BatchNormalization.__name__)
-            told["param_str"] = json.dumps([layer["epsilon"], layer["momentum"]])
+            settings = dict(module=__name__, layer=BatchNormalization.__name__)
+            settings["param_str"] = json.dumps([layer["epsilon"], layer["momentum"]])
             untrained = [dict(lr_mult=0, decay_mult=0)] * 3
-            self.add("Python", name, bottoms, top, param=untrained, python_param=told)
+            self.add("Python", name, bottoms, top, param=untrained, python_param=settings)
         else:
-            told = dict(eps=layer["epsilon"])
-            self.add("BatchNorm", name, bottoms, top, batch_norm_param=told)
+            settings = dict(eps=layer["epsilon"])
+            self.add("BatchNorm", name, bottoms, top, batch_norm_param=settings)
         return self.add(
             "Scale", name + "/scale", [top], top, param=self._rates(layer, "scale", "offset"),
             scale_param=dict(bias_term=True),
@@ -186,9 +186,9 @@ class Prototxt(Message):
     def _lrn(self, layer: Layer, bottoms: Any) -> Any:
         if layer["size"] % 2 == 0:
             raise NotImplementedError("Caffe normalises over odd numbers of channels alone")
-        told = dict(local_size=layer["size"], alpha=layer["alpha"], beta=layer["beta"])
-        told["k"] = layer["k"]
-        return self.add("LRN", layer["name"], bottoms, lrn_param=told)
+        settings = dict(local_size=layer["size"], alpha=layer["alpha"], beta=layer["beta"])
+        settings["k"] = layer["k"]
+        return self.add("LRN", layer["name"], bottoms, lrn_param=settings)
 
     def _max_pool(self, layer: Layer, bottoms: Any) -> Any:
         return self._pool("MAX", layer, bottoms)
@@ -214,13 +214,13 @@ class Prototxt(Message):
             image = seen
         places = [_windows(layer, i, length) for i, length in enumerate(image)]
         pads, skipped, found = zip(*places)
-        told = dict(pool=kind, kernel_size=size, stride=stride, pad_h=pads[0], pad_w=pads[1])
-        self.add("Pooling", name + "/all", [source], pooling_param=told)
+        settings = dict(pool=kind, kernel_size=size, stride=stride, pad_h=pads[0], pad_w=pads[1])
+        self.add("Pooling", name + "/all", [source], pooling_param=settings)
         return self._cut(name, name + "/all", skipped, layer["shape"][:2], found)
 
     def _global_avg_pool(self, layer: Layer, bottoms: Any) -> Any:
-        told = dict(pool="AVE", global_pooling=True)
-        mean = self.add("Pooling", layer["name"] + "/mean", bottoms, pooling_param=told)
+        settings = dict(pool="AVE", global_pooling=True)
+        mean = self.add("Pooling", layer["name"] + "/mean", bottoms, pooling_param=settings)
         return self.add("Flatten", layer["name"], [mean])
 
     def _relu(self, layer: Layer, bottoms: Any) -> Any:
@@ -230,11 +230,13 @@ class Prototxt(Message):
         if not self.training:
             return bottoms[0]
         if not self.supplied:
-            told = dict(dropout_ratio=layer["rate"])
-            return self.add("Dropout", layer["name"], bottoms, self._top(layer), dropout_param=told)
+            settings = dict(dropout_ratio=layer["rate"])
+            return self.add(
+                "Dropout", layer["name"], bottoms, self._top(layer), dropout_param=settings
+            )
         mask = self.given(layer["name"] + "/mask", self._planes(layer["shape"]))
-        told = dict(operation="PROD")
-        return self.add("Eltwise", layer["name"], bottoms + [mask], eltwise_param=told)
+        settings = dict(operation="PROD")
+        return self.add("Eltwise", layer["name"], bottoms + [mask], eltwise_param=settings)
 
     def _add(self, layer: Layer, bottoms: Any) -> Any:
         return self.add("Eltwise", layer["name"], bottoms)
@@ -247,16 +249,16 @@ class Prototxt(Message):
 
     def _embedding(self, layer: Layer, bottoms: Any) -> Any:
         name = layer["name"]
-        told = dict(input_dim=layer["vocabulary"], num_output=layer["width"], bias_term=False)
+        settings = dict(input_dim=layer["vocabulary"], num_output=layer["width"], bias_term=False)
         rates = self._rates(layer, "weight")
-        rows = self.add("Embed", name, bottoms, name + "/rows", param=rates, embed_param=told)
+        rows = self.add("Embed", name, bottoms, name + "/rows", param=rates, embed_param=settings)
         return self._reshaped(layer, rows)
 
     def _reshaped(self, layer: Layer, bottom: Any) -> Any:
         """The blob with the shape of the layer's output."""
-        told = dict(shape=dict(dim=self._planes(layer["shape"])))
+        settings = dict(shape=dict(dim=self._planes(layer["shape"])))
         return self.add(
-            "Reshape", layer["name"] + "/shaped", [bottom], layer["name"], reshape_param=told
+            "Reshape", layer["name"] + "/shaped", [bottom], layer["name"], reshape_param=settings
         )
 
     def _lstm(self, layer: Layer, bottoms: Any) -> Any:
@@ -273,8 +275,8 @@ class Prototxt(Message):
         if layer["sequence"]:
             return self.add("Permute", name + "/sequence", [states], name, permute_param=by_step)
         like = self.given(name + "/size", [1, batch, units])
-        told = dict(axis=0, offset=[steps - 1, 0, 0])
-        last = self.add("Crop", name + "/last", [states, like], crop_param=told)
+        settings = dict(axis=0, offset=[steps - 1, 0, 0])
+        last = self.add("Crop", name + "/last", [states, like], crop_param=settings)
         return self._reshaped(layer, last)
 
 

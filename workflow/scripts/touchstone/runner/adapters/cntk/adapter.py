@@ -263,16 +263,16 @@ class Adapter(Inputs):
 
     def _equation(self, parameters: List[Any], gradients: Any) -> Any:
         """One step of the spec's update equation (docs/parity.md), as assignments."""
-        told = {each.name: each for each in self.job.network.parameters}
+        described = {each.name: each for each in self.job.network.parameters}
         decoupled, scalars = self.job.optimizer.decoupled, self.scalars
         updates = []
         for name, array, gradient in zip(self.trained, parameters, gradients):
             gradient = gradient * self._constant([1.0 / self._batch_size()])  # it is a sum
-            if told[name].l1:
+            if described[name].l1:
                 sign = C.greater(array, 0) - C.less(array, 0)
-                gradient = gradient + self._constant([told[name].l1]) * sign
-            if told[name].l2:
-                gradient = gradient + self._constant([2 * told[name].l2]) * array
+                gradient = gradient + self._constant([described[name].l1]) * sign
+            if described[name].l2:
+                gradient = gradient + self._constant([2 * described[name].l2]) * array
             kept = array
             if name in self.decayed and decoupled:
                 kept = array * (1 - scalars["learning_rate"] * scalars["weight_decay"])
@@ -367,8 +367,8 @@ class Adapter(Inputs):
         parameters = self.model.parameters
         types = {np.dtype(parameter.dtype) for parameter in parameters}
         # On some of Intel's processors AVX2 is MKL's own choice too.
-        told = os.environ.get("MKL_DEBUG_CPU_TYPE")
-        avx2 = told and self.mkl.mkl_serv_get_cpu_type() == AVX2
+        asked = os.environ.get("MKL_DEBUG_CPU_TYPE")
+        avx2 = asked and self.mkl.mkl_serv_get_cpu_type() == AVX2
         return dict(
             threads=C.cntk_py.get_max_num_cputhreads(),
             precision=types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),

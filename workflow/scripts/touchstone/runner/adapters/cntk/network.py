@@ -26,7 +26,7 @@ def is_another(job: Job) -> Any:
 
 
 def with_padding(x: Any, layer: Layer, shape: Any, window: Any, value: Any) -> Any:
-    """The image as CNTK's convolution or pooling takes it, and how that is told to pad it.
+    """The image as CNTK's convolution or pooling takes it, and how to make that pad it.
 
     That is a list of booleans by axis, and whether to use the ceiling. CNTK pads an axis with
     (window - 1) // 2 values in front and as many behind as ceil(length / stride) windows want,

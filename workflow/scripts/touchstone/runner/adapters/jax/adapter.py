@@ -67,7 +67,11 @@ class Adapter(Inputs):
         jax.config.update("jax_platforms", "cpu" if device == "cpu" else "cuda,cpu")
         if device == "cpu":
             # XLA would remove the barriers of `computed_once` before it fuses operations.
-            os.environ["XLA_FLAGS"] = "--xla_disable_hlo_passes=cse_barrier_expander"
+            flags = [
+                os.environ.get("XLA_FLAGS", ""),
+                "--xla_disable_hlo_passes=cse_barrier_expander",
+            ]
+            os.environ["XLA_FLAGS"] = " ".join(flags).strip()
             if self.replicas > 1:
                 jax.config.update("jax_num_cpu_devices", self.replicas)
         if self.group:
@@ -93,10 +97,9 @@ class Adapter(Inputs):
 
     def _join(self) -> None:
         """Find the processes of the other nodes."""
-        address = self.group.rendezvous.split("//")[1]
-        bound = "0.0.0.0:" + address.split(":")[1]
+        address = self.group.address
         jax.distributed.initialize(
-            address, self.group.size, self.group.rank, coordinator_bind_address=bound,
+            address, self.group.size, self.group.rank, coordinator_bind_address=address,
             cluster_detection_method="deactivate",
         )  # fmt: skip
 
@@ -412,16 +415,16 @@ class Adapter(Inputs):
 
         pushed, answers = made(0, 1, *none)
         shrunk, coupled = made(1, 0, *none)
-        told = {
+        settings = {
             "learning_rate": float(self.state["scalars"][0]),
             "weight_decay": coupled[0] / answers[0] if any(coupled) else (1 - shrunk) / large,
         }
         if len(none) == 2:
             first, second = made(0, 0, 1, 1)[1]
             epsilon = large * first / -made(0, 0, 1, 0)[0]
-            return dict(told, optimizer="adam", beta1=first, beta2=second, epsilon=epsilon)
+            return dict(settings, optimizer="adam", beta1=first, beta2=second, epsilon=epsilon)
         momentum = made(0, 0, 1)[1][0] if none else 0.0
-        return dict(told, optimizer="sgd", momentum=momentum, nesterov=pushed != -large)
+        return dict(settings, optimizer="sgd", momentum=momentum, nesterov=pushed != -large)
 
     def software(self) -> Software:
         return Software(

@@ -4,6 +4,8 @@ from touchstone.schema.capabilities import Capabilities
 
 CAPABILITIES = Capabilities(
     modes=("jit",),
+    # Flax's: JAX has no layers of its own.
+    initialisation=("lecun_normal", "zeros"),
     record_format="lmdb",
     released="2026-06",
     replicas="devices",

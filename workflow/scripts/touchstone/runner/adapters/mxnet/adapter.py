@@ -100,14 +100,14 @@ class Adapter(Inputs):
         for name, parameter in self.parameters.items():
             parameter.set_data(self.array(weights[name], self.dtype))
         self.trained, self.penalised = {}, []
-        for told in self.job.network.parameters:
-            parameter = self.parameters[told.name]
-            if not told.trainable:
+        for described in self.job.network.parameters:
+            parameter = self.parameters[described.name]
+            if not described.trainable:
                 parameter.grad_req = "null"
                 continue
-            self.trained[told.name] = parameter
-            if told.l1 or told.l2:
-                self.penalised.append((parameter, told.l1, told.l2))
+            self.trained[described.name] = parameter
+            if described.l1 or described.l2:
+                self.penalised.append((parameter, described.l1, described.l2))
         shapes = {layer["name"]: layer["shape"] for layer in self.job.network.layers}
         # Running variances: their start, and what makes a batch's biased variance unbiased.
         self.variances = [

@@ -80,7 +80,7 @@ def _nodes(layer: Layer, inputs: Any, weights: Arrays) -> Any:
         means = name + "_means"
         return [node("GlobalAveragePool", output=means), node("Flatten", [means], axis=1)]
     if op == "lrn":
-        # By their type the attributes are told apart: these are floating-point ones.
+        # The type tells attributes apart: these are floating-point ones.
         alpha, beta, k = (float(layer[key]) for key in ("alpha", "beta", "k"))
         return [node("LRN", size=layer["size"], alpha=alpha, beta=beta, bias=k)]
     simple = {

@@ -8,10 +8,12 @@ import socket
 import sys
 import sysconfig
 import tempfile
+import zlib
 from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import distributed, nn
+from torch.distributed.constants import default_pg_timeout
 
 from touchstone.runner.adapters.pytorch.capabilities import CAPABILITIES
 from touchstone.runner.adapters.pytorch.inputs import Inputs
@@ -175,13 +177,19 @@ class Adapter(Inputs):
         if self.group.interface:
             # Gloo would look for the host's name, which not every machine can resolve.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", self.group.interface)
+        store = distributed.FileStore(self.group.rendezvous, self.group.size)
+        store.set_timeout(default_pg_timeout)
         distributed.init_process_group(
-            "nccl" if self.device.type == "cuda" else "gloo", init_method=self.group.rendezvous,
+            "nccl" if self.device.type == "cuda" else "gloo", store=store,
             rank=self.group.rank, world_size=self.group.size,
         )  # fmt: skip
-        self.hosts = [None] * self.group.size
+        self.hosts = {0}
         if self.group.size > self.group.local_size:
-            distributed.all_gather_object(self.hosts, socket.gethostname())
+            # As numbers: objects would be unpickled.
+            own = torch.tensor([zlib.crc32(socket.gethostname().encode())], device=self.device)
+            found = [torch.empty_like(own) for _ in range(self.group.size)]
+            distributed.all_gather(found, own)
+            self.hosts = set(map(int, found))
 
     def _replicated(self) -> Any:
         """The network as all replicas train it: their gradients are averaged as they come."""
@@ -355,7 +363,7 @@ class Adapter(Inputs):
         if self.group:
             settings["replicas"] = replicas = distributed.get_world_size()
             if replicas > self.group.local_size:
-                settings["nodes"] = len(set(self.hosts))
+                settings["nodes"] = len(self.hosts)
         return {
             **settings,
             "optimizer": "adam" if "betas" in group else "sgd",

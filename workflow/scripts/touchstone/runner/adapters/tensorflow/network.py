@@ -39,11 +39,11 @@ def with_branches(graph: Any) -> Any:
 
 def one_of_all(updates: Any) -> Any:
     """What all updates have alike; a list of what they have, where they differ."""
-    told = {}
+    settings = {}
     for key in updates[0]:
         values = {update[key] for update in updates}
-        told[key] = values.pop() if len(values) == 1 else sorted(values)
-    return told
+        settings[key] = values.pop() if len(values) == 1 else sorted(values)
+    return settings
 
 
 def spread_filter(weight: Any, dilation: Any) -> Any:

@@ -113,14 +113,14 @@ class Settings(base.TrainingAdapter):
             for op in operations
             if "data_format" in op.node_def.attr
         }
-        told = one_of_all([UPDATES[op.type](op) for op in updates])
+        settings = one_of_all([UPDATES[op.type](op) for op in updates])
         if self.strategy:
-            told["replicas"] = len({op.device for op in updates})
+            settings["replicas"] = len({op.device for op in updates})
         rate, _, epsilon = map(float, self.last_scalars.numpy())
-        if told["optimizer"] == "adam":
-            told["epsilon"] = epsilon / (1 - self.optimizer.beta2**self.steps) ** 0.5
+        if settings["optimizer"] == "adam":
+            settings["epsilon"] = epsilon / (1 - self.optimizer.beta2**self.steps) ** 0.5
         return {
-            **told,
+            **settings,
             "learning_rate": rate,
             "weight_decay": self.optimizer.weight_decay,
             "batch_size": int(step.inputs[0].shape[1]),

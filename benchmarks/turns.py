@@ -1,0 +1,195 @@
+"""What measuring in turn gains beside another program, and how often it errs, on this machine.
+
+`gain`: three frameworks train LeNet-5 while a program burns one core on and off; sets of slices are
+compared with as many sets of blocks, in which each framework trains as long without a break.
+`copies`: two processes of one framework, and a third that sleeps for 5 % of every slice.
+
+    python benchmarks/turns.py gain --executions 3
+    python benchmarks/turns.py copies --executions 10 [--load]
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+
+from touchstone.environments import ensure, installed
+from touchstone.measure.interleaving import Candidate, Timing, measure_set
+from touchstone.measure.machine_lock import machine_to_itself
+from touchstone.paths import ROOT, RUNNER
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.spec import make_spec
+from touchstone.results.interleaved import measured
+from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet
+from touchstone.schema.spec import spec_to_json
+from touchstone.statistics.groups import Group, compare_groups
+
+SETS = 5
+SLICES = Timing(rounds=8, slice_seconds=0.4, lead_seconds=0.15, max_seconds=60.0)
+BLOCKS = Timing(rounds=1, slice_seconds=8 * 0.4, lead_seconds=0.15, max_seconds=0.0)
+"""As much training, in one piece; three of them a set, for `measure_set` has no fewer rounds."""
+ON_OFF = (5.0, 20.0)
+"""Seconds for which the other program burns a core, or rests."""
+SLEEPER = f"""
+import sys, time
+sys.path.insert(0, {str(RUNNER.parent)!r})
+from touchstone.runner import slices
+from touchstone.runner.main import main
+
+class Slicer(slices.Slicer):
+    def slice(self, seconds):
+        answer = super().slice(seconds)
+        time.sleep((answer.end - answer.begin) * 0.05 / 0.95)
+        return answer._replace(end=time.monotonic())
+
+slices.Slicer = Slicer
+main()
+"""
+"""A runner that sleeps for 5 % of every slice."""
+
+
+def burn(gone: "multiprocessing.synchronize.Event", seed: int) -> None:
+    """Burn a core on and off until it is told to end."""
+    draw = random.Random(seed)
+    while not gone.is_set():
+        end = time.monotonic() + draw.uniform(*ON_OFF)
+        while time.monotonic() < end and not gone.is_set():
+            sum(range(10_000))
+        gone.wait(draw.uniform(*ON_OFF))
+
+
+@contextmanager
+def load(wanted: bool, seed: int) -> Iterator[None]:
+    """Have another program burn a core on and off, if it is wanted."""
+    gone = multiprocessing.Event()
+    other = multiprocessing.Process(target=burn, args=(gone, seed))
+    if wanted:
+        other.start()
+    try:
+        yield
+    finally:
+        gone.set()
+        if wanted:
+            other.join()
+
+
+def candidate(folder: Path, name: str, framework: str) -> Candidate:
+    """LeNet-5 on noise in a framework, with its own choice of threads and waiting."""
+    settings = {"network": "lenet5", "dataset": "mnist-5k", "input": "synthetic"}
+    settings["mode"] = frameworks.modes(framework)[0]
+    spec = make_spec(Cell(framework=framework, batch_size=64, **settings), 1, ROOT)
+    own = folder / name
+    own.mkdir()
+    path, events = own / "spec.json", own / "events.jsonl"
+    path.write_text(json.dumps(spec_to_json(spec._replace(cell=name))))
+    python = ensure(ROOT / frameworks.environment(framework, "cpu"), installed())
+    return Candidate(
+        name, spec, [str(python), str(RUNNER), str(path), str(events)], events, own / "log", 0.0
+    )
+
+
+def model(sets: list[MeasuredSet], all_rounds: bool) -> Group:
+    """The ratios of some sets: of their quiet rounds, or of all."""
+    if all_rounds:  # as if nobody had looked at other programs
+        sets = [one._replace(turns=[turns._replace(rounds=[
+            each._replace(slices=[part._replace(others=0.0) for part in each.slices])
+            for each in turns.rounds]) for turns in one.turns]) for one in sets]  # fmt: skip
+    found = measured(Interleaved(FORMAT, "", sets[0].turns[0].cells, {}, 0, 0.0, 0.0, "", sets))
+    assert found is not None
+    return compare_groups([found.ratios])[0]
+
+
+def measure(cells: Sequence[Candidate], timing: Timing, seed: int) -> list[MeasuredSet]:
+    """The sets of one execution."""
+    return [measure_set(number, [cells], timing, seed) for number in range(1, SETS + 1)]
+
+
+def width(group: Group, pair: tuple[str, str]) -> float:
+    """Upper / lower end of the interval of a pair."""
+    ends = group.ratio(*pair).interval()
+    return ends[1] / ends[0]
+
+
+def gain(executions: int, wanted: bool, folder: Path) -> None:
+    """Print the widths of intervals, and whether they hold the ratio of a quiet machine."""
+    cells = [candidate(folder, name, name) for name in ("pytorch", "tensorflow", "mxnet")]
+    pairs = list(combinations([one.cell for one in cells], 2))
+    quiet = model(measure(cells, SLICES, 0), False)
+    truth = {pair: quiet.ratio(*pair).value for pair in pairs}
+    print("at rest:", {f"{a} / {b}": f"{width(quiet, (a, b)) - 1:.1%} wide, ratio {truth[a, b]:.3f}"
+                       for a, b in pairs}, flush=True)  # fmt: skip
+    shares, held = [], {"slices": 0, "blocks": 0}
+    for number in range(1, executions + 1):
+        with load(wanted, number):
+            slices = measure(cells, SLICES, number)
+            blocks = measure(cells, BLOCKS, number)
+        # A set of blocks has three rounds; the first is as long as the slices of a set together.
+        first = [one._replace(turns=[t._replace(rounds=t.rounds[:1]) for t in one.turns])
+                 for one in blocks]  # fmt: skip
+        groups = {"slices": model(slices, False), "blocks": model(_thrice(first), True)}
+        used = [each.quiet for one in slices for turns in one.turns for each in turns.rounds]
+        for pair in pairs:
+            logs = {name: width(group, pair) for name, group in groups.items()}
+            shares.append((logs["slices"] - 1) / (logs["blocks"] - 1))
+            for name, group in groups.items():
+                low, high = group.ratio(*pair).interval()
+                held[name] += low <= truth[pair] <= high
+            values = {name: f"{group.ratio(*pair).value:.3f}" for name, group in groups.items()}
+            print(number, pair, values, {n: f"{w - 1:.1%}" for n, w in logs.items()},
+                  f"{sum(used)} of {len(used)} rounds quiet", flush=True)  # fmt: skip
+    total = executions * len(pairs)
+    print(f"width of slices / blocks: median {median(shares):.3f}; the quiet ratio is in", held,
+          f"of {total}")  # fmt: skip
+
+
+def _thrice(sets: list[MeasuredSet]) -> list[MeasuredSet]:
+    """Sets with their one round three times, which count as sets of three."""
+    return [one._replace(turns=[t._replace(rounds=t.rounds * 3) for t in one.turns])
+            for one in sets]  # fmt: skip
+
+
+def copies(executions: int, wanted: bool, folder: Path, framework: str) -> None:
+    """Print how often two copies are called different, and how often one that sleeps is found."""
+    cells = [candidate(folder, name, framework) for name in ("one", "other", "sleeper")]
+    script = folder / "sleeper.py"
+    script.write_text(SLEEPER)
+    python, _, *files = cells[2].command
+    cells[2] = cells[2]._replace(command=[python, str(script), *files])
+    different = found = 0
+    for number in range(1, executions + 1):
+        with load(wanted, number):
+            group = model(measure(cells, SLICES, number), False)
+        low, high = group.ratio("one", "other").interval()
+        least = min(group.ratio(name, "sleeper").interval()[0] for name in ("one", "other"))
+        different += low > 1 or high < 1
+        found += least > 1
+        print(number, f"[{low:.4f}, {high:.4f}]; the sleeper from {least:.4f}", flush=True)
+    print(f"{framework}: called different {different} of {executions}, sleep found {found}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("gain", "copies"))
+    parser.add_argument("--executions", type=int, default=10)
+    parser.add_argument("--load", action="store_true", help="of `copies`: beside another program")
+    parser.add_argument("--framework", default="pytorch", help="of `copies`")
+    options = parser.parse_args()
+    os.environ.setdefault("TOUCHSTONE_DEPLOYMENT", "venv")
+    with machine_to_itself(), tempfile.TemporaryDirectory() as folder:
+        if options.what == "gain":
+            gain(options.executions, True, Path(folder))
+        else:
+            copies(options.executions, options.load, Path(folder), options.framework)
+
+
+if __name__ == "__main__":
+    main()

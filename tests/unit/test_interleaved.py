@@ -1,0 +1,139 @@
+"""What sets that took turns show: which rounds count, ratios, and models of comparisons."""
+
+import json
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.turns import computed
+from touchstone.results.files import InputError
+from touchstone.results.interleaved import (
+    compare_with_turns,
+    measured,
+    ratios_of,
+    reach,
+    read_interleaved,
+    turns_of,
+)
+from touchstone.schema.interleaved import QUIET, Round
+from touchstone.schema.values import to_json
+
+SPEEDS = {"a": 1.0, "b": 2.0, "c": 0.5}
+
+
+def test_ratios_are_those_of_the_speeds():
+    found = measured(computed(SPEEDS, noise=lambda one: 0.0))
+    assert found is not None
+    for cell, speed in SPEEDS.items():
+        assert found.ratios[cell] == pytest.approx(dict.fromkeys(range(1, 6), speed), rel=1e-4)
+    assert (found.sets, found.rounds, found.all_rounds, found.disturbed) == (5, 50, 50, False)
+
+
+@given(factors=st.lists(st.floats(0.01, 100), min_size=10, max_size=10))
+def test_what_slows_down_a_whole_round_changes_nothing(factors):
+    one = computed(SPEEDS).sets[0]
+    (turns,) = one.turns
+    slower = [
+        Round([part._replace(seconds=part.seconds * factor) for part in each.slices])
+        for each, factor in zip(turns.rounds, factors, strict=True)
+    ]
+    changed = one._replace(turns=[turns._replace(rounds=slower)])
+    assert ratios_of(changed, "a", False) == pytest.approx(ratios_of(one, "a", False))
+
+
+def test_only_quiet_rounds_count_whatever_their_speeds():
+    def others(number, place):
+        return 1.0 if place % 2 else QUIET / 2
+
+    group = computed(SPEEDS, noise=lambda one: 0.0, others=others)
+    for one in group.sets:  # in noisy rounds c is ten times as fast
+        for each in one.turns[0].rounds:
+            if not each.quiet:
+                each.slices[2:] = [each.slices[2]._replace(seconds=0.04)]
+    found = measured(group)
+    assert found is not None and not found.disturbed
+    assert (found.rounds, found.all_rounds) == (25, 50)
+    assert found.ratios["c"][1] == pytest.approx(0.5, rel=1e-4)
+
+
+def test_sets_with_too_few_quiet_rounds_do_not_count_if_others_have_enough():
+    found = measured(computed(SPEEDS, others=lambda number, place: float(number > 3 and place > 1)))
+    assert found is not None and not found.disturbed
+    assert sorted(found.ratios["b"]) == [1, 2, 3]
+
+
+def test_without_enough_quiet_rounds_all_count_and_that_is_known():
+    found = measured(computed(SPEEDS, others=lambda number, place: float(number > 2)))
+    assert found is not None and found.disturbed
+    assert (found.sets, found.rounds) == (5, 50)
+
+
+def test_a_process_that_is_busy_while_it_waits_is_named():
+    found = measured(computed(SPEEDS, waiting={"b": 0.5, "c": 0.01}))
+    assert found is not None and found.busy == ["b"]
+    assert measured(computed(SPEEDS)._replace(sets=[])) is None
+
+
+def test_a_comparison_takes_its_ratios_from_turns_and_its_level_from_runs():
+    runs = {"a": {1: 100.0, 2: 50.0}, "b": {1: 100.0, 2: 50.0}, "c": {1: 100.0, 2: 50.0}}
+    (turns,) = turns_of([runs], [computed(SPEEDS)])
+    (model,) = compare_with_turns([runs], [turns])
+    assert model.ranked == ["b", "a", "c"]
+    assert model.ratio("b", "c").value == pytest.approx(4, rel=0.05)
+    low, high = model.ratio("b", "c").interval()
+    assert low < 4 < high < 4.2
+    level = sum(log(model.speed(cell)) for cell in SPEEDS) / 3
+    assert level == pytest.approx((log(100) + log(50)) / 2)
+
+
+def test_turns_of_other_cells_are_not_those_of_a_comparison():
+    group = computed(SPEEDS)
+    runs = {name: {1: 1.0} for name in "ab"}
+    assert turns_of([runs], [group]) == [None]
+    assert turns_of([runs | {"c": {}}], [group]) == [None]
+    (model,) = compare_with_turns([runs], [None])
+    assert model.ratio("a", "b").interval() is None
+
+
+def test_groups_with_and_without_turns_share_the_level_and_not_the_noise():
+    runs = {name: {1: 1.0, 2: 2.0, 3: 1.5} for name in "abc"}
+    noisy = {"x": {1: 1.0, 2: 3.0, 3: 1.0}, "y": {1: 2.0, 2: 1.0, 3: 5.0}}
+    turns = turns_of([runs, noisy], [computed(SPEEDS)])
+    with_turns, without = compare_with_turns([runs, noisy], turns)
+    assert with_turns.groups == without.groups == 2
+    assert with_turns.variance < 0.01 < without.variance
+
+
+def test_more_sets_make_intervals_narrower():
+    ratios = measured(computed(SPEEDS, sets=10)).ratios
+
+    def of_first(sets):
+        return reach({c: {n: r for n, r in v.items() if n <= sets} for c, v in ratios.items()})
+
+    assert of_first(1) is None
+    assert 1 < of_first(10) < of_first(3)
+
+
+def test_files_are_read_back_and_damage_is_named(tmp_path):
+    path = tmp_path / "group.json"
+    group = computed(SPEEDS)
+    path.write_text(json.dumps(to_json(group)))
+    assert read_interleaved([path]) == [group]
+    value = to_json(group)
+    for damage, word in (
+        (lambda v: v.pop("cells"), "cells"),
+        (lambda v: v.update(format=9), "format"),
+        (lambda v: v["sets"][0]["turns"][0]["rounds"][0]["slices"].pop(), "a round of a, b"),
+        (lambda v: v["sets"][0]["turns"][0]["rounds"][0]["slices"][0].update(seconds=0.0), "time"),
+        (lambda v: v["cells"].append("d"), "cells are not those"),
+    ):
+        damaged = json.loads(json.dumps(value))
+        damage(damaged)
+        path.write_text(json.dumps(damaged))
+        with pytest.raises(InputError, match=word):
+            read_interleaved([path])
+    path.write_text("{")
+    with pytest.raises(InputError, match="Delete it"):
+        read_interleaved([path])

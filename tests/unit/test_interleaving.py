@@ -1,0 +1,161 @@
+"""Processes that take turns: who works when, what other programs used, and how a process fails."""
+
+import json
+import multiprocessing
+import os
+
+import psutil
+import pytest
+
+from fixtures.turns import candidate
+from touchstone.measure import interleaving
+from touchstone.measure.interleaving import Failed, Timing, groups_that_fit, measure_set
+
+TIMING = Timing(rounds=3, slice_seconds=0.05, lead_seconds=0.02, max_seconds=30.0)
+BURN = (
+    "def step():\n    end = time.process_time() + 0.01\n    while time.process_time() < end: pass"
+)
+
+
+def rounds_of(measured):
+    return [one for turns in measured.turns for one in turns.rounds]
+
+
+def test_each_round_has_one_slice_of_each_cell_and_slices_never_overlap(tmp_path):
+    cells = [candidate(tmp_path, name) for name in ("a", "b", "c")]
+    measured = measure_set(1, [cells], TIMING, seed=7)
+    rounds = rounds_of(measured)
+    assert len(rounds) >= 3
+    assert all(sorted(one.cell for one in each.slices) == ["a", "b", "c"] for each in rounds)
+    slices = [one for each in rounds for one in each.slices]
+    for one, following in zip(slices, slices[1:], strict=False):
+        assert one.begin + one.seconds <= following.begin
+        assert one.seconds >= TIMING.slice_seconds
+
+
+def test_the_order_of_a_set_depends_on_the_seed_and_the_number_only(tmp_path):
+    cells = [candidate(tmp_path, name) for name in ("a", "b", "c", "d")]
+    timing = TIMING._replace(rounds=1000, max_seconds=0.0)  # three rounds, however quiet
+
+    def order(number, seed):
+        rounds = rounds_of(measure_set(number, [cells], timing, seed))
+        return [[one.cell for one in each.slices] for each in rounds]
+
+    first = order(1, 7)
+    assert first == order(1, 7)
+    assert first not in (order(2, 7), order(1, 8))
+
+
+def test_the_ratio_of_two_programs_is_that_of_their_work(tmp_path):
+    slow, fast = candidate(tmp_path, "slow"), candidate(tmp_path, "fast", "EXAMPLES = 3")
+    measured = measure_set(1, [[slow, fast]], TIMING, seed=1)
+    for each in rounds_of(measured):
+        speed = {one.cell: one.speed for one in each.slices}
+        assert 1.5 < speed["fast"] / speed["slow"] < 6
+
+
+def _burn_until(gone):
+    while not gone.is_set():
+        for _ in range(10_000):
+            pass
+
+
+def test_a_program_beside_them_is_seen_and_their_own_work_is_not(tmp_path):
+    core = min(os.sched_getaffinity(0))
+    slices = TIMING._replace(slice_seconds=0.5, rounds=1000, max_seconds=0.0)
+    cells = [candidate(tmp_path, name, BURN, threads=1) for name in ("a", "b")]
+    gone = multiprocessing.Event()
+    other = multiprocessing.Process(target=_burn_until, args=(gone,))
+    other.start()
+    os.sched_setaffinity(other.pid, {core})
+    try:
+        busy = rounds_of(measure_set(1, [cells], slices, seed=1))
+    finally:
+        gone.set()
+        other.join()
+    assert not any(each.quiet for each in busy)
+    assert all(one.others > 0.3 for each in busy for one in each.slices)
+
+
+def test_their_own_work_counts_for_nobody_else(tmp_path, monkeypatch):
+    def used_by_children(cores):
+        return sum(sum(one.cpu_times()[:2]) for one in psutil.Process().children())
+
+    monkeypatch.setattr(interleaving, "core_seconds", used_by_children)
+    cells = [candidate(tmp_path, name, BURN) for name in ("a", "b")]
+    slices = TIMING._replace(slice_seconds=0.5)
+    rounds = rounds_of(measure_set(1, [cells], slices, seed=1))
+    # The kernel counts them in ticks of 10 ms, one at each end.
+    assert max(one.others for each in rounds for one in each.slices) < 0.1
+
+
+def test_what_a_process_uses_while_it_waits_is_known(tmp_path):
+    spinning = (
+        "import threading\n"
+        "def spin():\n    while True: sum(range(1000))\n"
+        "threading.Thread(target=spin, daemon=True).start()"
+    )
+    cells = [candidate(tmp_path, "calm"), candidate(tmp_path, "spins", spinning)]
+    measured = measure_set(1, [cells], TIMING, seed=1)
+    assert measured.waiting["calm"].cores < 0.05 < measured.waiting["spins"].cores
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ("raise SystemExit(3)", "exit status 3"),
+        ("def step(): raise ValueError('no such step')", "ValueError: no such step"),
+        ("def end(): sys.exit(4)", "exit status 4"),
+        ("def end(): pass", "exit status 0"),
+        (
+            "def end():\n    with open(events, 'w') as file: file.write(json.dumps(dict("
+            "event='result', status='unsupported', reason='no bf16')) + '\\n')",
+            "unsupported: no bf16",
+        ),
+        ("def usage(): return 'much', 0", "cpu_before"),
+    ],
+)  # fmt: skip
+def test_a_process_that_fails_is_named_with_the_reason(tmp_path, changes, reason):
+    cells = [candidate(tmp_path, "well"), candidate(tmp_path, "ill", changes)]
+    with pytest.raises(Failed, match=reason) as failed:
+        measure_set(1, [cells], TIMING, seed=1)
+    assert failed.value.cell == "ill"
+
+
+def test_a_process_that_hangs_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(interleaving, "BUILD_SECONDS", 0.5)
+    hangs = "open(events + '.pid', 'w').write(str(os.getpid())); time.sleep(1000)"
+    cell = candidate(tmp_path, "hangs", hangs)
+    with pytest.raises(Failed, match="did not answer"):
+        measure_set(1, [[candidate(tmp_path, "well"), cell]], TIMING, seed=1)
+    pid = tmp_path / "hangs/events.jsonl.pid"
+    if pid.exists():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.read_text()), 0)
+
+
+def test_rounds_go_on_until_enough_are_quiet_or_there_are_too_many(tmp_path, monkeypatch):
+    cells = [candidate(tmp_path, name) for name in ("a", "b")]
+    used = iter(range(10**9))
+    monkeypatch.setattr(interleaving, "core_seconds", lambda cores: float(next(used)))
+    timing = TIMING._replace(slice_seconds=0.01, lead_seconds=0.0)
+    assert len(rounds_of(measure_set(1, [cells], timing, seed=1))) == 12
+    monkeypatch.setattr(interleaving, "core_seconds", lambda cores: 0.0)
+    assert len(rounds_of(measure_set(1, [cells], timing, seed=1))) == 3
+
+
+def test_what_does_not_fit_into_memory_takes_turns_in_pairs(tmp_path):
+    sizes = {"base": 100, "small": 50, "large": 300, "huge": 1000}
+    cells = [candidate(tmp_path, name, memory=size) for name, size in sizes.items()]
+    assert groups_that_fit(cells, 1450) == ([cells], {})
+    base, small, large, _ = cells
+    pairs, left = groups_that_fit(cells, 500)
+    assert pairs == [[base, small], [base, large]]
+    assert list(left) == ["huge"] and "1,100 MiB" in left["huge"]
+
+
+def test_pairs_are_measured_one_after_another(tmp_path):
+    a, b, c = (candidate(tmp_path, name) for name in "abc")
+    measured = measure_set(1, [[a, b], [a, c]], TIMING, seed=1)
+    assert [turns.cells for turns in measured.turns] == [["a", "b"], ["a", "c"]]
+    json.dumps(measured)

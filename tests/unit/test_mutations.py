@@ -1,0 +1,70 @@
+"""Whatever a file holds, reading it ends in a value or in one message for a user."""
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fixtures.mutations import KINDS, TYPED, fault_of, mutated_file
+
+quick = settings(
+    derandomize=True, deadline=None, database=None, max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+
+
+@pytest.fixture(params=list(KINDS))
+def kind(request, tmp_path):
+    """A kind of file, a good file of it, and its content."""
+    found = KINDS[request.param]
+    path = found.make(tmp_path)
+    return found, path, path.read_bytes()
+
+
+def test_a_good_file_is_read(kind):
+    found, path, _ = kind
+    found.read(path)
+
+
+@quick
+@given(seed=st.integers(0, 2**32))
+def test_a_damaged_file_is_a_value_or_a_message(kind, seed):
+    found, path, content = kind
+    damaged = mutated_file(path, content, random.Random(seed))
+    if fault := fault_of(found, path, damaged):
+        raise AssertionError(f"{damaged[:300]!r}") from fault
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["record", "plan", "summary", "findings", "certificate", "search for the largest batch",
+     "parity steps", "resolved configuration"],
+)  # fmt: skip
+def test_a_generated_file_that_is_cut_off_says_how_it_is_made_again(name, tmp_path):
+    found = KINDS[name]
+    path = found.make(tmp_path)
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(TYPED, match="elete it and (run the workflow|start) again"):
+        found.read(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", b"\xff", b"[" * 100_000, b"{" * 100_000, b'"'])
+def test_garbage_is_a_value_or_a_message(kind, content):
+    found, path, _ = kind
+    if fault := fault_of(found, path, content):
+        raise AssertionError(content[:50]) from fault
+
+
+def test_the_mutations_damage_files(kind):
+    """At least one of a hundred is refused, of the files that can be refused at all."""
+    found, path, content = kind
+    refused = 0
+    for seed in range(100):
+        path.write_bytes(mutated_file(path, content, random.Random(seed)))
+        try:
+            found.read(path)
+        except TYPED:
+            refused += 1
+    never = ("digests", "faults of a run", "account of progress", "end of the last run")
+    assert refused or found in [KINDS[name] for name in never]

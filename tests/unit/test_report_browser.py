@@ -1,0 +1,146 @@
+"""The report in a browser: widths, reading order, landmarks, contrast, sorting."""
+
+import pytest
+
+from fixtures.browser import ACCESSIBILITY, NEEDED, PRINTED, evaluate, printed
+from fixtures.published import made
+from fixtures.runs import make_record, make_study, write_plan
+from fixtures.studies import built, page_of
+
+pytestmark = [pytest.mark.long, NEEDED]
+
+OVERFLOW = """
+const cut = [...document.querySelectorAll(".scroll, .plate, .answer")]
+  .filter((box) => box.scrollWidth > box.clientWidth + 1)
+  .map((box) => [box.ariaLabel ?? box.className, box.scrollWidth, box.clientWidth]);
+const root = document.scrollingElement;
+return {sideways: root.scrollWidth - root.clientWidth, cut};
+"""
+PLACES = """
+const box = (name) => document.querySelector(name).getBoundingClientRect();
+return {strip: box(".strip").bottom, answer: box(".answer").bottom,
+        figure: box("#figure-throughput").top,
+        dots: document.querySelectorAll(".strip circle").length};
+"""
+SORT = """
+const table = document.querySelector("#ranking ~ .scroll table");
+const speeds = () => [...table.tBodies[0].rows].map((row) => row.cells[COLUMN].textContent.trim());
+const button = table.tHead.rows[0].cells[COLUMN].querySelector("button");
+const seen = [speeds()];
+for (const click of [1, 2, 3]) { button.click(); seen.push(speeds()); }
+return seen;
+"""
+
+
+@pytest.fixture(scope="module")
+def sixty(tmp_path_factory):
+    """A study of sixty cells: three frameworks, four networks, five batch sizes, two runs each."""
+    root = tmp_path_factory.mktemp("sixty")
+    rates = {"pytorch": 512, "mxnet": 384, "tensorflow": 256}
+    cells = []
+    for network in ("lenet5", "resnet20-cifar", "alexnet-cifar", "vgg16-cifar"):
+        for batch in (16, 32, 64, 128, 256):
+            for framework, rate in rates.items():
+                cell = {"framework": framework, "network": network, "batch_size": batch}
+                cells.append({**cell, "epochs": 1})
+                for repeat in (1, 2):
+                    speed = rate * (1 + 0.03 * repeat)
+                    make_record(
+                        root / "runs", root / "records", **cells[-1], repeat=repeat,
+                        train_examples=batch * 10,
+                        step_seconds=lambda step, b=batch, s=speed: b / s,
+                    )  # fmt: skip
+    write_plan(root / "plan.tsv", cells, repeats=2)
+    (root / "config.resolved.yaml").write_text("title: Sixty configurations\n")
+    return built(root)
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """A study in which every configuration ran once, so that the page has a warning."""
+    root = tmp_path_factory.mktemp("once")
+    cells = [{"framework": name} for name in ("pytorch", "mxnet")]
+    for cell in cells:
+        make_record(root / "runs", root / "records", **cell)
+    write_plan(root / "plan.tsv", cells, repeats=1)
+    (root / "config.resolved.yaml").write_text("title: Once\n")
+    return built(root)
+
+
+@pytest.mark.parametrize("name", ["good", "bad", "failed", "sixty", "once"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_nothing_is_cut_off(request, name, width, tmp_path):
+    page = page_of(request.getfixturevalue(name))
+    found = evaluate(page, OVERFLOW, tmp_path, width)
+    assert found == {"sideways": 0, "cut": []}
+
+
+@pytest.mark.parametrize("name", ["good", "sixty"])
+def test_nothing_is_cut_off_in_print(request, name, tmp_path):
+    page = printed(page_of(request.getfixturevalue(name)))
+    found = evaluate(page, OVERFLOW, tmp_path, PRINTED)
+    assert found == {"sideways": 0, "cut": []}
+
+
+def test_of_sixty_cells_answer_and_picture_are_at_the_top(sixty, tmp_path):
+    found = evaluate(page_of(sixty), PLACES, tmp_path)
+    assert found["strip"] < found["answer"] < found["figure"] < 900 and found["dots"] == 6
+
+
+def test_the_default_study_has_a_dot_for_each_run(good, tmp_path):
+    found = evaluate(page_of(good), PLACES, tmp_path)
+    assert found["dots"] == 18 and found["figure"] < 1000
+
+
+def test_what_is_cut_off_is_found(good, tmp_path):
+    wide = page_of(good).replace("max-width: 100%", "").replace("overflow: auto;", "")
+    wide = wide.replace("<h1>", '<h1 style="width: 2000px">')
+    assert evaluate(wide, OVERFLOW, tmp_path)["sideways"] > 500
+
+
+@pytest.mark.parametrize("name", ["good", "bad", "failed", "sixty", "once"])
+def test_accessibility_rules_hold(request, name, tmp_path):
+    page = page_of(request.getfixturevalue(name))
+    assert evaluate(page, ACCESSIBILITY, tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["bad", "once"])
+def test_contrast_holds_in_the_dark_colours(request, name, tmp_path):
+    page = page_of(request.getfixturevalue(name))
+    dark = page.replace("(prefers-color-scheme: dark)", "all")
+    assert dark != page and evaluate(dark, ACCESSIBILITY, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (('<main id="main">', "<main></main><main>"), "2 main landmarks"),
+        (('aria-label="Table: Phases"', 'aria-label="Table: All pairs"'), "two regions"),
+        (("<h3 id=", "<h5></h5><h4 id="), "h4 after h2"),
+        (("--soft: #5d5d58", "--soft: #9d9d98"), "contrast 2."),
+        (("<desc id=", "<metadata id="), "an SVG without title or description"),
+        (('id="numbers"', 'id="phases"'), "id phases twice"),
+    ],
+)
+def test_each_accessibility_rule_finds_its_fault(good, tmp_path, change, fault):
+    faults = evaluate(page_of(good).replace(*change), ACCESSIBILITY, tmp_path)
+    assert any(fault in one for one in faults), faults
+
+
+@pytest.mark.parametrize(("name", "scale"), [("yin2020", "smoke"), ("machine-check", "paper")])
+def test_pages_of_published_studies_are_accessible_and_fit(root, name, scale, tmp_path):
+    page = made(root, name, scale=scale, images=True).page
+    assert evaluate(page, ACCESSIBILITY, tmp_path) == []
+    for width in (1440, 390):
+        assert evaluate(page, OVERFLOW, tmp_path, width) == {"sideways": 0, "cut": []}
+
+
+def test_the_first_click_puts_the_largest_first_and_the_third_restores_the_plan(tmp_path):
+    root = built(make_study(tmp_path / "study"))
+    page = page_of(root)
+    planned, down, up, again = (
+        [float(text.replace(",", "")) for text in seen]
+        for seen in evaluate(page, SORT.replace("COLUMN", "2"), tmp_path)
+    )
+    assert down == sorted(planned, reverse=True) and up == sorted(planned)
+    assert again == planned and planned not in (up, down)

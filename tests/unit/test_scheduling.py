@@ -1,0 +1,31 @@
+"""How tests are shared among processes."""
+
+import os
+
+import pytest
+
+from fixtures.cores import ALL, every_core
+from fixtures.scheduling import scope
+
+
+@pytest.mark.parametrize(
+    "nodeid, expected",
+    [
+        ("tests/contract/test_parity.py::test_a[jax-jit]", "jax"),
+        ("tests/contract/test_nodes.py::test_a[effective-pytorch]", "pytorch"),
+        ("tests/contract/test_cntk.py::test_a[our Adam]", "cntk"),
+        ("tests/contract/test_records.py::test_a", "tests/contract/test_records.py"),
+        ("tests/unit/test_names.py::test_a[jax]", "tests/unit/test_names.py"),
+        ("tests/workflow/test_outcomes.py::test_a", "tests/workflow/test_outcomes.py::test_a"),
+    ],
+)
+def test_one_process_runs_the_tests_of_a_framework_or_a_file(nodeid, expected):
+    assert scope(nodeid) == expected
+
+
+def test_a_process_beside_others_has_a_core_and_may_have_all_of_them():
+    own = os.sched_getaffinity(0)
+    assert len(own) == 1 or "PYTEST_XDIST_WORKER" not in os.environ
+    with every_core():
+        assert sorted(os.sched_getaffinity(0)) == ALL
+    assert os.sched_getaffinity(0) == own

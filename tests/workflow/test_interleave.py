@@ -1,0 +1,113 @@
+"""Cells of a comparison are measured in turn, again only when something of them changed."""
+
+import copy
+import csv
+import json
+
+import pytest
+
+from workflow.project import ENVIRONMENTS, Project
+
+STUDY = {
+    "study": "turns",
+    "title": "Two frameworks in turn",
+    "repeats": 1,
+    "parity": False,
+    "interleave": {"sets": 3, "rounds": 3, "slice_seconds": 0.1, "lead_seconds": 0.02},
+    "defaults": {
+        "network": "lenet5", "dataset": "mnist-5k", "epochs": 1, "warmup_seconds": 0.0,
+        "input": "synthetic", "threads": 1,
+    },
+    "sweeps": [{"framework": ["pytorch", "mxnet"], "batch_size": [64, 128]}],
+}  # fmt: skip
+TABLES = {"gather": 1, "plot": 1, "report": 1}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    made = Project(tmp_path_factory.mktemp("project") / "home", ENVIRONMENTS, STUDY)
+    made.run()
+    return made
+
+
+def group_files(project):
+    return sorted((project.folder / "results/interleaved").glob("*.json"))
+
+
+def test_each_comparison_has_its_sets_and_the_page_says_so(project):
+    files = group_files(project)
+    assert len(files) == 2
+    for path in files:
+        found = json.loads(path.read_text())
+        assert [cell.split("-")[0] for cell in found["cells"]] == ["pytorch", "mxnet"]
+        assert [one["number"] for one in found["sets"]] == [1, 2, 3]
+        assert found["excluded"] == {}
+    findings = json.loads((project.folder / "results/findings.json").read_text())
+    for one in findings["comparisons"]:
+        assert one["in_turn"]["sets"] == one["n"] == 3
+        assert all(pair["runs_ratio"] and pair["ratio"]["low"] for pair in one["pairs"])
+    page = (project.folder / "results/report/index.html").read_text()
+    assert "from slices of work in turn: 3 sets" in page
+    with open(project.folder / "results/tables/comparisons.csv", newline="") as file:
+        basis = {(row["metric"], row["basis"]) for row in csv.DictReader(file)}
+    assert ("throughput", "turns") in basis and ("throughput", "runs") not in basis
+
+
+def test_nothing_changed_nothing_runs(project):
+    assert project.jobs() == {}
+
+
+def test_one_more_cell_measures_its_comparison_only(project):
+    study = copy.deepcopy(STUDY)
+    study["sweeps"].append({"framework": "pytorch", "mode": "compile", "batch_size": 64})
+    project.configure(study)
+    jobs = project.jobs()
+    project.configure(STUDY)
+    assert {"train": 1, "interleave": 1}.items() <= jobs.items()
+
+
+def test_more_repeats_measure_no_turn_again(project):
+    project.configure({**copy.deepcopy(STUDY), "repeats": 2})
+    jobs = project.jobs()
+    project.configure(STUDY)
+    assert jobs["train"] == 4 and "interleave" not in jobs
+
+
+def test_another_framework_version_measures_its_turns(project):
+    path = project.folder / "envs/mxnet.yaml"
+    kept = path.read_text()
+    path.write_text(kept.replace("numpy==", "numpy-other==", 1))
+    try:
+        jobs = project.jobs()
+    finally:
+        path.write_text(kept)
+    assert jobs["train"] == 2 and jobs["interleave"] == 2
+
+
+def test_a_finished_set_survives_and_a_damaged_one_is_measured_again(project):
+    path = group_files(project)[0]
+    folder = path.with_suffix("")
+    before = {one.name: one.read_text() for one in folder.glob("set*.json")}
+    assert sorted(before) == ["set1.json", "set2.json", "set3.json"]
+    (folder / "set3.json").write_text(before["set3.json"][:-20])
+    path.unlink()
+    project.run()
+    after = {one.name: one.read_text() for one in folder.glob("set*.json")}
+    assert after["set1.json"] == before["set1.json"] and after["set2.json"] == before["set2.json"]
+    assert after["set3.json"] != before["set3.json"]
+
+
+def test_a_cell_whose_first_run_failed_takes_no_turn(project):
+    study = copy.deepcopy(STUDY)
+    study["sweeps"] = [
+        {"framework": ["pytorch", "mxnet"], "batch_size": 64},
+        {"framework": "pytorch", "batch_size": 64, "mode": "eager", "device": "gpu"},
+        {"framework": ["pytorch", "mxnet"], "batch_size": 32, "precision": "bf16"},
+    ]
+    project.configure(study)
+    project.run()
+    project.configure(STUDY)
+    (bf16,) = [path for path in group_files(project) if "-b32-" in path.name]
+    found = json.loads(bf16.read_text())
+    assert found["sets"] == [] and len(found["excluded"]) >= 1
+    assert all("first run ended as" in why for why in found["excluded"].values())

@@ -1,0 +1,97 @@
+"""Check the texts that a user reads for the words that docs/style.md avoids.
+
+Exit 1, with a line for each word found, if there is one.
+"""
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from touchstone.errors import TouchstoneError
+from touchstone.paths import ROOT
+
+STYLE = Path("docs/style.md")
+HEAD = "| avoid | write |"
+"""The head of the table of words."""
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "config/README.md", "docs/**/*.md")
+TEMPLATES = ("workflow/scripts/touchstone/**/*.j2",)
+CODE = ("workflow/scripts/touchstone/report/**/*.py",)
+"""Of Python files only the strings are read."""
+QUOTED = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+"""Code in a page."""
+
+
+class StyleError(TouchstoneError):
+    """The list of words cannot be read."""
+
+
+class Word(NamedTuple):
+    """A word or phrase to avoid, and what to write instead."""
+
+    text: str
+    instead: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--root", type=Path, default=ROOT, help="the project's folder")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    words = read_words(arguments.root / STYLE)
+    found = list(check(arguments.root, words))
+    for line in found:
+        print(line, file=sys.stderr)
+    return int(bool(found))
+
+
+def read_words(path: Path) -> list[Word]:
+    """The words of the table in the style page that are wrong in every sentence.
+
+    A row with a remark in brackets, such as "made (of a run)", is for a reader to judge.
+
+    Raises:
+        StyleError: there is no such page, or it has no such table.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    if HEAD not in lines:
+        raise StyleError(f"{path}: no table with the head {HEAD!r}. Give the project's folder")
+    words = []
+    for line in lines[lines.index(HEAD) + 2 :]:
+        if not line.startswith("|"):
+            break
+        avoid, instead = (cell.strip() for cell in line.strip("|").split("|"))
+        if "(" not in avoid:
+            words += [Word(word.strip(), instead) for word in avoid.split(",")]
+    return words
+
+
+def check(root: Path, words: list[Word]) -> Iterator[str]:
+    """A line for each word to avoid: file, line, the word and what to write."""
+    phrases = (r"\s+".join(map(re.escape, word.text.split())) for word in words)
+    any_word = re.compile(rf"\b({'|'.join(phrases)})\b", re.IGNORECASE)
+    instead = {word.text: word.instead for word in words}
+    for path, number, text in _texts(root):
+        for match in any_word.finditer(text):
+            line = number + text[: match.start()].count("\n")
+            word = " ".join(match[1].split()).lower()
+            yield f"{path.relative_to(root)}:{line}: avoid {word!r}; write: {instead[word]}"
+
+
+def _texts(root: Path) -> Iterator[tuple[Path, int, str]]:
+    """Every text with its file and first line."""
+    for path in _files(root, (*PAGES, *TEMPLATES)):
+        text = path.read_text(encoding="utf-8")
+        yield path, 1, QUOTED.sub(lambda quoted: re.sub(r"[^\n]", " ", quoted[0]), text)
+    for path in _files(root, CODE):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield path, node.lineno, node.value
+
+
+def _files(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    for pattern in patterns:
+        yield from sorted(path for path in root.glob(pattern) if path != root / STYLE)

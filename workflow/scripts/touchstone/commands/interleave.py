@@ -1,0 +1,254 @@
+"""Measure the cells of a comparison in turn, set by set; a finished set is kept.
+
+Exit 1, with one line, where the machine or our code is at fault. A cell that cannot take part is
+excluded, with the reason.
+"""
+
+import argparse
+import csv
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from touchstone.commands.run import verified_data
+from touchstone.datasets.errors import DatasetError
+from touchstone.environments import EnvironmentFault, remembered_python
+from touchstone.errors import explained
+from touchstone.files import write_atomic
+from touchstone.measure import skip
+from touchstone.measure.interleaving import (
+    Candidate,
+    Failed,
+    Timing,
+    available_mib,
+    groups_that_fit,
+    measure_set,
+)
+from touchstone.measure.launch import Fault
+from touchstone.measure.machine_lock import machine_to_itself
+from touchstone.paths import ROOT, RUNNER
+from touchstone.plan import frameworks
+from touchstone.plan.model import Interleave
+from touchstone.plan.read import canonical, digest
+from touchstone.results.interleaved import measured, reach
+from touchstone.schema.events import outcome_of, read_events
+from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet
+from touchstone.schema.spec import (
+    InferenceSpec,
+    OperationSpec,
+    ParitySpec,
+    RunSpec,
+    TrainingSpec,
+    spec_from_json,
+    spec_to_json,
+)
+from touchstone.schema.status import OK
+from touchstone.schema.values import WrongValue, from_json, to_json
+
+LEAST_SETS = 3
+"""Without which no interval can be trusted, however long they take."""
+FREE_SHARE = 0.9
+"""Of the available memory that the processes of a set may need together."""
+HOST_MEMORY = "host_memory"
+"""The column of telemetry.csv that says how much memory a run needs."""
+
+
+class Excluded(Exception):
+    """Why a cell takes no part."""
+
+
+class Sets(NamedTuple):
+    """The sets that are measured, and who takes part in them."""
+
+    candidates: list[Candidate]
+    excluded: dict[str, str]
+    paired: str
+    measured: list[MeasuredSet]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--group", required=True, help="name of the comparison")
+    parser.add_argument("--cells", nargs="+", required=True, help="their names; each ran once")
+    parser.add_argument("--options", type=Interleave.model_validate_json, required=True)
+    parser.add_argument("--identity", required=True, help="digest of all that the numbers rest on")
+    parser.add_argument("--output", type=Path, required=True, help="the file of all sets")
+    parser.add_argument("--log", type=Path, required=True, help="gets what the runners print")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    folder, options = arguments.output.with_suffix(""), arguments.options
+    try:
+        with machine_to_itself():
+            candidates, excluded = _candidates(arguments.cells, folder)
+            sets = Sets(candidates, excluded, "", [])
+            if len(candidates) > 1:
+                sets = measure(arguments.group, arguments.identity, options, sets, folder)
+    except (EnvironmentFault, Fault, OSError) as fault:
+        sys.exit(f"error: {arguments.group}: {explained(fault)}")
+    finally:
+        _keep_logs(folder, arguments.log)
+    result = Interleaved(
+        FORMAT, arguments.group, [one.cell for one in sets.candidates], sets.excluded,
+        options.rounds, options.slice_seconds, options.lead_seconds, sets.paired, sets.measured,
+    )  # fmt: skip
+    write_atomic(arguments.output, json.dumps(to_json(result)) + "\n")
+
+
+def measure(group: str, identity: str, options: Interleave, sets: Sets, folder: Path) -> Sets:
+    """Measure sets until there are enough. A cell that fails is excluded, and all begins again.
+
+    Args:
+        identity: of all that the numbers depend on; kept sets of another one are not used.
+        folder: keeps each set as soon as it is measured.
+    """
+    candidates, excluded = sets.candidates, dict(sets.excluded)
+    memory, why = FREE_SHARE * available_mib(), ""
+    while len(candidates) > 1:
+        together, left = groups_that_fit(candidates, memory)
+        if why:
+            together = [[candidates[0], one] for one in candidates[1:]]
+        elif together != [candidates]:
+            excluded |= left
+            why = f"all together need more than the {memory:,.0f} MiB of memory that are free"
+        taking = list({one.cell: one for pair in together for one in pair}.values())
+        if not together:
+            return Sets(taking, excluded, "", [])
+        names = [[one.cell for one in part] for part in together]
+        known = digest(canonical([identity, names, options.model_dump()]))
+        try:
+            return Sets(taking, excluded, why, _sets(group, known, options, together, folder))
+        except Failed as failed:
+            print(f"{group}: {failed.cell} takes no turn: {failed}", file=sys.stderr)
+            on_gpu = candidates[0].spec.execution.device == "gpu"
+            if on_gpu and not why and len(candidates) > 2:
+                # Some frameworks take all memory of a GPU.
+                why = f"all together on the GPU, {failed.cell} failed ({failed})"
+                continue
+            excluded[failed.cell] = str(failed)
+            candidates = [one for one in taking if one.cell != failed.cell]
+    return Sets([], excluded, "", [])
+
+
+def _sets(
+    group: str,
+    identity: str,
+    options: Interleave,
+    together: list[list[Candidate]],
+    folder: Path,
+) -> list[MeasuredSet]:
+    """The sets; those that an earlier execution measured are kept. Raises Failed."""
+    most = options.max_sets if options.precision else options.sets
+    timing = Timing(
+        options.rounds, options.slice_seconds, options.lead_seconds, options.max_seconds / most
+    )
+    sets: list[MeasuredSet] = []
+    begin = time.monotonic()
+    while len(sets) < most:
+        number = len(sets) + 1
+        path = folder / f"set{number}.json"
+        one = _kept(path, identity)
+        if one is None:
+            one = measure_set(number, together, timing, together[0][0].spec.seed)
+            write_atomic(path, json.dumps({"identity": identity, "set": to_json(one)}) + "\n")
+        sets.append(one)
+        _print(group, one, most)
+        late = time.monotonic() - begin >= options.max_seconds
+        if len(sets) >= options.sets and options.precision and _narrow(sets, options.precision):
+            break
+        if late and len(sets) >= LEAST_SETS:
+            break
+    return sets
+
+
+def _narrow(sets: list[MeasuredSet], precision: float) -> bool:
+    """Whether all intervals reach at most so far beyond their ratios."""
+    cells = list(dict.fromkeys(cell for turns in sets[0].turns for cell in turns.cells))
+    found = measured(Interleaved(FORMAT, "", cells, {}, 0, 0.0, 0.0, "", sets))
+    reached = reach(found.ratios) if found else None
+    return reached is not None and reached <= 1 + precision
+
+
+def _print(group: str, one: MeasuredSet, most: int) -> None:
+    rounds = [each for turns in one.turns for each in turns.rounds]
+    quiet = sum(each.quiet for each in rounds)
+    print(
+        f"set {one.number} of {most}  {group}  {quiet} of {len(rounds)} rounds quiet "
+        f" {one.seconds:.0f} s",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _kept(path: Path, identity: str) -> MeasuredSet | None:
+    """A set of an earlier execution with this identity; None without one, or if it is damaged."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return from_json(MeasuredSet, kept["set"]) if kept["identity"] == identity else None
+    except (OSError, ValueError, KeyError, TypeError, WrongValue):
+        return None
+
+
+def _candidates(names: list[str], folder: Path) -> tuple[list[Candidate], dict[str, str]]:
+    """The cells that can take part, in order of the plan, and why the others cannot."""
+    candidates, excluded = [], {}
+    for name in names:
+        try:
+            candidates.append(_candidate(name, folder))
+        except (Excluded, DatasetError) as why:
+            excluded[name] = str(why)
+    return candidates, excluded
+
+
+def _candidate(name: str, folder: Path) -> Candidate:
+    """A cell, with its first run's spec. Raises Excluded, EnvironmentFault and DatasetError."""
+    first = Path("results/runs") / name / "rep1"
+    outcome = outcome_of(read_events(first / "events.jsonl"))
+    if outcome.status != OK:
+        raise Excluded(f"its first run ended as {outcome.status} ({outcome.reason})")
+    spec = _spec(first / "spec.json")
+    if why := skip.no_device(spec.execution.device):
+        raise Excluded(f"there is {why}")
+    verified_data(spec)
+    path = ROOT / frameworks.environment(spec.factors.framework, spec.execution.device)
+    python = remembered_python(path)
+    own = folder / "processes" / name
+    own.mkdir(parents=True, exist_ok=True)
+    written = own / "spec.json"
+    written.write_text(json.dumps(spec_to_json(spec), indent=1) + "\n", encoding="utf-8")
+    events = own / "events.jsonl"
+    command = [python, str(RUNNER), str(written), str(events)]
+    memory = _peak(first / "telemetry.csv")
+    return Candidate(name, spec, command, events, own / "runner.log", memory)
+
+
+def _spec(path: Path) -> RunSpec:
+    try:
+        spec = spec_from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, WrongValue) as fault:
+        raise Fault(f"{path}: {fault}; delete the run's folder and run again") from None
+    if isinstance(spec, TrainingSpec):
+        return spec._replace(keep_weights=None)
+    if isinstance(spec, (InferenceSpec, OperationSpec)):
+        return spec
+    assert isinstance(spec, ParitySpec)
+    raise Fault(f"{path}: it is no run's spec")
+
+
+def _peak(telemetry: Path) -> float:
+    """The most host memory of a run, MiB; 0 where no sensor knew it."""
+    with open(telemetry, newline="", encoding="utf-8") as file:
+        rows: list[Mapping[str, str]] = list(csv.DictReader(file))
+    return max((float(row[HOST_MEMORY]) for row in rows if row.get(HOST_MEMORY)), default=0.0)
+
+
+def _keep_logs(folder: Path, log: Path) -> None:
+    """Gather what the runners printed, and remove their folders."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w", encoding="utf-8") as file:
+        for one in sorted((folder / "processes").glob("*/runner.log")):
+            file.write(f"== {one.parent.name}\n{one.read_text(errors='replace')}\n")
+    shutil.rmtree(folder / "processes", ignore_errors=True)

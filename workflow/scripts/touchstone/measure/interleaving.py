@@ -1,0 +1,263 @@
+"""Measure cells in turn: their processes live at the same time, and exactly one of them works.
+
+Abedi and Brecht (2017, "Conducting repeatable experiments in highly variable cloud computing
+environments", ICPE) interleave trials in random order; Bulej et al. (2020, "Duet benchmarking",
+ICPE) run what is compared at the same time. Here the slices of a round follow one another, so that
+what slows down the machine for longer than a round slows down all cells. A round in which other
+programs used the cores is set aside, whatever its speeds are (docs/interleaving.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from touchstone.measure import runner_output
+from touchstone.measure.launch import cores, start_runner, variables_of
+from touchstone.measure.sensors.cpu import core_seconds
+from touchstone.schema import status
+from touchstone.schema.interleaved import Answer, MeasuredSet, Round, Slice, Turns, Waiting
+from touchstone.schema.spec import RunSpec
+from touchstone.schema.values import WrongValue, from_json
+
+BUILD_SECONDS = 600.0
+"""That a process may take to import its framework and build its work, and for its first steps."""
+PATIENCE = 60.0
+"""Seconds that a slice may take beyond twenty times its length."""
+END_SECONDS = 120.0
+"""That a process may take to prove its settings and end."""
+WARM_UP_SLICES = 2
+"""Slices before the first round, of which the first also finds the size of chunks."""
+LEAST_ROUNDS = 3
+MOST_ROUNDS = 4
+"""Rounds of a set at most, as a multiple of those that it is to have."""
+
+
+class Failed(RuntimeError):
+    """A cell cannot be measured in turn: `cell` is its name, the text says why."""
+
+    def __init__(self, cell: str, reason: str) -> None:
+        super().__init__(reason)
+        self.cell = cell
+
+
+class Candidate(NamedTuple):
+    """A cell that takes part.
+
+    spec: of its work; `memory` is the host memory that it needs, MiB
+    command: of its runner, without the pipes; it writes `events`
+    """
+
+    cell: str
+    spec: RunSpec
+    command: list[str]
+    events: Path
+    log: Path
+    memory: float
+
+
+class Timing(NamedTuple):
+    """How a set is measured: quiet rounds, and seconds of slices, of the work before each, and of
+    the rounds of a set at most."""
+
+    rounds: int
+    slice_seconds: float
+    lead_seconds: float
+    max_seconds: float
+
+
+class Process:
+    """The process of a candidate: it works when asked, and waits else."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        self.candidate, self.name = candidate, candidate.cell
+        spec = candidate.spec
+        self.used = cores(spec.execution.threads)
+        candidate.events.unlink(missing_ok=True)
+        heard, self.commands = os.pipe()
+        self.answers, answer = os.pipe()
+        command = [*candidate.command, str(heard), str(answer)]
+        own = variables_of(spec, self.used)
+        with open(candidate.log, "wb") as log:
+            self.process = start_runner(command, self.used, own, log, [heard, answer])
+        os.close(heard)
+        os.close(answer)
+        self.ended = os.pidfd_open(self.process.pid)
+        self.rest = b""
+        self.last: Answer | None = None
+        self.waited = self.waiting_cpu = 0.0
+        self.waiting_faults = 0
+
+    def wait_until_built(self) -> None:
+        """Wait until it has built its work. Raises Failed."""
+        self._line(BUILD_SECONDS)
+
+    def work(self, seconds: float, patience: float = PATIENCE) -> Answer:
+        """Have it work for about so long. Raises Failed."""
+        try:
+            os.write(self.commands, f"{seconds!r}\n".encode())
+        except BrokenPipeError:
+            raise self._failed() from None
+        line = self._line(20 * seconds + patience)
+        try:
+            answer = from_json(Answer, json.loads(line))
+        except (ValueError, WrongValue) as fault:
+            raise Failed(self.name, f"its runner answered {line[:80]!r}: {fault}") from None
+        if self.last:
+            self.waited += answer.arrived - self.last.end
+            self.waiting_cpu += answer.cpu_before - self.last.cpu_after
+            self.waiting_faults += answer.faults_before - self.last.faults_after
+        self.last = answer
+        return answer
+
+    def finish(self) -> None:
+        """Let it prove its settings and end. Raises Failed where it does not end well."""
+        os.close(self.commands)
+        self.commands = -1
+        if not select.select([self.ended], [], [], END_SECONDS)[0]:
+            raise Failed(self.name, f"its process did not end within {END_SECONDS:g} s")
+        account = runner_output.account_of(self.candidate.events)
+        if self.process.wait() or account.result is None or account.result.status != status.OK:
+            raise self._failed()
+
+    def kill(self) -> None:
+        """End it, in whatever state it is."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for descriptor in (self.commands, self.answers, self.ended):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _line(self, seconds: float) -> str:
+        """The next line of its answers."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self.rest:
+            left = max(deadline - time.monotonic(), 0)
+            if not select.select([self.answers], [], [], left)[0]:
+                raise Failed(self.name, f"its process did not answer within {seconds:,.0f} s")
+            new = os.read(self.answers, 65536)
+            if not new:
+                raise self._failed()
+            self.rest += new
+        line, self.rest = self.rest.split(b"\n", 1)
+        return line.decode(errors="replace")
+
+    def _failed(self) -> Failed:
+        """Why it ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_SECONDS)
+        result = runner_output.account_of(self.candidate.events).result
+        if result and result.status != status.OK:
+            return Failed(self.name, f"{result.status}: {result.reason}")
+        tail = runner_output.log_tail(self.candidate.log)
+        reason = f"its process ended with exit status {self.process.returncode}"
+        return Failed(self.name, "; ".join([reason, *tail[-1:]]))
+
+
+def groups_that_fit(
+    candidates: Sequence[Candidate], memory: float
+) -> tuple[list[list[Candidate]], dict[str, str]]:
+    """Who takes turns with whom: all, or pairs with the first where they need too much `memory`.
+
+    Also, by cell, why it takes turns with nobody.
+
+    Args:
+        candidates: two or more.
+        memory: of the host that is available, MiB.
+    """
+    if sum(one.memory for one in candidates) <= memory:
+        return [list(candidates)], {}
+    first, *others = candidates
+    pairs = [[first, one] for one in others if first.memory + one.memory <= memory]
+    left = {
+        one.cell: f"{first.memory + one.memory:,.0f} MiB for it and {first.cell} are more than the"
+        f" {memory:,.0f} MiB of memory that are free"
+        for one in others
+        if first.memory + one.memory > memory
+    }
+    return pairs, left
+
+
+def measure_set(
+    number: int, groups: Sequence[Sequence[Candidate]], timing: Timing, seed: int
+) -> MeasuredSet:
+    """Measure a set, in which each candidate of each group has a fresh process. Raises Failed."""
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    begin = time.monotonic()
+    turns: list[Turns] = []
+    waiting: dict[str, Waiting] = {}
+    for place, group in enumerate(groups):
+        with _processes(group) as processes:
+            order = random.Random(f"{seed} {number} {place}")
+            rounds = _rounds(processes, timing, order)
+            waiting |= {
+                one.name: Waiting(one.waiting_cpu / max(one.waited, 1e-9), one.waiting_faults)
+                for one in processes
+            }
+            for one in processes:
+                one.finish()
+        turns.append(Turns([one.cell for one in group], rounds))
+    return MeasuredSet(number, started, time.monotonic() - begin, turns, waiting)
+
+
+@contextlib.contextmanager
+def _processes(group: Sequence[Candidate]) -> Iterator[list[Process]]:
+    """The processes of some candidates, which build their work at the same time."""
+    processes: list[Process] = []
+    try:
+        for candidate in group:
+            processes.append(Process(candidate))
+        for one in processes:
+            one.wait_until_built()
+        yield processes
+    finally:
+        for one in processes:
+            one.kill()
+
+
+def _rounds(processes: Sequence[Process], timing: Timing, order: random.Random) -> list[Round]:
+    """Rounds until so many are quiet as `timing` says, or `MOST_ROUNDS` times as many."""
+    used = {core for one in processes for core in one.used}
+    for one in processes:
+        for _ in range(WARM_UP_SLICES):
+            one.work(timing.slice_seconds, BUILD_SECONDS)
+    begin, rounds = time.monotonic(), list[Round]()
+    for _ in range(MOST_ROUNDS * timing.rounds):
+        turn = list(processes)
+        order.shuffle(turn)
+        rounds.append(Round([_slice(one, timing, used) for one in turn]))
+        if sum(one.quiet for one in rounds) >= timing.rounds:
+            break
+        if time.monotonic() - begin >= timing.max_seconds and len(rounds) >= LEAST_ROUNDS:
+            break
+    return rounds
+
+
+def _slice(process: Process, timing: Timing, used: Collection[int]) -> Slice:
+    """A slice, after a lead in which caches fill and the threads of others fall asleep."""
+    process.work(timing.lead_seconds)
+    before, begin = core_seconds(used), time.monotonic()
+    answer = process.work(timing.slice_seconds)
+    after, end = core_seconds(used), time.monotonic()
+    own = answer.cpu_after - answer.cpu_before
+    others = max(after - before - own, 0.0) / (end - begin)
+    return Slice(
+        process.name, answer.begin, answer.end - answer.begin, answer.examples, round(others, 4)
+    )
+
+
+def available_mib() -> float:
+    """Host memory that programs can have without swapping, MiB."""
+    return float(psutil.virtual_memory().available) / 2**20

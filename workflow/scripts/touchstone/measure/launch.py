@@ -1,0 +1,92 @@
+"""Start a runner: its cores, its environment variables, its process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from touchstone.measure import processes, variables
+from touchstone.schema.spec import RunSpec
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal a process gets when its parent dies."""
+
+
+class Fault(RuntimeError):
+    """A run ended in a way that says nothing about what was measured."""
+
+
+def cores(threads: int | None) -> list[int]:
+    """The cores of a run: the first `threads` of those this process may use, or all.
+
+    Raises Fault if there are fewer.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    if threads and threads > len(allowed):
+        raise Fault(
+            f"threads: {threads} are asked for, this machine lets us use {len(allowed)}; ask "
+            "for fewer in the configuration"
+        )
+    return allowed[:threads]
+
+
+def thread_variables(threads: int, wait_policy: str) -> dict[str, str]:
+    """The environment variables that set threads alike for every framework's libraries.
+
+    How idle threads wait is each framework's own matter, unless the study asks for a policy.
+    """
+    found = dict.fromkeys(THREAD_VARIABLES, str(threads))
+    if wait_policy != "default":
+        found["OMP_WAIT_POLICY"] = wait_policy.upper()
+    return found
+
+
+def variables_of(spec: RunSpec, used: Sequence[int]) -> dict[str, str]:
+    """The variables of a run on these cores that follow from its settings, and those that its
+    study sets."""
+    found = thread_variables(len(used), spec.execution.wait_policy) | spec.execution.variables
+    if spec.execution.device == "gpu":
+        # CUDA's own order is by speed: NVML would watch another device than the run's.
+        found.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    return found
+
+
+def start_runner(
+    command: Sequence[str],
+    used: Sequence[int],
+    own: Mapping[str, str],
+    output: IO[bytes],
+    descriptors: Sequence[int] = (),
+    group: processes.ControlGroup | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a runner on some cores, which dies with this process.
+
+    Args:
+        used: its cores.
+        own: variables beside those that it gets of this process (`variables.py`).
+        output: gets what it prints.
+        descriptors: of this process that it may use.
+        group: the control group that it enters.
+    """
+
+    def prepare() -> None:
+        if group:
+            group.enter()
+        os.sched_setaffinity(0, used)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    return subprocess.Popen(
+        command,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        env={**variables.passed(os.environ), **own, "PYTHONNOUSERSITE": "1"},
+        pass_fds=descriptors,
+        start_new_session=True,
+        preexec_fn=prepare,
+    )

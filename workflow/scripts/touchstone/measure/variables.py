@@ -1,0 +1,55 @@
+"""The environment variables of a run: some of the shell's, those of its settings, and the study's.
+
+A variable that a user once set in a shell can change a speed four-fold. So a run gets those of a
+list only, and what a study sets is one of its settings (docs/measuring.md).
+"""
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+PASSED = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "TERM",
+    "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "XDG_*", "SLURM*",
+    "CONDA_*", "MAMBA_*", "VIRTUAL_ENV", "PYENV_*", "*_proxy", "*_PROXY", "SSL_CERT_*",
+    "COVERAGE_*", "TOUCHSTONE_*", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+)  # fmt: skip
+"""Patterns of the shell's variables that a run gets: where things are, and the session."""
+RECORDED = (
+    "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CC", "CXX",
+    "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",
+)  # fmt: skip
+"""Those that it gets too, and whose values its record has: they choose libraries, devices,
+compilers and network interfaces."""
+INFLUENTIAL = (
+    "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "GOTO_*", "BLIS_*", "ONEDNN_*", "DNNL_*",
+    "XLA_*", "JAX_*", "TORCH*", "PYTORCH_*", "MXNET_*", "DMLC_*", "CNTK_*", "ORT_*",
+    "CUDA_*", "CUDNN_*", "CUBLAS*", "NVIDIA_*", "NCCL_*", "GLOO_*", "MALLOC_*", "GLIBC_TUNABLES",
+    "LD_*", "NPROC", "NUMEXPR_*", "TF_CPP_*", "TF_CUDNN_*", "TF_DETERMINISTIC_*", "TF_DISABLE_*",
+    "TF_ENABLE_*", "TF_FORCE_*", "TF_GPU_*", "TF_NUM_*", "TF_ONEDNN_*", "TF_USE_*", "TF_XLA_*",
+)  # fmt: skip
+"""Patterns of variables of which frameworks and their libraries are known to read some. Other
+variables that begin with `TF_` are Terraform's."""
+SET_BY_SNAKEMAKE = tuple(
+    f"{name}_NUM_THREADS" for name in ("OMP", "MKL", "OPENBLAS", "GOTO", "NUMEXPR", "VECLIB")
+)
+"""What Snakemake sets in every job by the job's threads, which are not the run's."""
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def passed(shell: Mapping[str, str]) -> dict[str, str]:
+    """The shell's variables that a run gets."""
+    return {k: v for k, v in shell.items() if _matches(k, (*PASSED, *RECORDED))}
+
+
+def recorded(shell: Mapping[str, str]) -> dict[str, str]:
+    """Those of them whose values the record of the run has."""
+    return {k: v for k, v in shell.items() if k in RECORDED}
+
+
+def dropped(shell: Mapping[str, str]) -> list[str]:
+    """The names of the shell's variables that might change a speed, and that no run gets."""
+    known = {*passed(shell), *SET_BY_SNAKEMAKE}
+    return sorted(k for k in shell if k not in known and _matches(k, INFLUENTIAL))

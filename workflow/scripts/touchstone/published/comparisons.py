@@ -1,0 +1,377 @@
+"""The kinds of comparisons that test a claim: one function for each, on one group of figures.
+
+A function takes its test, the figures of one group and what counts as evidence. It returns what it
+found, which is nothing where the group lacks a figure that the comparison needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise, permutations, product
+from math import log
+
+from touchstone.published.claim_model import (
+    OTHERS,
+    EndsTest,
+    ExtremeTest,
+    GainTest,
+    MeanTest,
+    OrderTest,
+    RankTest,
+    RatioTest,
+    Relative,
+    SpreadTest,
+    TrendTest,
+    ValueTest,
+    Where,
+)
+from touchstone.published.contrast import Contrast, contrast, figure, mean_of
+from touchstone.published.evidence import FAILS, HOLDS, OPEN, Evidence, Group, group, outcome
+from touchstone.published.points import Level, Point, level, matches
+from touchstone.published.table import show, words
+
+HARDWARE = ("device", "devices", "replicas", "gpu", "generation")
+"""The factors that the word of a source for a piece of hardware says."""
+
+
+def select(points: Iterable[Point], where: Where) -> list[Point]:
+    """The figures whose factors have the levels asked for."""
+    return [point for point in points if matches(point.factors, where)]
+
+
+def relative(points: Sequence[Point], wanted: Relative) -> list[Point]:
+    """Figures divided by others of the same machine, block by block (`Relative`)."""
+    found = []
+    alike = [*wanted.alike, "machine"]
+    for one, other in product(select(points, wanted.of), select(points, wanted.to)):
+        if any(one.factors.get(name) != other.factors.get(name) for name in alike):
+            continue
+        blocks = sorted(one.values.keys() & other.values.keys())
+        values = {b: one.values[b] / other.values[b] for b in blocks if other.values[b] > 0}
+        if values:
+            found.append(replace(one, unit="x", values=values))
+    return found
+
+
+def ratio(
+    test: RatioTest, points: list[Point], evidence: Evidence, others: list[Point]
+) -> list[Group]:
+    """Every figure `of` over every figure `to`; `others` are those of the other metric."""
+    groups = []
+    pairs = product(select(points, test.of), select(others or points, test.to))
+    for one, other in pairs:
+        found = contrast(one, other)
+        if found is None:
+            continue
+        slack = 1 + test.tolerance
+        low, high = test.least, test.most
+        if found.is_ratio:
+            low = low / slack if low is not None else None
+            high = high * slack if high is not None else None
+        else:
+            low = low - test.tolerance if low is not None else None
+            high = high + test.tolerance if high is not None else None
+        label = f"{_named(one, test.of)} / {_named(other, test.to)}"
+        groups.append(group(label, evidence.between(found, low, high), found))
+    return groups
+
+
+def value(test: ValueTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """Each figure by itself."""
+    found = [(point, figure(point)) for point in points]
+    return [
+        group(point.cell or "", evidence.between(one, test.least, test.most), one)
+        for point, one in found
+    ]
+
+
+def trend(test: TrendTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """Figures along a factor of numbers, of which there must be three or more."""
+    points = _along(points, test.along)
+    if len({point.factors[test.along] for point in points}) < 3:
+        return []
+    if test.expect == "level":
+        neutral = 0.0 if points[0].unit == "1" else 1.0
+        return _spread(points, None, neutral + test.tolerance, evidence)
+    if test.expect in ("peaks", "dips"):
+        return _peak(test, points, evidence)
+    if test.expect == "saturates":
+        return _saturation(test, points, evidence)
+    return _slope(test, points, evidence)
+
+
+def _slope(test: TrendTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """A rise or a fall: of the ends beyond doubt, and no step the other way.
+
+    A step holds if it is shown not to go the other way by more than the tolerance.
+    """
+    if test.expect == "falls":
+        points = points[::-1]
+    ends = contrast(points[-1], points[0])
+    steps = [found for a, b in pairwise(points) if (found := contrast(b, a))]
+    if ends is None or len(steps) < len(points) - 1:
+        return []
+    ratio_bound = 1 / (1 + test.tolerance)
+    bounds = [ratio_bound if step.is_ratio else -test.tolerance for step in steps]
+    each = list(zip(steps, bounds, strict=True))
+    rises = evidence.at_least(ends, ends.neutral) and not evidence.at_most(ends, ends.neutral)
+    holds = rises and all(evidence.at_least(step, bound) for step, bound in each)
+    tries = len(steps) + 1
+    fails = evidence.below(ends, ends.neutral, tries) or any(
+        evidence.below(step, bound, tries) for step, bound in each
+    )
+    return [group(_ends(points, test.along), outcome(holds, fails), ends)]
+
+
+def _saturation(test: TrendTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """Some step gains no more than the tolerance."""
+    steps = [found for a, b in pairwise(points) if (found := contrast(b, a))]
+    if not steps:
+        return []
+    each = [(step, step.neutral + test.tolerance) for step in steps]
+    holds = any(evidence.at_most(step, bound, len(steps)) for step, bound in each)
+    fails = all(evidence.above(step, bound) for step, bound in each)
+    least = min(steps, key=lambda step: step.value)
+    return [group("the step that gains least", outcome(holds, fails), least)]
+
+
+def _peak(test: TrendTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """A level between the ends that lies above both; fails where all lie below one end.
+
+    A dip is the same with every ratio turned round.
+    """
+    dips = test.expect == "dips"
+    sides = [
+        [
+            found
+            for end in (points[0], points[-1])
+            if (found := contrast(end, point) if dips else contrast(point, end))
+        ]
+        for point in points[1:-1]
+    ]
+    if any(len(pair) < 2 for pair in sides):
+        return []
+
+    def above_both(pair: list[Contrast]) -> bool:
+        bounds = [1 + test.tolerance if one.is_ratio else test.tolerance for one in pair]
+        each = zip(pair, bounds, strict=True)
+        return all(evidence.at_least(one, bound, len(sides)) for one, bound in each)
+
+    holds = any(map(above_both, sides))
+    fails = any(
+        all(evidence.below(pair[end], pair[end].neutral, 2) for pair in sides) for end in (0, 1)
+    )
+    lower = [min(pair, key=lambda one: one.value) for pair in sides]
+    best = max(range(len(sides)), key=lambda place: lower[place].value)
+    at = f"{words(test.along)} {show(points[best + 1].factors[test.along])}"
+    label = f"ends against the dip at {at}" if dips else f"peak at {at} against the ends"
+    return [group(label, outcome(holds, fails), lower[best])]
+
+
+def ends(test: EndsTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """The last level of a factor against the first."""
+    points = _along(points, test.along)
+    if len({point.factors[test.along] for point in points}) < 2:
+        return []
+    found = contrast(points[-1], points[0])
+    if found is None:
+        return []
+    said = evidence.between(found, test.least, test.most)
+    return [group(_ends(points, test.along), said, found)]
+
+
+def spread(test: SpreadTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """How far the figures of several levels are apart."""
+    if len({point.factors.get(test.across) for point in points}) < 2:
+        return []
+    return _spread(points, test.least, test.most, evidence)
+
+
+def _spread(
+    points: list[Point], least: float | None, most: float | None, evidence: Evidence
+) -> list[Group]:
+    """The largest / the smallest, by all pairs: which one is largest is not known beforehand."""
+    pairs = [found for one, other in permutations(points, 2) if (found := contrast(one, other))]
+    if not pairs:
+        return []
+    count = max(len(pairs) // 2, 1)
+    holds, fails = True, False
+    if most is not None:
+        holds = all(evidence.at_most(one, most) for one in pairs)
+        fails = any(evidence.above(one, most, count) for one in pairs)
+    if least is not None:
+        holds = holds and any(evidence.at_least(one, least, count) for one in pairs)
+        fails = fails or all(evidence.below(one, least) for one in pairs)
+    widest = max(pairs, key=lambda one: one.value)
+    return [group("largest / smallest", outcome(holds, fails), widest)]
+
+
+def extreme(test: ExtremeTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """A level against all others, of which `places` - 1 may be beyond it."""
+    wanted = level(test.factor, test.level)
+    ours = [point for point in points if point.factors.get(test.factor) == wanted]
+    rivals = [point for point in points if point.factors.get(test.factor) != wanted]
+    if len(ours) != 1 or not rivals:
+        return []
+    smallest = test.expect.endswith("smallest")
+    sides = [(rival, ours[0]) if smallest else (ours[0], rival) for rival in rivals]
+    leads = [found for one, other in sides if (found := contrast(one, other))]
+    if not leads:
+        return []
+    bounds = [test.margin if one.is_ratio else test.margin - 1 for one in leads]
+    each, count = list(zip(leads, bounds, strict=True)), len(leads)
+    if test.expect.startswith("not"):
+        holds = any(evidence.at_most(one, bound, count) for one, bound in each)
+        fails = all(evidence.above(one, bound) for one, bound in each)
+    else:
+        needed, tries = count - test.places + 1, 1 if test.places == 1 else count
+        holds = sum(evidence.at_least(one, bound, tries) for one, bound in each) >= needed
+        fails = sum(evidence.below(one, bound, count) for one, bound in each) >= test.places
+    nearest = sorted(leads, key=lambda one: one.value)[min(test.places, count) - 1]
+    label = f"the smallest other / {wanted}" if smallest else f"{wanted} / the largest other"
+    return [group(label, outcome(holds, fails), nearest)]
+
+
+def order(test: OrderTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """Tiers of levels, the largest first: every pair of two tiers, or all of them together."""
+    named = {level(test.factor, one) for tier in test.order for one in tier} - {OTHERS}
+    tiers: list[list[Point]] = []
+    for tier in test.order:
+        levels = {level(test.factor, one) for one in tier}
+        rest = OTHERS in levels
+        tiers.append(
+            [
+                point
+                for point in points
+                if (at := point.factors.get(test.factor)) in levels or (rest and at not in named)
+            ]
+        )
+    pairs = [
+        (one, other, found)
+        for above, below in combinations(tiers, 2)
+        for one, other in product(above, below)
+        if (found := contrast(one, other))
+    ]
+    if test.each == "pair":
+        return [
+            group(
+                f"{_at(one, test.factor)} / {_at(other, test.factor)}",
+                evidence.between(found, found.neutral, None),
+                found,
+            )
+            for one, other, found in pairs
+        ]
+    there = {point.factors.get(test.factor) for tier in tiers for point in tier}
+    if not pairs or not named <= there or not all(tiers):
+        return []
+    contrasts = [found for _, _, found in pairs]
+    holds = all(evidence.at_least(one, one.neutral) for one in contrasts)
+    fails = any(evidence.below(one, one.neutral, len(contrasts)) for one in contrasts)
+    one, other, least = min(pairs, key=lambda pair: pair[2].value)
+    label = f"closest to the reverse: {_at(one, test.factor)} / {_at(other, test.factor)}"
+    return [group(label, outcome(holds, fails), least)]
+
+
+def mean(test: MeanTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """A level against the arithmetic mean of its group, itself included."""
+    wanted = level(test.factor, test.level)
+    ours = [point for point in points if point.factors.get(test.factor) == wanted]
+    if len(ours) != 1 or len(points) < 2:
+        return []
+    found = contrast(ours[0], mean_of(points))
+    if found is None:
+        return []
+    said = evidence.between(found, test.least, test.most)
+    return [group(f"{wanted} / the mean", said, found)]
+
+
+def gain(test: GainTest, points: list[Point], evidence: Evidence) -> list[Group]:
+    """The gain from the second step to the third over that from the first to the second."""
+    groups = []
+    for first, second, third in product(*(select(points, step) for step in test.steps)):
+        if any(second.factors.get(name) != third.factors.get(name) for name in test.alike):
+            continue
+        blocks = first.values.keys() & second.values.keys() & third.values.keys()
+        if not blocks or any(p.values[b] <= 0 for p in (first, second, third) for b in blocks):
+            continue
+        found = Contrast.of(
+            [
+                log(third.values[b] * first.values[b] / second.values[b] ** 2)
+                for b in sorted(blocks)
+            ],
+            is_ratio=True,
+        )
+        said = evidence.between(found, None, 1 + test.tolerance)
+        groups.append(group("second gain / first gain", said, found))
+    return groups
+
+
+def rank(
+    test: RankTest, points: list[Point], evidence: Evidence, others: list[Point]
+) -> list[Group]:
+    """Every pair of levels of `over` is a group: it holds where both kinds order it alike."""
+    ones = {point.factors.get(test.over): point for point in select(points, test.of)}
+    by_setting: dict[tuple[tuple[str, Level], ...], dict[Level | None, Point]] = {}
+    for point in select(others or points, test.to):
+        rest = tuple((n, v) for n, v in point.factors.items() if n in ("task", "dataset"))
+        by_setting.setdefault(rest, {})[point.factors.get(test.over)] = point
+    groups = []
+    for rest, theirs in by_setting.items():
+        name = ", ".join(str(one) for _, one in rest)
+        for a, b in combinations([key for key in ones if key in theirs], 2):
+            one, other = contrast(ones[a], ones[b]), contrast(theirs[a], theirs[b])
+            if one is None or other is None:
+                continue
+            signs = [_sign(one, evidence), _sign(other, evidence)]
+            if test.opposite:
+                signs[1] = -signs[1]
+            if 0 in signs:
+                said = HOLDS if evidence.exact else OPEN  # a tie counts for the claim
+            else:
+                said = HOLDS if signs[0] == signs[1] else FAILS
+            text = f"{one.text} against {other.text}"
+            label = f"{name}: {a} / {b}".removeprefix(": ")
+            groups.append(Group(label, said, text, min(one.n, other.n)))
+    return groups
+
+
+def _sign(found: Contrast, evidence: Evidence) -> int:
+    """1 or -1 where a contrast is shown to lie on that side of equality, else 0."""
+    up = evidence.above(found, found.neutral)
+    return 1 if up else -1 if evidence.below(found, found.neutral) else 0
+
+
+ON_ONE_METRIC: dict[str, Callable[..., list[Group]]] = {
+    "value": value,
+    "trend": trend,
+    "ends": ends,
+    "extreme": extreme,
+    "order": order,
+    "spread": spread,
+    "mean": mean,
+    "gain": gain,
+}
+ON_TWO_METRICS: dict[str, Callable[..., list[Group]]] = {"ratio": ratio, "rank": rank}
+
+
+def _along(points: list[Point], factor: str) -> list[Point]:
+    """The figures that have a factor of numbers, in its order."""
+    there = [point for point in points if factor in point.factors]
+    return sorted(there, key=lambda point: float(point.factors[factor]))
+
+
+def _at(point: Point, factor: str) -> str:
+    return show(point.factors[factor])
+
+
+def _named(point: Point, where: Where) -> str:
+    """What sets a point apart: its levels of the factors asked for; hardware by its own name."""
+    kinds = HARDWARE if "hardware" in point.factors else ()
+    names = dict.fromkeys("hardware" if name in kinds else name for name in where)
+    return " ".join(show(point.factors[name]) for name in names if name in point.factors)
+
+
+def _ends(points: Sequence[Point], along: str) -> str:
+    first, last = (show(point.factors[along]) for point in (points[0], points[-1]))
+    return f"{words(along)} {last} / {first}"

@@ -1,0 +1,95 @@
+"""When a comparison of figures is shown: published ones as they are, measured ones by intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isclose
+
+from touchstone.published.contrast import Contrast
+from touchstone.statistics.intervals import LEVEL
+
+HOLDS, FAILS, OPEN = "holds", "fails", "cannot tell"
+"""What a comparison says of one group of figures."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a comparison says of one group of figures."""
+
+    label: str
+    outcome: str
+    text: str
+    n: int
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What it takes to hold, and to fail.
+
+    `exact` takes every figure as it is, as published ones without repeats must be; equal figures
+    then count for the claim. Otherwise intervals decide: of the confidence `holds` for a comparison
+    that holds, of `fails` for one that fails. Where one of several contrasts is enough, `of` is
+    their number, and each gets its part of the error (Bonferroni).
+    """
+
+    exact: bool
+    holds: float = LEVEL
+    fails: float = LEVEL
+
+    def at_least(self, one: Contrast, bound: float, of: int = 1) -> bool:
+        """Whether a contrast is shown to reach a bound."""
+        if self.exact:
+            return one.value > bound or _equal(one.value, bound)
+        interval = one.interval(1 - (1 - self.holds) / of)
+        return interval is not None and interval[0] > bound
+
+    def at_most(self, one: Contrast, bound: float, of: int = 1) -> bool:
+        """Whether a contrast is shown not to exceed a bound."""
+        if self.exact:
+            return one.value < bound or _equal(one.value, bound)
+        interval = one.interval(1 - (1 - self.holds) / of)
+        return interval is not None and interval[1] < bound
+
+    def below(self, one: Contrast, bound: float, of: int = 1) -> bool:
+        """Whether a contrast is shown to miss a bound that it should reach."""
+        if self.exact:
+            return one.value < bound and not _equal(one.value, bound)
+        interval = one.interval(1 - (1 - self.fails) / of)
+        return interval is not None and interval[1] < bound
+
+    def above(self, one: Contrast, bound: float, of: int = 1) -> bool:
+        """Whether a contrast is shown to exceed a bound that it should not."""
+        if self.exact:
+            return one.value > bound and not _equal(one.value, bound)
+        interval = one.interval(1 - (1 - self.fails) / of)
+        return interval is not None and interval[0] > bound
+
+    def between(self, one: Contrast, least: float | None, most: float | None) -> str:
+        """The outcome of a contrast that should lie between two bounds, or beyond one."""
+        if least is not None and self.below(one, least):
+            return FAILS
+        if most is not None and self.above(one, most):
+            return FAILS
+        inside = (least is None or self.at_least(one, least)) and (
+            most is None or self.at_most(one, most)
+        )
+        return HOLDS if inside else OPEN
+
+
+def _equal(value: float, bound: float) -> bool:
+    """Whether they differ by rounding in the last digits only."""
+    return isclose(value, bound, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def outcome(holds: bool, fails: bool) -> str:
+    """The word for what was shown; nothing, where neither was."""
+    return FAILS if fails else HOLDS if holds else OPEN
+
+
+def group(label: str, said: str, found: Contrast) -> Group:
+    """A group whose number is a contrast, with its 95 % interval."""
+    low, high = found.interval() or (None, None)
+    return Group(label, said, found.text, found.n, found.value, low, high)

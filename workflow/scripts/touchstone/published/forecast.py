@@ -1,0 +1,113 @@
+"""Which claims of a study a machine can judge, known from the plan before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from touchstone.plan.model import Cell
+from touchstone.plan.read import is_operation
+from touchstone.plan.study import Plan, make_plan
+from touchstone.published.claims import NOT_COMPARABLE, NOT_MEASURED, STAND_IN, Judge
+from touchstone.published.dossier import PARAMETERS, Dossier, read_dossier
+from touchstone.published.entries import changes
+from touchstone.published.points import OF_CALLS, Point, factors_of, sums, totals
+from touchstone.results.metrics import CENSORED, METRICS
+
+Without = Callable[[str, int], str | None]
+"""Why nothing can run on so many devices of a kind: `measure.skip.no_device`."""
+OF_PREDICTION = ("throughput", "total_inference_time", "cpu_utilization", "host_memory")
+"""The metrics that claims are about and that a cell which predicts has."""
+
+
+class Forecast(NamedTuple):
+    """How many of a study's claims this machine can judge.
+
+    `stand_ins` are those of them that a CPU judges in place of a GPU. `shortened` claims are not
+    among them: the scale of the study changes what they need.
+    """
+
+    claims: int
+    judged: int
+    stand_ins: int
+    shortened: int
+
+    @property
+    def text(self) -> str:
+        """The line that is printed before anything runs."""
+        text = f"Of the study's {self.claims} claims this machine can judge {self.judged}"
+        if self.stand_ins:
+            text += f", {self.stand_ins} of them by a {STAND_IN} (a CPU in place of a GPU)"
+        if self.shortened:
+            text += f"; {self.shortened} more need the scale 'paper'"
+        return f"{text}."
+
+
+def forecast(dossier: Dossier, pairs: Sequence[tuple[Cell, Cell]], no_device: Without) -> Forecast:
+    """Judge the claims by figures of which only the settings are known.
+
+    Args:
+        pairs: for each cell, that of the whole study and the one that will run.
+        no_device: why nothing can run on so many devices of a kind here; None if it can.
+    """
+    points = []
+    changed = {}
+    for place, (whole, short) in enumerate(pairs):
+        if no_device(whole.device, whole.replicas):
+            continue
+        name = str(place)
+        changed[name] = changes([(whole, short)])
+        points += [
+            Point(metric, "", factors_of(whole), {1: 1.0}, cell=name)
+            for metric in _metrics(whole, dossier.claimed | {"step_rate"})
+        ]
+    points += totals([one for one in points if one.metric == "step_rate"], dossier.totals)
+    points += sums(points, dossier.sums)
+    judge = Judge(points, exact=False, changed=changed)
+    found = [judge.judge(claim) for claim in dossier.claims]
+    judged = [one for one in found if one.verdict not in (NOT_MEASURED, NOT_COMPARABLE)]
+    return Forecast(
+        len(found),
+        len(judged),
+        sum(one.stand_in for one in judged),
+        sum(one.verdict == NOT_COMPARABLE for one in found),
+    )
+
+
+def forecast_of(plan: Plan, config: dict[str, Any], root: Path, no_device: Without) -> str:
+    """The line for a planned study; empty if it has no claims.
+
+    Args:
+        plan: of the configuration `config`.
+        root: of the project, which has `config/claims`.
+
+    Raises:
+        DossierError: the study's file of claims has faults.
+    """
+    path = root / f"config/claims/{plan.study.study}.yaml"
+    if not path.exists():
+        return ""
+    dossier = read_dossier(path)
+    if not dossier.claims:
+        return ""
+    whole = make_plan({**config, "scale": "paper"}, root)
+    pairs = list(zip(whole.cells.values(), plan.cells.values(), strict=True))
+    return forecast(dossier, pairs, no_device).text
+
+
+def _metrics(cell: Cell, wanted: set[str]) -> Iterator[str]:
+    """The metrics among those wanted that a run of a cell has."""
+    for metric in sorted(wanted & {*METRICS, PARAMETERS}):
+        if metric == PARAMETERS:
+            there = not is_operation(cell)
+        elif is_operation(cell):
+            there = metric in OF_CALLS
+        elif cell.workload == "inference":
+            there = metric in OF_PREDICTION
+        elif metric in CENSORED:
+            there = cell.target_accuracy is not None
+        else:
+            there = metric != "total_inference_time"
+        if there and (cell.device == "gpu" or not metric.startswith("gpu_")):
+            yield metric

@@ -1,0 +1,115 @@
+"""The verdicts on a study's claims as the page and a CSV file have them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from touchstone.published.claim_model import Claim, levels_named
+from touchstone.published.claims import (
+    CONTRADICTED,
+    NOT_MEASURED,
+    REPRODUCED,
+    STAND_IN,
+    UNDECIDED,
+    VERDICTS,
+    Judge,
+    Judgement,
+)
+from touchstone.published.exports import csv_of
+from touchstone.published.points import Point
+
+OWN_WORDS = {
+    REPRODUCED: "holds",
+    CONTRADICTED: "fails",
+    UNDECIDED: "cannot tell",
+    NOT_MEASURED: "no figures",
+}
+"""What a verdict by the source's own figures is called."""
+COUNTED = {
+    "holds": "hold",
+    "fails": "fail",
+    "cannot tell": "are open",
+    "no figures": "have no figures",
+}
+"""The same words of several claims."""
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with the verdict on what was measured here, and that on the source's own table."""
+
+    claim: Claim
+    here: Judgement
+    own: Judgement
+
+    @property
+    def own_word(self) -> str:
+        """The verdict by the source's own table."""
+        return OWN_WORDS[self.own.verdict]
+
+    @property
+    def frameworks(self) -> str:
+        """The frameworks that the claim names."""
+        return ", ".join(levels_named(self.claim, "framework")) or ALL
+
+    @property
+    def networks(self) -> str:
+        """The networks that the claim names."""
+        return ", ".join(levels_named(self.claim, "network")) or ALL
+
+
+def verdicts_on(
+    claims: Sequence[Claim],
+    measured: Sequence[Point],
+    published: Sequence[Point],
+    changed: Mapping[str, Mapping[str, str]],
+) -> list[Verdict]:
+    """Judge every claim by the source's own figures, and by those measured here.
+
+    Args:
+        changed: by cell, the settings that this scale of the study changes, and how.
+    """
+    own, here = Judge(published, exact=True), Judge(measured, exact=False, changed=changed)
+    return [Verdict(claim, here.judge(claim), own.judge(claim)) for claim in claims]
+
+
+def summary(found: Sequence[Verdict]) -> list[str]:
+    """How many claims have which verdict, in sentences: here, and by the source's own table."""
+    if not found:
+        return []
+    here = Counter(one.here.verdict for one in found)
+    own = Counter(one.own_word for one in found)
+    stand_ins = sum(one.here.stand_in for one in found)
+    listed = ", ".join(f"{here[word]} {word}" for word in VERDICTS if here[word])
+    text = f"Of {len(found)} claims, here: {listed}"
+    if stand_ins:
+        text += f"; {stand_ins} by a {STAND_IN}, a CPU in place of the source's GPU"
+    listed = ", ".join(f"{own[word]} {words}" for word, words in COUNTED.items() if own[word])
+    return [f"{text}.", f"By the source's own table: {listed}."]
+
+
+def as_csv(found: Sequence[Verdict]) -> str:
+    """Every group of every claim, and the verdicts."""
+    head = ("claim", "figures", "verdict", "why", "group", "outcome", "n", "value", "low", "high")
+    rows: list[list[object]] = []
+    for one in found:
+        for kind, judgement in (("measured", one.here), ("published", one.own)):
+            verdict = judgement.verdict if kind == "measured" else one.own_word
+            start = [one.claim.id, kind, verdict, judgement.why]
+            groups = [
+                [group.label, group.outcome, group.n, group.value, group.low, group.high]
+                for group in judgement.groups
+            ]
+            end = [
+                one.claim.statement,
+                one.claim.source,
+                one.claim.ours,
+                one.frameworks,
+                one.networks,
+                STAND_IN if judgement.stand_in else None,
+            ]
+            rows += [[*start, *group, *end] for group in groups or [[None] * 6]]
+    return csv_of((*head, "statement", "source", "ours", "frameworks", "networks", "mark"), rows)

@@ -1,0 +1,157 @@
+"""The cells of a study as its plan lists them: their records, and which may be compared."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from touchstone.reading import rows_of
+from touchstone.results import digests
+from touchstone.results.files import FORMAT, REMAKE, InputError, parse_json, read_text
+
+FACTORS = (
+    "framework",
+    "network",
+    "dataset",
+    "device",
+    "precision",
+    "mode",
+    "input",
+    "batch_size",
+    "learning_rate",
+)
+COMPARED = ("framework", "mode")
+"""The factors in which compared cells may differ, all others being the same."""
+COMPARED_ELSE = (
+    *("device", "precision", "input", "reader_threads", "batch_size", "threads", "wait_policy"),
+    *("deterministic", "replicas", "nodes", "batch_split"),
+)
+"""The same where no two cells differ only in framework or mode: what a study of one framework asks.
+What changes the work or its result is missing here (network, data set, optimizer)."""
+MOST_COMPARED = 40
+"""Cells that such a group has at most: the number of pairs grows with the square."""
+
+CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,249}")
+POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
+
+
+class PlannedCell(NamedTuple):
+    """A row of `plan.tsv`; factors are kept as the text that stands there."""
+
+    name: str
+    factors: dict[str, str]
+    repeats: int
+
+
+def read_plan(path: Path) -> list[PlannedCell]:
+    """The planned cells in order; every column but `cell` and `repeats` is a factor.
+
+    Raises:
+        InputError: the file is missing, lacks a column, has no cell or one cell twice.
+    """
+    try:
+        (_, header), *rows = rows_of(read_text(path, REMAKE), "\t")
+        if missing := {"cell", "repeats", *FACTORS} - set(header):
+            raise ValueError(f"columns are missing: {', '.join(sorted(missing))}")
+        cells: dict[str, PlannedCell] = {}
+        for line, row in rows:
+            cell = _planned(line, header, row)
+            if cell.name in cells:
+                raise ValueError(f"line {line} plans {cell.name} again")
+            cells[cell.name] = cell
+        if not cells:
+            raise ValueError("it plans no cell")
+    except ValueError as fault:
+        raise InputError(path, str(fault), REMAKE) from None
+    return list(cells.values())
+
+
+def _planned(line: int, header: list[str], row: list[str]) -> PlannedCell:
+    """The cell of a row; raises ValueError."""
+    if len(row) != len(header):
+        raise ValueError(f"line {line} has {len(row)} fields, not {len(header)}")
+    values = dict(zip(header, row, strict=True))
+    name, repeats = values.pop("cell"), values.pop("repeats")
+    if not CELL.fullmatch(name):
+        raise ValueError(f"line {line}: {name[:100]!r} is no name of a cell")
+    for key, number in (("repeats", repeats), ("batch_size", values["batch_size"])):
+        if not POSITIVE.fullmatch(number):
+            cause = f"line {line}: '{key}' is {number[:100]!r}, not a positive integer"
+            raise ValueError(cause)
+    return PlannedCell(name, values, int(repeats))
+
+
+def read_records(
+    plan: Iterable[PlannedCell], folder: Path
+) -> Iterator[tuple[PlannedCell, list[dict[str, Any]]]]:
+    """Each planned cell with its records in order of repeats; other files are left alone.
+
+    A record that is not what `parse` wrote has the flag `edited`.
+
+    Raises:
+        InputError: a record is missing, damaged or not that of its place.
+    """
+    for cell in plan:
+        yield cell, [_record(folder, cell.name, i) for i in range(1, cell.repeats + 1)]
+
+
+def _record(folder: Path, cell: str, repeat: int) -> dict[str, Any]:
+    """The record of a run; it is compared with its model unless it is what `parse` wrote."""
+    path = folder / cell / f"rep{repeat}.json"
+    text = read_text(path, REMAKE)
+    try:
+        record: dict[str, Any] = parse_json(text)
+    except ValueError as error:
+        raise InputError(path, f"not valid JSON ({error})", REMAKE) from None
+    run = folder.parent / "runs" / cell / f"rep{repeat}"
+    changed = digests.is_changed(run, path, text)
+    faults = [] if changed is False else _faults(record)
+    if not faults and (record["cell"], record["repeat"]) != (cell, repeat):
+        faults = ["it is of another run"]
+    if faults:
+        cause = f"not a record of format {FORMAT} of {cell}, repeat {repeat} ({faults[0]})"
+        raise InputError(path, cause, REMAKE)
+    if changed and digests.EDITED not in record["flags"]:
+        record["flags"].append(digests.EDITED)
+    return record
+
+
+def _faults(record: Any) -> list[str]:
+    # This import takes a while, and only files of doubtful origin need it.
+    from touchstone.results.record_model import faults
+
+    return faults(record)
+
+
+def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
+    """The groups of two cells or more that may be compared, each in order of the plan.
+
+    Cells that train, that predict and that call an operation are never in one group. Of each kind,
+    cells of a group differ only in framework or mode; if there is no such group, only in settings
+    of `COMPARED_ELSE`, and there are at most `MOST_COMPARED` of them.
+    """
+    kinds: dict[Any, list[PlannedCell]] = {}
+    for cell in plan:
+        kinds.setdefault(kind_of(cell), []).append(cell)
+    groups: list[list[PlannedCell]] = []
+    for cells in kinds.values():
+        found = _differing_by(cells, COMPARED)
+        if not found:
+            other = _differing_by(cells, COMPARED_ELSE)
+            found = [group for group in other if len(group) <= MOST_COMPARED]
+        groups += found
+    return groups
+
+
+def kind_of(cell: PlannedCell) -> tuple[str | None, bool]:
+    """What a cell does: its workload, and whether it calls an operation, which has no epochs."""
+    return cell.factors.get("workload"), cell.factors.get("epochs") == ""
+
+
+def _differing_by(plan: Iterable[PlannedCell], names: Sequence[str]) -> list[list[PlannedCell]]:
+    """Groups of two cells or more with the same factors but for `names`."""
+    groups: dict[tuple[str, ...], list[PlannedCell]] = {}
+    for cell in plan:
+        rest = tuple(value for name, value in cell.factors.items() if name not in names)
+        groups.setdefault(rest, []).append(cell)
+    return [group for group in groups.values() if len(group) > 1]

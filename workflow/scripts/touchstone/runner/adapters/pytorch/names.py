@@ -1,0 +1,4 @@
+"""The names of this framework and its modes in reports; no run depends on them."""
+
+NAME = "PyTorch"
+MODES = {"eager_channels_last": "eager, channels last"}

@@ -1,0 +1,135 @@
+"""What is measured in turn: the answers of runners, and a set of processes that took turns.
+
+Times are in s on the machine's monotonic clock.
+"""
+
+from typing import Dict, List, NamedTuple
+
+FORMAT = 1
+QUIET = 0.1
+"""Cores that other programs may use, on average over a slice, in a quiet round."""
+
+
+class Answer(NamedTuple):
+    """What a runner did for one command.
+
+    arrived: when it read the command
+    begin: when the slice began; the first command has the first steps before it
+    end: when all its steps were done
+    steps: how many
+    examples: of these steps; of an operation its calls
+    cpu_before: CPU time of the process when the command came, s
+    faults_before: its major page faults then
+    cpu_after: CPU time when the steps were done, s
+    faults_after: major page faults then
+    """
+
+    arrived: float
+    begin: float
+    end: float
+    steps: int
+    examples: int
+    cpu_before: float
+    faults_before: int
+    cpu_after: float
+    faults_after: int
+
+
+class Slice(NamedTuple):
+    """A slice of a cell's work.
+
+    cell: the name of the cell
+    begin: when its first step began
+    seconds: until its last step was done
+    examples: of its steps; of an operation its calls
+    others: cores that other programs used on average, of those that the cells use
+    """
+
+    cell: str
+    begin: float
+    seconds: float
+    examples: int
+    others: float
+
+    @property
+    def speed(self) -> float:
+        """Examples/s."""
+        return self.examples / self.seconds
+
+
+class Round(NamedTuple):
+    """One slice of each of the cells that took turns, in the order in which they were measured.
+
+    slices: of the cells
+    """
+
+    slices: List[Slice]
+
+    @property
+    def quiet(self) -> bool:
+        """Whether other programs used less than `QUIET` cores in every slice."""
+        return all(one.others < QUIET for one in self.slices)
+
+
+class Turns(NamedTuple):
+    """Cells whose processes lived at the same time.
+
+    cells: their names
+    rounds: in order of time
+    """
+
+    cells: List[str]
+    rounds: List[Round]
+
+
+class Waiting(NamedTuple):
+    """What the process of a cell did while others had their turn.
+
+    cores: that it used on average
+    faults: major page faults
+    """
+
+    cores: float
+    faults: int
+
+
+class MeasuredSet(NamedTuple):
+    """One set of processes: each cell had one.
+
+    number: from 1
+    started: UTC, ISO 8601
+    seconds: that it took
+    turns: all cells together, or where they do not fit into memory pairs with the first cell
+    waiting: by cell, over the set
+    """
+
+    number: int
+    started: str
+    seconds: float
+    turns: List[Turns]
+    waiting: Dict[str, Waiting]
+
+
+class Interleaved(NamedTuple):
+    """A group of cells that were measured in turn: `results/interleaved/<group>.json`.
+
+    format: version of this file's format
+    group: its name
+    cells: in order of the plan, that were measured
+    excluded: by cell, why it was not
+    rounds: that a set was to have
+    slice_seconds: that a slice was to last, s
+    lead_seconds: of work before each slice that does not count, s
+    paired: why there are pairs, not all cells together; empty where there are not
+    sets: in order of time
+    """
+
+    format: int
+    group: str
+    cells: List[str]
+    excluded: Dict[str, str]
+    rounds: int
+    slice_seconds: float
+    lead_seconds: float
+    paired: str
+    sets: List[MeasuredSet]
