@@ -1,6 +1,6 @@
 # The commands of Touchstone; `make help` lists them. Each installs what it needs, in this folder only.
 .PHONY: help run unlock verify machine-check test test-fast test-all test-conda test-slurm fuzz test-faults \
-    parity bench simulate lint snakefmt ruff format mypy words dev docs pin clean
+    parity gpu-check bench simulate lint snakefmt ruff format mypy words dev docs pin clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL = run
 SNAKEMAKE = .venv/bin/snakemake
@@ -57,6 +57,12 @@ fuzz: .venv/dev ## damage all kinds of files for 10 minutes, or MINUTES=60; prin
 
 test-faults: .venv/dev ## kill a small study 200 times, or KILLS=5; nothing may be lost
 	.venv/bin/python tests/faults.py --kills $(or $(KILLS),200)
+
+# In an environment that exists, without a network; docs/gpus.md says what it needs.
+gpu-check: ## check a GPU in 30 minutes, or MINUTES=10: make gpu-check PYTHON=/path/to/python
+	@PYTHONPATH="workflow/scripts$${PYTHONPATH:+:$$PYTHONPATH}" \
+	    $(if $(wildcard .venv/bin/python),.venv/bin/python,$(PYTHON)) workflow/scripts/cli.py check-gpu \
+	    --python $(PYTHON) --device $(or $(DEVICE),gpu) --minutes $(or $(MINUTES),30)
 
 parity: .venv/base ## prove for every network that the frameworks compute the same
 	@$(SNAKEMAKE) parity --cores all

@@ -34,8 +34,8 @@ from touchstone.schema.spec import spec_to_json
 from touchstone.statistics.groups import Group, compare_groups
 
 SETS = 5
-SLICES = Timing(rounds=8, slice_seconds=0.4, lead_seconds=0.15, max_seconds=60.0)
-BLOCKS = Timing(rounds=1, slice_seconds=8 * 0.4, lead_seconds=0.15, max_seconds=0.0)
+SLICES = Timing(rounds=6, slice_seconds=0.4, lead_seconds=0.15, max_seconds=60.0)
+BLOCKS = Timing(rounds=1, slice_seconds=6 * 0.4, lead_seconds=0.15, max_seconds=0.0)
 """As much training, in one piece; three of them a set, for `measure_set` has no fewer rounds."""
 ON_OFF = (5.0, 20.0)
 """Seconds for which the other program burns a core, or rests."""

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.turns import computed
+from touchstone.commands.interleave import why_no_turn
 from touchstone.results.files import InputError
 from touchstone.results.interleaved import (
     compare_with_turns,
@@ -17,6 +18,7 @@ from touchstone.results.interleaved import (
     read_interleaved,
     turns_of,
 )
+from touchstone.schema.events import Chunk, Outcome
 from touchstone.schema.interleaved import QUIET, Round
 from touchstone.schema.values import to_json
 
@@ -77,7 +79,8 @@ def test_a_process_that_is_busy_while_it_waits_is_named():
 
 
 def test_a_comparison_takes_its_ratios_from_turns_and_its_level_from_runs():
-    runs = {"a": {1: 100.0, 2: 50.0}, "b": {1: 100.0, 2: 50.0}, "c": {1: 100.0, 2: 50.0}}
+    disturbed = 1.0
+    runs = {cell: {1: 100.0, 2: disturbed, 3: 80.0} for cell in SPEEDS}
     (turns,) = turns_of([runs], [computed(SPEEDS)])
     (model,) = compare_with_turns([runs], [turns])
     assert model.ranked == ["b", "a", "c"]
@@ -85,7 +88,7 @@ def test_a_comparison_takes_its_ratios_from_turns_and_its_level_from_runs():
     low, high = model.ratio("b", "c").interval()
     assert low < 4 < high < 4.2
     level = sum(log(model.speed(cell)) for cell in SPEEDS) / 3
-    assert level == pytest.approx((log(100) + log(50)) / 2)
+    assert level == pytest.approx(log(80))
 
 
 def test_turns_of_other_cells_are_not_those_of_a_comparison():
@@ -137,3 +140,15 @@ def test_files_are_read_back_and_damage_is_named(tmp_path):
     path.write_text("{")
     with pytest.raises(InputError, match="Delete it"):
         read_interleaved([path])
+
+
+@pytest.mark.parametrize(
+    ("status", "chunks", "takes_part"),
+    [("ok", 1, True), ("timeout", 1, True), ("timeout", 0, False), ("oom", 1, False)],
+)
+def test_who_takes_turns_after_its_first_run(status, chunks, takes_part):
+    """A run that other programs slowed down until its limit shows that its cell works."""
+    chunk = Chunk("warmup", 0, 2, 1.0, 2.5, [0.5, None])
+    events = [chunk] * chunks + [Outcome(status, "a reason", 0, 0.0, 9.0, 8.0)]
+    why = why_no_turn(events)
+    assert bool(why) != takes_part and ("a reason" in why) != takes_part

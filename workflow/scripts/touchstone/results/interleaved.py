@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import exp, fsum, log
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from touchstone.results.files import InputError, parse_json, read_text
@@ -46,11 +46,14 @@ class Measured(NamedTuple):
     excluded: dict[str, str]
 
     def speeds(self, runs: Values) -> Values:
-        """The ratios as speeds at the level of the `runs`: the geometric means over the cells and
-        sets are the same."""
-        logs = [log(value) for cell in self.cells for value in runs[cell].values()]
-        own = [log(value) for cell in self.cells for value in self.ratios[cell].values()]
-        level = exp(fmean(logs) - fmean(own))
+        """The ratios as speeds at the level of the `runs`: the geometric mean over the cells is
+        that of the medians of their runs, which one disturbed run does not lower."""
+        level = exp(
+            fmean(
+                log(median(runs[cell].values())) - fmean(map(log, self.ratios[cell].values()))
+                for cell in self.cells
+            )
+        )
         return {c: {s: level * r for s, r in self.ratios[c].items()} for c in self.cells}
 
 

@@ -1,0 +1,268 @@
+"""Check a GPU, its frameworks and its sensors within a time limit, and pack what was found.
+
+It runs in an environment that exists, installs nothing and needs no network. Repeating the command
+does what is missing. `--device cpu` rehearses it.
+"""
+
+import argparse
+import csv
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from touchstone.contents import Unreadable, contents
+from touchstone.errors import UsageError
+from touchstone.files import write_atomic
+from touchstone.gpu_check.certificates import NETWORKS, certificate
+from touchstone.gpu_check.steps import STEPS, Kit, StepFailed, soak
+from touchstone.measure import skip
+from touchstone.paths import CLI, ROOT
+from touchstone.plan import frameworks
+from touchstone.plan.deployment import set_job_variables
+from touchstone.plan.read import canonical, digest, read
+from touchstone.plan.study import Plan, make_plan
+from touchstone.plan.table import HEADER, rows
+from touchstone.results import digests
+
+STUDY = ROOT / "config/studies/gpu-check.yaml"
+NAME = "here-{framework}"
+"""The environment of a framework in the study."""
+ROW_SECONDS = 300.0
+"""That a run may take with all that belongs to it."""
+REPORT_SECONDS = 60.0
+"""Kept for tables, page and bundle."""
+LARGEST = 16 * 2**20
+"""Bytes of the bundle."""
+TURNS = {"sets": 3, "rounds": 6}
+DRIVER = ("jinja2", "matplotlib", "numpy", "pandas", "psutil", "pydantic", "scipy", "yaml")
+"""Modules that this command needs itself."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", type=Path, default=Path("gpu-check"), help="the folder to fill")
+    parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
+    parser.add_argument(
+        "--python", default=sys.executable, help="the Python that has the frameworks"
+    )
+    parser.add_argument("--minutes", type=float, default=30.0, help="(default: %(default)s)")
+    parser.add_argument(
+        "--soak-seconds", type=float, help="of the load in the end (default: 600; CPU: 5)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    end = time.monotonic() + 60 * arguments.minutes - REPORT_SECONDS
+    if lacking := [name for name in DRIVER if importlib.util.find_spec(name) is None]:
+        raise UsageError(f"this Python lacks {', '.join(lacking)}; name their wheels in PYTHONPATH")
+    if why := skip.no_device(arguments.device):
+        raise UsageError(f"{why}; `--device cpu` rehearses the check without one")
+    kit = Kit(arguments.device, arguments.python)
+    plan = _plan(kit)
+    folder = arguments.output
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    os.chdir(folder)
+    set_job_variables(ROOT, conda=False, mirror=None)
+    for name, step in STEPS.items():
+        _step(name, end, lambda step=step: step(kit))
+    for framework in _here(plan):
+        for network in NETWORKS[arguments.device]:
+            name = f"certificate-{network}-{framework}"
+            _step(name, end, lambda f=framework, n=network: certificate(kit, f, n))
+    ran = _runs(plan, kit, end)
+    _turns(plan, kit, ran, end)
+    seconds = arguments.soak_seconds or (600.0 if arguments.device == "gpu" else 5.0)
+    left = max(end - time.monotonic(), 0)
+    _step("soak", end, lambda: soak(kit, min(seconds, left)))
+    _report(plan, ran)
+    return _pack(plan, ran)
+
+
+def _plan(kit: Kit) -> Plan:
+    """The study, of the frameworks that the interpreter has. Raises UsageError."""
+    config = read(STUDY)
+    wanted = {name for sweep in config["sweeps"] for name in _list(sweep["framework"])}
+    modules = tuple(sorted({m for f in wanted for m in frameworks.capabilities(f).modules}))
+    try:
+        lacking = contents(kit.python, modules).lacking
+    except Unreadable as fault:
+        raise UsageError(f"--python {kit.python}: {fault}") from None
+    here = {f for f in wanted if not set(frameworks.capabilities(f).modules) & set(lacking)}
+    if "pytorch" not in here:
+        raise UsageError(f"--python {kit.python}: it has no PyTorch, which loads the device")
+    if kit.device == "cpu":
+        config["scale"] = "smoke"
+    config["environments"] = {
+        NAME.format(framework=f): {"framework": f, "python": kit.python} for f in sorted(here)
+    }
+    _split(config, here)
+    return make_plan(config, ROOT)
+
+
+def _split(config: dict[str, Any], here: set[str]) -> None:
+    """Give each framework of a sweep a sweep of its own, in its own environment."""
+    scaled = config["scales"]["smoke"]["sweeps"]
+    sweeps, scales = [], []
+    for sweep, scale in zip(config["sweeps"], scaled, strict=True):
+        for framework in _list(sweep["framework"]):
+            if framework in here:
+                own = {"framework": framework, "environment": NAME.format(framework=framework)}
+                sweeps.append({**sweep, **own})
+                scales.append(scale)
+    config["sweeps"], config["scales"]["smoke"]["sweeps"] = sweeps, scales
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _here(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(cell.framework for cell in plan.cells.values()))
+
+
+def _step(name: str, end: float, work: Any) -> None:
+    """Do a step unless it was done, or the time is over; a failure is noted and goes on."""
+    path = Path("steps") / f"{name}.json"
+    if path.exists() and "failed" not in json.loads(path.read_text(encoding="utf-8")):
+        return _say(name, "done before")
+    if time.monotonic() >= end:
+        return _say(name, "left out: the time is over")
+    begin = time.monotonic()
+    try:
+        answer: Mapping[str, Any] = work()
+    except (StepFailed, OSError, ValueError, subprocess.SubprocessError) as fault:
+        answer = {"failed": str(fault)}
+    path.parent.mkdir(exist_ok=True)
+    write_atomic(path, json.dumps(answer, indent=1) + "\n")
+    _say(name, f"{answer.get('failed', 'ok')}  {time.monotonic() - begin:.0f} s")
+    return None
+
+
+def _say(name: str, outcome: str) -> None:
+    print(f"{name}  {outcome}", file=sys.stderr, flush=True)
+
+
+def _touchstone(*arguments: object, limit: float = ROW_SECONDS) -> str:
+    """Run a command of ours; why it failed, or nothing."""
+    command = [sys.executable, str(CLI), *map(str, arguments)]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return f"it did not end within {limit:,.0f} s"
+    return "" if not ended.returncode else (ended.stderr.strip().splitlines() or ["failed"])[-1]
+
+
+def _environment(kit: Kit, framework: str) -> list[str]:
+    return ["--environment", NAME.format(framework=framework), "python", kit.python]
+
+
+def _runs(plan: Plan, kit: Kit, end: float) -> list[str]:
+    """Run the cells in their order; the names of those that have a record."""
+    ran = []
+    for name, cell in plan.cells.items():
+        folder, record = Path("results/runs") / name / "rep1", _record(name)
+        if not record.exists():
+            if time.monotonic() >= end:
+                _say(name, "left out: the time is over")
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            settings = canonical(cell.model_dump(exclude_defaults=True))
+            # The third attempt is the last: an error becomes a record.
+            options = ["--repeat", 1, "--attempt", 3, "--run", folder, "--log", folder / "log"]
+            why = _touchstone(
+                "run", "--cell", settings, *options, *_environment(kit, cell.framework)
+            )
+            why = why or _touchstone("parse", folder, "--output", record)
+            if why:
+                _say(name, why)
+                continue
+            found = json.loads(record.read_text(encoding="utf-8"))
+            _say(name, f"{found['status']}  {found['reason'] or ''}")
+        ran.append(name)
+    return ran
+
+
+def _record(name: str) -> Path:
+    return Path("results/records") / name / "rep1.json"
+
+
+def _turns(plan: Plan, kit: Kit, ran: list[str], end: float) -> None:
+    """Measure the first training cell of each framework in turn."""
+    first: dict[str, str] = {}
+    for name in ran:
+        record = json.loads(_record(name).read_text(encoding="utf-8"))
+        if record["status"] == "ok":
+            first.setdefault(plan.cells[name].framework, name)
+    if len(first) < 2:
+        return
+
+    def work() -> dict[str, Any]:
+        output = Path("results/interleaved/first.json")
+        options = ["--options", canonical(TURNS), "--identity", digest(canonical(first))]
+        own = [word for framework in first for word in _environment(kit, framework)]
+        files = ["--output", output, "--log", "results/logs/first.log"]
+        cells = ["--cells", *first.values()]
+        why = _touchstone("interleave", "--group", "first", *cells, *options, *files, *own)
+        if why:
+            raise StepFailed(why)
+        found: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+        return found
+
+    _step("turns", end, work)
+
+
+def _report(plan: Plan, ran: list[str]) -> None:
+    """Tables and page of the cells that ran."""
+    results = Path("results")
+    with open(results / "plan.tsv", "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, delimiter="\t", lineterminator="\n")
+        table.writerow(HEADER)
+        table.writerows(row for row in rows(plan) if row[0] in ran)
+    with open(results / "config.resolved.yaml", "w", encoding="utf-8") as file:
+        yaml.safe_dump(plan.resolved(), file, sort_keys=False, allow_unicode=True)
+    digests.write(results, [results / "plan.tsv", results / "config.resolved.yaml"])
+    files = ["--plan", results / "plan.tsv", "--records", results / "records"]
+    findings, figures = results / "findings.json", results / "figures"
+    tables, page = results / "tables", results / "report/index.html"
+    resolved = results / "config.resolved.yaml"
+    for command in (
+        ("gather", *files, "--output", tables, "--findings", findings),
+        ("plot", *files, "--tables", tables, "--output", figures),
+        ("report", "--findings", findings, "--figures", figures, "--config", resolved,
+         "--output", page),
+    ):  # fmt: skip
+        if why := _touchstone(*command):
+            _say(str(command[0]), why)
+            return
+
+
+def _pack(plan: Plan, ran: list[str]) -> int:
+    """Pack all into one file; the exit status."""
+    bundle = Path("results/bundle.zip")
+    if why := _touchstone("bundle", "results", "--output", bundle):
+        _say("bundle", why)
+    target = Path("gpu-check.zip")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
+        page = Path("results/report/index.html")
+        for path in (*sorted(Path("steps").glob("*.json")), bundle, page):
+            if path.exists():
+                file.write(path)
+    size = target.stat().st_size
+    if size > LARGEST:
+        print(f"error: {target} has {size:,} bytes, more than {LARGEST:,}", file=sys.stderr)
+        return 1
+    failed = [path.stem for path in Path("steps").glob("*.json")
+              if "failed" in json.loads(path.read_text(encoding="utf-8"))]  # fmt: skip
+    print(f"{len(ran)} of {len(plan.cells)} cells ran, {len(failed)} steps failed"
+          f"{': ' + ', '.join(sorted(failed)) if failed else ''}")  # fmt: skip
+    print(f"The page: {Path('results/report/index.html').absolute()}")
+    print(f"What to keep: {target.absolute()}")
+    return 0

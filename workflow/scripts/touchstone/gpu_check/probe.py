@@ -1,0 +1,76 @@
+"""Work of known size on a device, in the framework's own Python: `python probe.py NAME JSON`.
+
+It imports nothing of ours. The last line that it prints is its answer as JSON.
+"""
+
+import json
+import sys
+import time
+
+
+def load(device, size, seconds):
+    """Products of two matrices for so long: how many, their FLOP, the process's CPU seconds."""
+    import torch
+
+    place = torch.device("cuda" if device == "gpu" else "cpu")
+    kind = torch.bfloat16 if device == "gpu" else torch.float32
+    one = torch.randn(size, size, device=place, dtype=kind)
+    other = torch.randn(size, size, device=place, dtype=kind)
+    torch.mm(one, other)
+    wait = torch.cuda.synchronize if device == "gpu" else lambda: None
+    wait()
+    print(json.dumps({"begin": time.monotonic()}), flush=True)
+    begin, cpu, products = time.monotonic(), time.process_time(), 0
+    while time.monotonic() - begin < seconds:
+        for _ in range(8):
+            torch.mm(one, other)
+        wait()
+        products += 8
+    took = time.monotonic() - begin
+    memory = torch.cuda.memory_reserved() if device == "gpu" else 0
+    return {
+        "products": products,
+        "seconds": took,
+        "tflops": 2.0 * size**3 * products / took / 1e12,
+        "cpu_seconds": time.process_time() - cpu,
+        "reserved_mib": memory / 2**20,
+    }
+
+
+def rounding(device, size):
+    """How far a product in single precision is from double precision, relative to the largest,
+    with TF32 off and on: some 1e-7 and some 1e-4 where the switch works."""
+    import torch
+
+    place = torch.device("cuda" if device == "gpu" else "cpu")
+    one = torch.randn(size, size, device=place, dtype=torch.float64)
+    other = torch.randn(size, size, device=place, dtype=torch.float64)
+    exact = one @ other
+    found = {}
+    for name, allowed in (("tf32_off", False), ("tf32_on", True)):
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+        product = (one.float() @ other.float()).double()
+        found[name] = float((product - exact).abs().max() / exact.abs().max())
+    return found
+
+
+def facts(device):
+    """Versions, and what the framework says of the device."""
+    import torch
+
+    found = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": sys.version}
+    if device == "gpu":
+        properties = torch.cuda.get_device_properties(0)
+        found["name"] = properties.name
+        found["capability"] = ".".join(map(str, torch.cuda.get_device_capability(0)))
+        found["memory_mib"] = properties.total_memory / 2**20
+        found["multiprocessors"] = properties.multi_processor_count
+        found["cudnn"] = torch.backends.cudnn.version()
+    return found
+
+
+if __name__ == "__main__":
+    answer = {"load": load, "rounding": rounding, "facts": facts}[sys.argv[1]](
+        **json.loads(sys.argv[2])
+    )
+    print(json.dumps(answer), flush=True)
