@@ -8,7 +8,7 @@ from math import exp
 
 import numpy as np
 
-from touchstone.plan.model import Interleave
+from touchstone.plan.parts import Interleave
 from touchstone.results.interleaved import reach
 from touchstone.statistics.groups import compare_groups
 

@@ -14,8 +14,8 @@ import pytest
 from fixtures.adapter import PROGRAM
 from fixtures.cores import ALL
 from fixtures.specs import EPOCH, FEW_STEPS
+from touchstone.contents import contents
 from touchstone.datasets import formats
-from touchstone.measure.environment import packages
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.parity import REFERENCE
@@ -261,5 +261,11 @@ def test_synthetic_input_reads_nothing(framework, study, tmp_path):
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_packages_of_its_environment_are_listed(framework, python_of):
-    found = dict(each.split("==") for each in packages(python_of(framework), {}) or [])
+    found = dict(each.split("==") for each in contents(str(python_of(framework))).packages)
     assert "numpy" in found and "pip" in found
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_the_modules_that_a_plan_looks_for_are_in_its_environment(framework, python_of):
+    needed = tuple(frameworks.capabilities(framework).modules)
+    assert needed and contents(str(python_of(framework)), needed).lacking == []

@@ -37,7 +37,7 @@ def test_a_tiny_study_from_configuration_to_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the runs' place in their order is kept in `results`
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other studies are not waited for
     monkeypatch.setenv(DEPLOYMENT, "venv")
-    monkeypatch.setattr(run, "runner_python", lambda environment: sys.executable)
+    monkeypatch.setattr(run, "runner_python", lambda *given: sys.executable)
     results = tmp_path / "results"
     tables, page = results / "tables", results / "report/index.html"
     results.mkdir()

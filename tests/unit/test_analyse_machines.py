@@ -45,7 +45,7 @@ def results(root, rate=9000.0, model="AMD EPYC 9B14 48-Core Processor", seed=1, 
     for path in [*root.glob("runs/*/*/env.json")]:
         edit_json(path, machine__cpu_model=model)
     write_plan(root / "plan.tsv", CELLS, 3)
-    (root / "config.resolved.yaml").write_text("results_format: 2\nstudy: fake\ntitle: Fake\n")
+    (root / "config.resolved.yaml").write_text("results_format: 3\nstudy: fake\ntitle: Fake\n")
     path = root / "data" / "mnist-5k" / "lmdb" / "manifest.json"
     path.parent.mkdir(parents=True)
     splits = {"train": {"fingerprint": "a"}, "test": {"fingerprint": "t"}}

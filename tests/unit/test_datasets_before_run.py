@@ -290,7 +290,7 @@ def test_a_run_on_damaged_data_is_an_error_and_starts_no_runner(
     monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # no run of this machine is waited for
     monkeypatch.setattr(run_command, "make_spec", make_spec)
-    monkeypatch.setattr(run_command, "runner_python", lambda path: "/nowhere/python")
+    monkeypatch.setattr(run_command, "runner_python", lambda *given: "/nowhere/python")
     monkeypatch.setenv(DEPLOYMENT, "venv")
     monkeypatch.setenv(ENVS, str(tmp_path))
     path = record_files(folder)[0]

@@ -66,7 +66,7 @@ def results(tmp_path):
         digests.write(run, _files(run))
         parse(root, repeat)
     write_plan(root / "plan.tsv", [{}], repeats=2)
-    (root / "config.resolved.yaml").write_text("results_format: 2\nstudy: fake\ntitle: Five 5\n")
+    (root / "config.resolved.yaml").write_text("results_format: 3\nstudy: fake\ntitle: Five 5\n")
     digests.write(root, [root / "plan.tsv", root / "config.resolved.yaml"])
     gather(root)
     return root

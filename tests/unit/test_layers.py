@@ -19,6 +19,7 @@ LAYERS = [
     {"runner", "networks", "datasets"},
     {"operations"},
     {"environments"},
+    {"contents"},
     {"schema", "errors", "files", "paths", "reading", "safe_text", "yaml_file", "__init__"},
 ]
 """From the top; what is in one set does not know of each other."""

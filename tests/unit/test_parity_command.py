@@ -18,7 +18,7 @@ def test_how_it_ended_stands_where_the_trace_would(end, words, tmp_path, monkeyp
     runner, output = tmp_path / "python", tmp_path / "mxnet.npz"
     runner.write_text(f"#!/bin/sh\n{end}\n")
     runner.chmod(0o755)
-    monkeypatch.setattr(parity, "runner_python", lambda environment: str(runner))
+    monkeypatch.setattr(parity, "runner_python", lambda *given: str(runner))
     with pytest.raises(SystemExit) as ended:
         cli.main(["parity", "lenet5", "mxnet", "--output", str(output)])
     assert not ended.value.code

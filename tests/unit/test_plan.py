@@ -233,14 +233,14 @@ def test_unreadable_files(content, message, tmp_path):
 def test_results_of_another_format_are_refused(tmp_path):
     path = tmp_path / "config.resolved.yaml"
     check_results(path)
-    path.write_text("results_format: 2\n")
+    path.write_text("results_format: 3\n")
     check_results(path)
     for garbage in (b"\xff\xfe", b"a: [", b"- 1", b"\0", b"a: 1\na: 2\n"):
         path.write_bytes(garbage)
         with pytest.raises(ConfigError, match="delete it and start again"):
             check_results(path)
     path.write_text("results_format: 1\n")
-    with pytest.raises(ConfigError, match="results_format is 1, this version writes 2; move"):
+    with pytest.raises(ConfigError, match="results_format is 1, this version writes 3; move"):
         check_results(path)
 
 

@@ -125,7 +125,7 @@ def test_page_has_the_numbers_and_the_proof(good):
     assert "none differs from what was requested" in page
     assert "parameters 61706 61706 set by Touchstone PyTorch, TensorFlow, MXNet 18" in page
     assert "PyTorch 2.13.0" in page and "torch==2.13.0" in page
-    assert "results_format: 2" in page
+    assert "results_format: 3" in page
 
 
 def test_page_sets_all_phases_against_the_measured_ones(tmp_path):

@@ -21,7 +21,7 @@ def results(root, model, bundles=()):
     config = {
         "study": "yin2020",
         "title": "Three frameworks",
-        "results_format": 2,
+        "results_format": 3,
         "repeats": 3,
         "defaults": {"network": "lenet5", "dataset": "mnist-5k", "learning_rate": 0.05},
         "sweeps": [{"framework": ["pytorch", "tensorflow", "mxnet"], "batch_size": [64, 128]}],

@@ -249,7 +249,7 @@ def test_results_of_another_version_are_left_alone(make):
     old.parent.mkdir()
     old.write_text("results_format: 1\n")
     status, output = project.snakemake()
-    assert status != 0 and "results_format is 1, this version writes 2; move" in output
+    assert status != 0 and "results_format is 1, this version writes 3; move" in output
     assert [path.name for path in old.parent.iterdir()] == [old.name]
 
 

@@ -52,7 +52,7 @@ wildcard_constraints:
     dataset="[a-z0-9-]+",
     format="[a-z]+",
     network="|".join(map(re.escape, networks.names())),
-    framework="|".join(map(re.escape, frameworks.names())),
+    stack="|".join(map(re.escape, {*frameworks.names(), *STUDY.compared})),
 
 
 onstart:

@@ -20,4 +20,5 @@ rule interleave:
     shell:
         "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py interleave --group {wildcards.group}"
         " --cells {params.turns[cells]} --options {params.turns[options]:q}"
+        " {params.turns[environments]:q}"
         " --identity {params.turns[identity]} --log {log} --output {output}"

@@ -24,4 +24,5 @@ rule find_max_batch:
         search=PARAMS.search,
     shell:
         "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py max-batch --cell {params.search[settings]:q}"
+        " {params.search[environment]:q}"
         " --folder results/max_batch/{wildcards.setting} --output {output} 2>&1 | tee {log} >&2"

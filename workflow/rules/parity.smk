@@ -5,9 +5,9 @@
 
 rule parity_steps:
     output:
-        "results/parity/{network}/{framework}{single}.npz",
+        "results/parity/{network}/{stack}{single}.npz",
     log:
-        "results/logs/parity_steps/{network}-{framework}{single}.log",
+        "results/logs/parity_steps/{network}-{stack}{single}.log",
     wildcard_constraints:
         single="(-single)?",
     priority: BEFORE_RUNS
@@ -23,18 +23,19 @@ rule parity_steps:
     shell:
         "TOUCHSTONE_TERMINAL=3"
         " $TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py parity {wildcards.network}"
-        " {wildcards.framework} {params.steps[single]} --output {output} 3>&2 > {log} 2>&1"
+        " {params.steps[framework]} {params.steps[single]} {params.steps[environment]:q}"
+        " --output {output} 3>&2 > {log} 2>&1"
 
 
 rule certificate:
     input:
         steps=expand(
-            "results/parity/{{network}}/{framework}.npz", framework=STUDY.compared
+            "results/parity/{{network}}/{stack}.npz", stack=STUDY.compared
         ),
         # The reference in single precision too, if a framework has only that.
         single=(
             [f"results/parity/{{network}}/{REFERENCE}-single.npz"]
-            if any(map(frameworks.single_precision_only, STUDY.compared))
+            if STUDY.single
             else []
         ),
     output:

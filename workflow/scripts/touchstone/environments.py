@@ -31,12 +31,19 @@ def read(path: Path) -> tuple[str, list[str]]:
 
     Raises EnvironmentFault if the file asks for anything that pip cannot install.
     """
-    dependencies = yaml.safe_load(path.read_text(encoding="utf-8"))["dependencies"]
-    version, requirements, others = "", [], []
-    for entry in dependencies:
-        if isinstance(entry, dict):
-            requirements += entry["pip"]
-        elif match := re.fullmatch(r"python=+(\d+\.\d+)(\..*)?", entry):
+    try:
+        dependencies = yaml.safe_load(path.read_text(encoding="utf-8"))["dependencies"]
+        pip = [line for entry in dependencies if isinstance(entry, dict) for line in entry["pip"]]
+        requirements = [str(line) for line in pip]
+        names = [str(entry) for entry in dependencies if not isinstance(entry, dict)]
+    except (ValueError, KeyError, TypeError, yaml.YAMLError):
+        raise EnvironmentFault(
+            f"{path}: no conda environment file; write `dependencies:` with python=X.Y, pip and a "
+            "list `pip:`"
+        ) from None
+    version, others = "", []
+    for entry in names:
+        if match := re.fullmatch(r"python=+(\d+\.\d+)(\..*)?", entry):
             version = match[1]
         elif entry != "pip":
             others.append(entry)

@@ -27,7 +27,7 @@ def summaries(
     """
     none = Peak(None, None)
     return [
-        _summary(cell, peaks.get(place_of(cell), none), released.get(cell.series.framework))
+        _summary(cell, peaks.get(place_of(cell), none), released.get(cell.series.stack))
         for cell in study.cells
     ]
 

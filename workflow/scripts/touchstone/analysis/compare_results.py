@@ -268,7 +268,7 @@ def _facts(runs: Iterable[Run]) -> dict[str, set[str]]:
     for run in runs:
         for part in ("machine", "software"):
             for key, value in run.provenance.get(part, {}).items():
-                if key != "packages":
+                if key not in ("packages", "environment"):
                     facts[key].add(str(value))
         for package in run.provenance.get("software", {}).get("packages") or []:
             name, _, version = package.partition("==")

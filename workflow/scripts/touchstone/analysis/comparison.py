@@ -200,7 +200,7 @@ def _compared(comparison: Comparison, cell: Cell, certificates: Certificates) ->
 def _equal_computation(cell: Cell, certificates: Certificates) -> str:
     """What is known of equal computation; outputs of inference are compared with the training's."""
     factors = cell.plan.factors
-    found = proof(certificates, cell.facet[0], cell.series.framework, factors["precision"])
+    found = proof(certificates, cell.facet[0], cell.series.stack, factors["precision"])
     return found.verdict if found.shown or not cell.values("deviation") else "outputs equal"
 
 

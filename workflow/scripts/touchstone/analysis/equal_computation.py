@@ -11,7 +11,7 @@ from touchstone.results.study import Study
 
 def equal_computation(study: Study, certificates: Certificates) -> list[EqualComputation]:
     """What is known of equal computation, for every network and framework of the study."""
-    pairs = dict.fromkeys((cell.facet[0], cell.series.framework) for cell in study.cells)
+    pairs = dict.fromkeys((cell.facet[0], cell.series.stack) for cell in study.cells)
     return [_summary(certificates, network, framework) for network, framework in pairs]
 
 
@@ -37,7 +37,7 @@ def _deviation(found: Deviation) -> DeviationFromReference:
 def known_deviations(study: Study) -> list[KnownDeviation]:
     """The deviations of frameworks that the records name, each once."""
     found = dict.fromkeys(
-        (cell.series.framework, cell.facet[0], sentence)
+        (cell.series.stack, cell.facet[0], sentence)
         for cell in study.cells
         for run in cell.runs
         for sentence in run.provenance.get("deviations", [])

@@ -12,6 +12,7 @@ from touchstone.analysis.doubts import Doubt
 from touchstone.analysis.part import Part, RatioEstimate, Workload
 from touchstone.analysis.ranking_model import Answer, ComparisonSummary
 from touchstone.analysis.setup_model import Setup
+from touchstone.plan.names import stack_of
 
 
 class MetricSummary(Part):
@@ -40,9 +41,11 @@ class CellSummary(Part):
     framework: str
     """The framework."""
     released: str | None
-    """Month in which its pinned version was released, `YYYY-MM`; null where that is not known."""
+    """Month in which its pinned version was released, `YYYY-MM`; null where that is not known, and
+    in another environment."""
     label: str
-    """The framework's name, and what distinguishes the cell from the framework's others."""
+    """The framework's name, its environment unless that is the pinned one, and what distinguishes
+    the cell from the framework's others there."""
     network: str
     """The network, or the operation."""
     dataset: str
@@ -78,6 +81,11 @@ class CellSummary(Part):
     def facet(self) -> tuple[str, str, str]:
         """Network, data set and device."""
         return self.network, self.dataset, self.device
+
+    @property
+    def stack(self) -> str:
+        """The framework, and its environment where that is not the pinned one."""
+        return stack_of(self.framework, self.factors["environment"])
 
     @property
     def runs(self) -> int:
@@ -233,7 +241,7 @@ class EqualComputation(Part):
     network: str
     """The network."""
     framework: str
-    """The framework."""
+    """The framework; `framework@environment` where that is not the pinned one."""
     verdict: str
     """What its certificate says: `reference`, `equal`, `differs` or `not shown`."""
     why: str | None
@@ -250,7 +258,7 @@ class KnownDeviation(Part):
     """A place where a framework cannot do quite what a layer says."""
 
     framework: str
-    """The framework."""
+    """The framework; `framework@environment` where that is not the pinned one."""
     network: str
     """The network."""
     sentence: str

@@ -17,7 +17,7 @@ from touchstone.results.study import FACET, Study, distinct, machines
 
 SHOWN_VALUES = 3
 """Values of a fact of execution that are kept, of however many there are."""
-NOT_LIBRARIES = ("framework", "version", "packages", "touchstone", "git_commit")
+NOT_LIBRARIES = ("framework", "version", "packages", "environment", "touchstone", "git_commit")
 """Entries of a run's software that are no library."""
 
 
@@ -50,11 +50,11 @@ def _factors(study: Study) -> VaryingFactors:
     by_framework: dict[str, dict[str, str]] = {}
     other: list[str] = []
     for name, value in study.cells[0].plan.factors.items():
-        if name in ("framework", "batch_size"):
+        if name in ("framework", "environment", "batch_size"):
             continue
         found: dict[str, set[str]] = {}
         for cell in study.cells:
-            found.setdefault(cell.series.framework, set()).add(cell.plan.factors[name])
+            found.setdefault(cell.series.stack, set()).add(cell.plan.factors[name])
         if set().union(*found.values()) == {value}:
             same[name] = value
         elif all(len(values) == 1 for values in found.values()):
@@ -71,7 +71,7 @@ def _software(study: Study) -> list[SoftwareStack]:
         for run in cell.runs:
             software = run.provenance["software"]
             # Equal ones are one object.
-            runs.setdefault((cell.series.framework, id(software)), []).append(software)
+            runs.setdefault((cell.series.stack, id(software)), []).append(software)
     return [
         SoftwareStack(
             framework=framework,
@@ -106,7 +106,7 @@ def _settings(study: Study) -> list[SettingReadBack]:
                     verdict = "left open"
                 key = (name, setting_text(requested), setting_text(effective), verdict)
                 values.setdefault(key, (requested, effective))
-                frameworks.setdefault(key, []).append(cell.series.framework)
+                frameworks.setdefault(key, []).append(cell.series.stack)
     return [
         SettingReadBack(
             name=key[0],
@@ -124,7 +124,7 @@ def _differs_from_default(study: Study) -> dict[str, list[str]]:
     """By framework, where its runs differ from what it does by itself."""
     found: dict[str, dict[str, None]] = {}
     for cell in study.cells:
-        sentences = found.setdefault(cell.series.framework, {})
+        sentences = found.setdefault(cell.series.stack, {})
         wait = cell.plan.factors.get("wait_policy")
         if wait in ("passive", "active"):
             sentences[f"idle threads wait in the {wait} way, as the study asks"] = None

@@ -13,7 +13,7 @@ class VaryingFactors(Part):
     same: dict[str, str]
     """Factors with one value."""
     by_framework: dict[str, dict[str, str]]
-    """Factors with one value for each framework: factor, framework, value."""
+    """Factors with one value for each framework and environment: factor, framework, value."""
     other: list[str]
     """Factors that vary otherwise and are not part of a cell's label."""
 
@@ -22,7 +22,7 @@ class SoftwareStack(Part):
     """The software of a framework's runs; there are several where runs differ in it."""
 
     framework: str
-    """The framework."""
+    """The framework; `framework@environment` where that is not the pinned one."""
     version: str | None
     """Its version; null where no run came far enough to read it."""
     libraries: dict[str, JsonValue]

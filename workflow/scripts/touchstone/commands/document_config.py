@@ -9,7 +9,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from touchstone.paths import ROOT
-from touchstone.plan.model import Cell, Interleave, Study
+from touchstone.plan.model import Cell, Study
+from touchstone.plan.parts import Environment, Interleave
 
 HEAD = """# Configuration
 
@@ -59,6 +60,7 @@ def readme() -> str:
     """The page of every key: type, default, meaning."""
     parts = [HEAD, "## The study\n", _table(Study)]
     parts += ["## Measuring in turn, in `interleave`\n", _table(Interleave)]
+    parts += ["## Environments of your own, in `environments`\n", _table(Environment)]
     parts += ["## The settings of a cell, in `defaults` and in `sweeps`\n", _table(Cell)]
     return "\n".join([*parts, FOOT])
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from touchstone.commands.run import verified_data
 from touchstone.datasets.errors import DatasetError
-from touchstone.environments import EnvironmentFault, remembered_python
+from touchstone.environments import EnvironmentFault
 from touchstone.errors import explained
 from touchstone.files import write_atomic
 from touchstone.measure import skip
@@ -30,9 +30,9 @@ from touchstone.measure.interleaving import (
 )
 from touchstone.measure.launch import Fault
 from touchstone.measure.machine_lock import machine_to_itself
-from touchstone.paths import ROOT, RUNNER
-from touchstone.plan import frameworks
-from touchstone.plan.model import Interleave
+from touchstone.paths import RUNNER
+from touchstone.plan.environment import Places, add_argument, places, remembered_python
+from touchstone.plan.parts import Interleave
 from touchstone.plan.read import canonical, digest
 from touchstone.results.interleaved import measured, reach
 from touchstone.schema.events import Chunk, Event, outcome_of, read_events
@@ -77,13 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--identity", required=True, help="digest of all that the numbers rest on")
     parser.add_argument("--output", type=Path, required=True, help="the file of all sets")
     parser.add_argument("--log", type=Path, required=True, help="gets what the runners print")
+    add_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     folder, options = arguments.output.with_suffix(""), arguments.options
     try:
         with machine_to_itself():
-            candidates, excluded = _candidates(arguments.cells, folder)
+            candidates, excluded = _candidates(arguments.cells, places(arguments), folder)
             sets = Sets(candidates, excluded, "", [])
             if len(candidates) > 1:
                 sets = measure(arguments.group, arguments.identity, options, sets, folder)
@@ -192,18 +193,20 @@ def _kept(path: Path, identity: str) -> MeasuredSet | None:
         return None
 
 
-def _candidates(names: list[str], folder: Path) -> tuple[list[Candidate], dict[str, str]]:
+def _candidates(
+    names: list[str], known: Places, folder: Path
+) -> tuple[list[Candidate], dict[str, str]]:
     """The cells that can take part, in order of the plan, and why the others cannot."""
     candidates, excluded = [], {}
     for name in names:
         try:
-            candidates.append(_candidate(name, folder))
+            candidates.append(_candidate(name, known, folder))
         except (Excluded, DatasetError) as why:
             excluded[name] = str(why)
     return candidates, excluded
 
 
-def _candidate(name: str, folder: Path) -> Candidate:
+def _candidate(name: str, known: Places, folder: Path) -> Candidate:
     """A cell, with its first run's spec. Raises Excluded, EnvironmentFault and DatasetError."""
     first = Path("results/runs") / name / "rep1"
     if why := why_no_turn(read_events(first / "events.jsonl")):
@@ -212,8 +215,8 @@ def _candidate(name: str, folder: Path) -> Candidate:
     if why := skip.no_device(spec.execution.device):
         raise Excluded(f"there is {why}")
     verified_data(spec)
-    path = ROOT / frameworks.environment(spec.factors.framework, spec.execution.device)
-    python = remembered_python(path)
+    factors = spec.factors
+    python = remembered_python(factors.environment, factors.framework, spec.execution.device, known)
     own = folder / "processes" / name
     own.mkdir(parents=True, exist_ok=True)
     written = own / "spec.json"

@@ -12,14 +12,14 @@ import psutil
 
 from touchstone.commands.run import verified_data
 from touchstone.datasets.errors import DatasetError
-from touchstone.environments import EnvironmentFault, runner_python
+from touchstone.environments import EnvironmentFault
 from touchstone.errors import explained
 from touchstone.measure.launch import Fault
 from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.measure.supervisor import supervise
 from touchstone.paths import ROOT, RUNNER
-from touchstone.plan import frameworks
 from touchstone.plan.bisection import largest
+from touchstone.plan.environment import add_argument, places, runner_python
 from touchstone.plan.max_batch import as_planned, probe_spec
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import training_examples
@@ -79,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cell", type=json.loads, required=True, help="its settings as JSON")
     parser.add_argument("--folder", type=Path, required=True, help="of the probes' files")
     parser.add_argument("--output", type=Path, required=True, help="what was found, as JSON")
+    add_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -86,7 +87,8 @@ def run(arguments: argparse.Namespace) -> None:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
         with machine_to_itself():
-            python = runner_python(ROOT / frameworks.environment(cell.framework, cell.device))
+            known = places(arguments)
+            python = runner_python(cell.environment, cell.framework, cell.device, known)
             arguments.folder.mkdir(parents=True, exist_ok=True)
             data = verified_data(probe_spec(cell, 1, None, ROOT))
             prober = Prober(cell, python, arguments.folder, data)

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from touchstone.environments import EnvironmentFault, Missing, runner_python
+from touchstone.environments import EnvironmentFault, Missing
 from touchstone.measure.launch import thread_variables
-from touchstone.paths import ROOT, RUNNER
-from touchstone.plan import frameworks
+from touchstone.measure.variables import of_environment
+from touchstone.paths import RUNNER
+from touchstone.plan.environment import add_argument, places, runner_python
 from touchstone.plan.parity import parity_spec
-from touchstone.schema.spec import spec_to_json
+from touchstone.schema.spec import PINNED, spec_to_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,12 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what frameworks that have single precision alone are compared with",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, help="the .npz file to write")
+    add_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     spec = parity_spec(arguments.network, arguments.framework, arguments.single)
+    known = places(arguments)
+    # It is given the environment whose steps it computes, or none.
+    environment = next(iter(known), PINNED)
     try:
-        python = runner_python(ROOT / frameworks.environment(arguments.framework, "cpu"))
+        python = runner_python(environment, arguments.framework, "cpu", known)
     except Missing as fault:
         reason = f"{fault}; then delete {arguments.output} to try again"
         np.savez(arguments.output, unsupported=reason)
@@ -47,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
         json.dump(spec_to_json(spec), file)
         file.flush()
         command = [python, str(RUNNER), file.name, str(arguments.output)]
-        variables = {**os.environ, **thread_variables(1, "passive")}
+        variables = {**os.environ, **thread_variables(1, "passive"), **of_environment(environment)}
         status = subprocess.run(command, env=variables).returncode
     if status:
         log = f"results/logs/parity_steps/{arguments.network}-{arguments.output.stem}.log"

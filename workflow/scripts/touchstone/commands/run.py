@@ -9,7 +9,7 @@ from typing import Any
 
 from touchstone.datasets.before_run import require_records
 from touchstone.datasets.errors import DatasetError
-from touchstone.environments import EnvironmentFault, Missing, remember, runner_python
+from touchstone.environments import EnvironmentFault, Missing
 from touchstone.errors import explained
 from touchstone.measure import environment, nodes, skip
 from touchstone.measure.attempts import ATTEMPTS, note
@@ -27,6 +27,7 @@ from touchstone.measure.trials import (
 )
 from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
+from touchstone.plan.environment import add_argument, places, runner_python
 from touchstone.plan.estimate import seconds_of_steps
 from touchstone.plan.model import BEST, Cell
 from touchstone.plan.spec import make_spec
@@ -131,6 +132,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log", type=Path, required=True, help="gets what the runner prints")
     parser.add_argument("--keep-weights", action="store_true", help="in the folder of the run")
     parser.add_argument("--weights", type=Path, help="the run whose weights this one predicts with")
+    add_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -169,10 +171,9 @@ def _run(arguments: argparse.Namespace) -> None:
                 write(spec, arguments.run)
                 close_without_running(spec, arguments.run, arguments.log, *known)
                 return
-            path = ROOT / frameworks.environment(cell.framework, cell.device)
             try:
-                python = runner_python(path)
-                remember(path, python)
+                own = places(arguments)
+                python = runner_python(cell.environment, cell.framework, cell.device, own)
                 data = verified_data(spec)
             except (Missing, DatasetError) as fault:
                 how = UNSUPPORTED if isinstance(fault, Missing) else ERROR

@@ -4,7 +4,6 @@ A value that the system does not tell is None, and `Unknown` has the reason.
 """
 
 import contextlib
-import json
 import math
 import os
 import platform
@@ -15,6 +14,7 @@ from typing import Any
 
 import psutil
 
+from touchstone.contents import Contents, Unreadable, contents
 from touchstone.measure.processes import own_group
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -132,28 +132,14 @@ def pcie_link(nvml: Any, handle: Any) -> dict[str, int]:
     return {"pcie_mb_per_s": rate * lanes} if rate else {}
 
 
-PACKAGES = """
-import json
-try:
-    from importlib.metadata import distributions
-    found = [(d.metadata["Name"], d.version) for d in distributions()]
-except ImportError:  # before Python 3.8
-    import pkg_resources
-    found = [(d.project_name, d.version) for d in pkg_resources.working_set]
-print(json.dumps(sorted({name + "==" + version for name, version in found})))
-"""
-
-
-def packages(python: str, unknown: Unknown) -> list[str] | None:
-    """`name==version` of every package that this Python sees, sorted; None if it does not say."""
-    command = [python, "-c", PACKAGES]
+def installed(python: str, unknown: Unknown) -> Contents | None:
+    """What this Python sees; None if it does not say."""
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=True)
-        listed: list[str] = json.loads(answer.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as fault:
-        unknown["software.packages"] = f"{python} does not list them ({fault})"
+        return contents(python)
+    except Unreadable as fault:
+        for name in ("packages", "environment.python", "environment.digest"):
+            unknown[f"software.{name}"] = f"{python}: {fault}"
         return None
-    return listed
 
 
 def git_commit(folder: Path, unknown: Unknown) -> str | None:

@@ -50,6 +50,7 @@ def variables_of(spec: RunSpec, used: Sequence[int]) -> dict[str, str]:
     """The variables of a run on these cores that follow from its settings, and those that its
     study sets."""
     found = thread_variables(len(used), spec.execution.wait_policy) | spec.execution.variables
+    found |= variables.of_environment(spec.factors.environment)
     if spec.execution.device == "gpu":
         # CUDA's own order is by speed: NVML would watch another device than the run's.
         found.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from touchstone import __version__
+from touchstone.contents import Contents
 from touchstone.measure import (
     attempts,
     environment,
@@ -149,8 +150,8 @@ def supervise(
     runner_output.close(events, account, outcome)
     if without:
         unknown["run.control_group"] = without
-    packages = environment.packages(command[0], unknown)
-    _describe(folder, packages, data, run, start, known, unknown)
+    software = _software(spec, environment.installed(command[0], unknown))
+    _describe(folder, software, data, run, start, known, unknown)
     if not trial:
         progress.finish(how)
     return how
@@ -164,7 +165,8 @@ def close_without_running(spec: RunSpec, folder: Path, log: Path, how: str, reas
     start = {"block": spec.repeat, "position": None, "idle_seconds": None,
              "cpu_temperature": None}  # fmt: skip
     unknown = {f"start.{name}": why for name, value in start.items() if value is None}
-    unknown["software.packages"] = why
+    for name in ("packages", "environment.python", "environment.digest"):
+        unknown[f"software.{name}"] = why
     log.write_text(f"{reason}\n", encoding="utf-8")
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
@@ -173,8 +175,20 @@ def close_without_running(spec: RunSpec, folder: Path, log: Path, how: str, reas
     outcome = Outcome(how, runner_output.shortened(reason), None, now, now, None, tail)
     runner_output.close(events, runner_output.account_of(events), outcome)
     (folder / "telemetry.csv").write_text("t\n")
-    _describe(folder, None, None, _run(used, own), start, {}, unknown)
+    _describe(folder, _software(spec, None), None, _run(used, own), start, {}, unknown)
     Progress(spec, events).finish(how)
+
+
+def _software(spec: RunSpec, found: Contents | None) -> dict[str, Any]:
+    """What `software` in env.json says of the environment of a run."""
+    return {
+        "packages": found and found.packages,
+        "environment": {
+            "name": spec.factors.environment,
+            "python": found and found.version,
+            "digest": found and found.digest,
+        },
+    }
 
 
 def _run(used: list[int], own: dict[str, str]) -> dict[str, Any]:
@@ -191,7 +205,7 @@ def _run(used: list[int], own: dict[str, str]) -> dict[str, Any]:
 
 def _describe(
     folder: Path,
-    packages: list[str] | None,
+    software: dict[str, Any],
     data: dict[str, Any] | None,
     run: dict[str, Any],
     start: dict[str, Any],
@@ -209,7 +223,7 @@ def _describe(
                 "software": {
                     "touchstone": __version__,
                     "git_commit": environment.git_commit(Path(__file__).parent, unknown),
-                    "packages": packages,
+                    **software,
                 },
                 "data": data,
                 "run": run,

@@ -7,6 +7,8 @@ list only, and what a study sets is one of its settings (docs/measuring.md).
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
+from touchstone.schema.spec import PINNED
+
 PASSED = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "SHLVL", "_", "HOSTNAME", "TERM",
     "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "XDG_*", "SLURM*",
@@ -33,6 +35,11 @@ SET_BY_SNAKEMAKE = tuple(
     f"{name}_NUM_THREADS" for name in ("OMP", "MKL", "OPENBLAS", "GOTO", "NUMEXPR", "VECLIB")
 )
 """What Snakemake sets in every job by the job's threads, which are not the run's."""
+
+
+def of_environment(name: str) -> dict[str, str]:
+    """The variables with which a Python of the user's own environment writes nothing there."""
+    return {} if name == PINNED else {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

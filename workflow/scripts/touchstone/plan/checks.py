@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
@@ -12,10 +14,12 @@ from pydantic import BaseModel
 from touchstone import networks, operations
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import GraphError
-from touchstone.plan import frameworks, inference
+from touchstone.plan import environment, frameworks, inference
 from touchstone.plan.effect import lacks
 from touchstone.plan.model import BEST, Cell
+from touchstone.plan.parts import Environment
 from touchstone.plan.read import USUAL, is_operation, read
+from touchstone.schema.spec import PINNED
 
 SHAPE = re.compile(r"\d+(x\d+)*")
 OF_SETTINGS = {
@@ -52,12 +56,17 @@ def like(word: str, known: Any) -> str:
 class Known:
     """What a cell may name: frameworks, networks and data sets, found by their files."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, own: Mapping[str, Environment] = MappingProxyType({})) -> None:
+        """The environments of the study are `own`."""
+        self.root, self.own = root, own
+        found = {name: environment.faults(name, one) for name, one in own.items()}
+        self.own_faults = [fault for faults in found.values() for fault in faults]
+        self.usable = [name for name, faults in found.items() if not faults]
         self.datasets: dict[str, catalogue.Dataset] = {}
         self.graphs: dict[tuple[str, str], str | None] = {}
         self.names = {
             "framework": frameworks.adapters(),
+            "environment": [PINNED, *own],
             "network": networks.names() + operations.names(),
             "dataset": catalogue.names(root / "config/datasets"),
         }
@@ -111,13 +120,14 @@ class Known:
                 f"epochs: {cell.epochs} end before the last of the milestones {cell.milestones} "
                 f"and the {cell.lr_warmup_epochs} epochs of warm-up; train for longer"
             )
-        environment = frameworks.environment(cell.framework, cell.device)
-        if environment not in self.environments:
+        pinned = frameworks.environment(cell.framework, cell.device)
+        if cell.environment == PINNED and pinned not in self.environments:
             found.append(
-                f"device: {cell.framework} cannot train on {cell.device}, for {environment} "
+                f"device: {cell.framework} cannot train on {cell.device}, for {pinned} "
                 "is not there; write that file, or choose another device"
             )
         if is_operation(cell):
+            found += environment.cell_faults(cell, self.own, self.usable, photos=False)
             return [*found, *self._operation_faults(cell)]
         try:
             if cell.dataset not in self.datasets:
@@ -126,6 +136,8 @@ class Known:
         except catalogue.CatalogueError as fault:
             return [*found, f"dataset: {fault}"]
         dataset = self.datasets[cell.dataset]
+        photos = dataset.photos is not None
+        found += environment.cell_faults(cell, self.own, self.usable, photos)
         found += [*_replica_faults(cell), *_photo_faults(cell, dataset)]
         if inference.is_inference(cell):
             found += inference.faults(cell, dataset.splits.test)

@@ -13,7 +13,8 @@ from touchstone.datasets import catalogue
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.inference import is_inference
-from touchstone.plan.model import Cell, Interleave
+from touchstone.plan.model import Cell
+from touchstone.plan.parts import Interleave
 from touchstone.plan.read import is_operation
 from touchstone.plan.study import Plan
 

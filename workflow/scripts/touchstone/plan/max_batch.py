@@ -8,7 +8,7 @@ from touchstone.plan.model import BEST, Cell
 from touchstone.plan.read import SLUG, digest, is_operation
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import Plan
-from touchstone.schema.spec import TrainingSpec
+from touchstone.schema.spec import PINNED, TrainingSpec
 
 STEPS = 6
 """Training steps of a probe: the first, and some in chunks as in a run."""
@@ -56,6 +56,8 @@ def searches(plan: Plan) -> dict[str, Cell]:
 def _name(cell: Cell) -> str:
     """What a cell's name spells out but what is fixed, and a hash of all other settings."""
     values = cell.model_dump(exclude={*FIXED, "nodes"})  # which is 1
+    if values["environment"] == PINNED:
+        del values["environment"]
     slug = [str(values.pop(key)) for key in SLUG if key in values]
     return "-".join([*slug, digest(values)[:8]])
 

@@ -9,7 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-RESULTS_FORMAT: Literal[2] = 2
+from touchstone.plan.parts import Environment, EnvironmentName, Interleave, Scale
+from touchstone.schema.spec import PINNED
+
+RESULTS_FORMAT: Literal[3] = 3
 """Raised when the files under `results/` change in a way that older code cannot read."""
 
 
@@ -23,6 +26,13 @@ class Cell(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     framework: Annotated[str, Field(description="a file of `touchstone/runner/adapters/`")]
+    environment: Annotated[
+        str,
+        Field(
+            description="where the framework is installed: `pinned`, as `envs/<framework>.yaml` "
+            "says, or one of the study's `environments` (`docs/environments.md`)"
+        ),
+    ] = PINNED
     network: Annotated[
         str,
         Field(
@@ -300,77 +310,13 @@ class Cell(BaseModel):
         return self.batch_size * (self.world_size if self.batch_split == "per_replica" else 1)
 
 
-class Scale(BaseModel):
-    """What a shorter scale of a study changes: every cell stays, with other settings."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    repeats: Annotated[int | None, Field(gt=0, le=10_000, description="instead of the study's")] = (
-        None
-    )
-    defaults: Annotated[
-        dict[str, Any], Field(description="settings that replace those of `defaults`")
-    ] = {}
-    sweeps: Annotated[
-        list[dict[str, Any]],
-        Field(description="a mapping for each sweep: settings that replace its own"),
-    ] = []
-
-
-class Interleave(BaseModel):
-    """How cells that are compared are measured in turn (`docs/interleaving.md`)."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-    sets: Annotated[
-        int,
-        Field(ge=3, le=100, description="sets of fresh processes, one of each cell; at least 3"),
-    ] = 5
-    rounds: Annotated[
-        int,
-        Field(
-            ge=3,
-            le=1000,
-            description="rounds of a set in which no other program uses the cores; up to four times"
-            " as many are measured for them",
-        ),
-    ] = 10
-    slice_seconds: Annotated[
-        float, Field(gt=0, le=60, description="how long a cell works when it has its turn, s")
-    ] = 0.4
-    lead_seconds: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=60,
-            description="how long it works before each slice without being measured, so that caches"
-            " are warm, s",
-        ),
-    ] = 0.15
-    precision: Annotated[
-        float | None,
-        Field(
-            gt=0,
-            description="measure more sets until the interval of every ratio reaches at most so far"
-            " beyond it, as a share (0.03: 3 %); null: only `sets`",
-        ),
-    ] = None
-    max_sets: Annotated[
-        int, Field(ge=3, le=1000, description="the most sets, with `precision`")
-    ] = 30
-    max_seconds: Annotated[
-        float,
-        Field(gt=0, description="no set of a comparison begins later than this after the first, s"),
-    ] = 900.0
-
-
 class Study(BaseModel):
     """The top level of a configuration."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     results_format: Annotated[
-        Literal[2],
+        Literal[3],
         Field(description="version of the layout of `results/`; written into the resolved file"),
     ] = RESULTS_FORMAT
     study: Annotated[
@@ -400,6 +346,13 @@ class Study(BaseModel):
             " (`docs/interleaving.md`). `interleave: {}` has the usual values; null: no"
         ),
     ] = None
+    environments: Annotated[
+        dict[EnvironmentName, Environment],
+        Field(
+            description="environments of your own beside the pinned ones, by name: `{nightly: "
+            "{framework: pytorch, python: /opt/nightly/bin/python}}` (`docs/environments.md`)"
+        ),
+    ] = {}
     compare_with: Annotated[
         list[str],
         Field(

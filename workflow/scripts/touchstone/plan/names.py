@@ -8,9 +8,22 @@ from functools import cache
 from typing import Any
 
 from touchstone.plan.frameworks import FOLDER, adapters, constants
+from touchstone.schema.spec import PINNED
 
 ALL_THREADS = "all threads"
 """`threads` of a cell that does not limit them."""
+
+
+def stack_of(framework: str, environment: str = PINNED) -> str:
+    """The name of a framework in an environment: `pytorch`, and `pytorch@nightly` where that is
+    not the pinned one."""
+    return framework if environment == PINNED else f"{framework}@{environment}"
+
+
+def parts_of(stack: str) -> tuple[str, str]:
+    """The framework and the environment of `stack_of`."""
+    framework, _, environment = stack.partition("@")
+    return framework, environment or PINNED
 
 
 @cache
@@ -20,14 +33,17 @@ def _names(framework: str) -> dict[str, Any]:
     return constants(path) if framework in adapters() and path.exists() else {}
 
 
-def framework_name(framework: str) -> str:
-    """`PyTorch` for `pytorch`; a framework without `names.py` keeps its own name."""
-    return str(_names(framework).get("NAME", framework))
+def framework_name(stack: str) -> str:
+    """`PyTorch` for `pytorch`, `PyTorch (nightly)` for `pytorch@nightly`; a framework without
+    `names.py` keeps its own name."""
+    framework, environment = parts_of(stack)
+    name = str(_names(framework).get("NAME", framework))
+    return name if environment == PINNED else f"{name} ({environment})"
 
 
-def mode_name(framework: str, mode: str) -> str:
-    """`eager, channels last` for PyTorch's `eager_channels_last`."""
-    return str(_names(framework).get("MODES", {}).get(mode, mode.replace("_", " ")))
+def mode_name(stack: str, mode: str) -> str:
+    """`eager, channels last` for PyTorch's `eager_channels_last`, in whatever environment."""
+    return str(_names(parts_of(stack)[0]).get("MODES", {}).get(mode, mode.replace("_", " ")))
 
 
 def setting_name(factor: str, value: str, framework: str) -> str:
@@ -45,6 +61,6 @@ def setting_name(factor: str, value: str, framework: str) -> str:
         return value.upper()
     if factor == "threads":
         return f"{value} thread{'s' * (value != '1')}" if value else ALL_THREADS
-    if factor in ("precision", "input"):
+    if factor in ("precision", "input", "environment"):
         return value
     return f"{factor.replace('_', ' ')} {value or '–'}"

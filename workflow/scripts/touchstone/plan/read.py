@@ -12,16 +12,20 @@ import yaml
 from touchstone import operations
 from touchstone.plan import frameworks, inference
 from touchstone.plan.model import Cell
+from touchstone.schema.spec import PINNED
 from touchstone.yaml_file import parsed
 
 OPERATION = (
-    "framework", "network", "dataset", "device", "precision", "seed", "threads",
+    "framework", "environment", "network", "dataset", "device", "precision", "seed", "threads",
     "wait_policy", "variables", "warmup_steps", "warmup_seconds", "chunk_seconds",
     "operation_seconds", "sampling_interval", "time_limit", "time_limit_factor", "memory_limit",
 )  # fmt: skip
 """The settings that an operation has; all others are of training."""
-SLUG = ("framework", "network", "dataset", "device", "precision", "batch_size", "learning_rate")
-"""The settings that a cell's name spells out, in this order."""
+SLUG = (
+    "framework", "environment", "network", "dataset", "device", "precision", "batch_size",
+    "learning_rate",
+)  # fmt: skip
+"""The settings that a cell's name spells out, in this order; `pinned` is left out."""
 USUAL = {key: field.default for key, field in Cell.model_fields.items()}
 """What the settings are where nobody says otherwise."""
 
@@ -54,6 +58,8 @@ def name_of(cell: Cell) -> str:
     """The cell's name: what `SLUG` lists, and a short hash of whatever else is no default."""
     values = vars(cell)
     named = [key for key in SLUG if not is_operation(cell) or key in OPERATION]
+    if cell.environment == PINNED:
+        named.remove("environment")
     slug = "-".join(
         {"batch_size": "b", "learning_rate": "lr"}.get(key, "") + f"{values[key]}" for key in named
     )

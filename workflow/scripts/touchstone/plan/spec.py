@@ -32,8 +32,8 @@ from touchstone.schema.spec import (
 from touchstone.schema.values import to_json
 
 FACTORS = (
-    "framework", "network", "dataset", "device", "precision", "mode", "input", "learning_rate",
-    "optimizer", "momentum", "weight_decay", "schedule", "epochs", "steps",
+    "framework", "environment", "network", "dataset", "device", "precision", "mode", "input",
+    "learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "epochs", "steps",
 )  # fmt: skip
 """The factors of every run, beside its batch size."""
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16-amp": 2}

@@ -17,14 +17,19 @@ from pydantic.fields import FieldInfo
 from touchstone.plan import inference
 from touchstone.plan.checks import Known, fault_of, like
 from touchstone.plan.effect import without_effect
-from touchstone.plan.model import RESULTS_FORMAT, Cell, Interleave, Scale, Study
+from touchstone.plan.model import RESULTS_FORMAT, Cell, Study
+from touchstone.plan.parts import Environment, Interleave, Scale
 from touchstone.plan.read import ConfigError, name_of, read
 from touchstone.plan.scale import scaled
 
 MOST_CELLS = 100_000
 """Of a sweep: Snakemake itself needs 0.12 MiB for each."""
 MOST_RUNS = 1_000_000
-PARTS: dict[str, type[BaseModel]] = {"scales": Scale, "interleave": Interleave}
+PARTS: dict[str, type[BaseModel]] = {
+    "scales": Scale,
+    "interleave": Interleave,
+    "environments": Environment,
+}
 """The models of the parts of a study."""
 
 
@@ -82,7 +87,8 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     origin: dict[str, int] = {}
     every: list[Cell] = []
     if isinstance(defaults, dict) and isinstance(sweeps, list):
-        known = Known(root)
+        known = Known(root, study.environments if study else {})
+        faults += known.own_faults
         usual = _settings("defaults", defaults, known, faults, lists=False)
         for index, sweep in enumerate(sweeps):
             if not isinstance(sweep, dict):

@@ -112,7 +112,7 @@ def comparison_text(comparison: ComparisonSummary, first: CellSummary) -> str:
         parts[0] += f" ({comparison.device.upper()})"
     if not _of_frameworks(comparison):
         mode = mode_name(first.framework, first.factors["mode"])
-        parts.append(framework_name(first.framework) + (f" ({mode})" if mode else ""))
+        parts.append(framework_name(first.stack) + (f" ({mode})" if mode else ""))
     if comparison.batch_size is not None:
         parts.append(f"batch size {comparison.batch_size}")
     setting = setting_of(comparison)

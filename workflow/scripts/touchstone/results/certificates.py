@@ -55,7 +55,8 @@ class Deviation(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What a certificate says of one network in one framework."""
+    """What a certificate says of one network in one framework, `framework@environment` where that
+    is not the pinned one."""
 
     network: str
     framework: str
@@ -98,7 +99,11 @@ def read_certificates(paths: Iterable[Path]) -> Certificates:
 def proof(
     certificates: Certificates, network: str, framework: str, precision: str = COVERED[0]
 ) -> Proof:
-    """The proof, or why there is none, for one network in one framework."""
+    """The proof, or why there is none, for one network in one framework.
+
+    Outside its pinned environment a framework has a proof of its own: `framework` is then
+    `framework@environment` (`plan.names.stack_of`).
+    """
     if precision not in COVERED:
         why = f"certificates are made in {' and '.join(COVERED)}"
         return Proof(network, framework, "not shown", why, "", [])
@@ -111,7 +116,7 @@ def proof(
         return Proof(network, framework, "reference", why, reference, [])
     one = certificate["frameworks"].get(framework)
     if one is None:
-        why = "the certificate does not have this framework"
+        why = "the certificate does not have it"
         return Proof(network, framework, "not shown", why, reference, [])
     deviations = [
         Deviation(case, kind, found[kind], tolerance)

@@ -11,6 +11,7 @@ from touchstone.results.files import FORMAT, REMAKE, InputError, parse_json, rea
 
 FACTORS = (
     "framework",
+    "environment",
     "network",
     "dataset",
     "device",
@@ -20,13 +21,13 @@ FACTORS = (
     "batch_size",
     "learning_rate",
 )
-COMPARED = ("framework", "mode")
+COMPARED = ("framework", "environment", "mode")
 """The factors in which compared cells may differ, all others being the same."""
 COMPARED_ELSE = (
     *("device", "precision", "input", "reader_threads", "batch_size", "threads", "wait_policy"),
     *("deterministic", "replicas", "nodes", "batch_split"),
 )
-"""The same where no two cells differ only in framework or mode: what a study of one framework asks.
+"""The same where no two cells differ only in these: what a study of one framework asks.
 What changes the work or its result is missing here (network, data set, optimizer)."""
 MOST_COMPARED = 40
 """Cells that such a group has at most: the number of pairs grows with the square."""
@@ -127,8 +128,8 @@ def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
     """The groups of two cells or more that may be compared, each in order of the plan.
 
     Cells that train, that predict and that call an operation are never in one group. Of each kind,
-    cells of a group differ only in framework or mode; if there is no such group, only in settings
-    of `COMPARED_ELSE`, and there are at most `MOST_COMPARED` of them.
+    cells of a group differ only in framework, environment or mode; if there is no such group, only
+    in settings of `COMPARED_ELSE`, and there are at most `MOST_COMPARED` of them.
     """
     kinds: dict[Any, list[PlannedCell]] = {}
     for cell in plan:

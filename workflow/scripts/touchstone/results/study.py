@@ -8,14 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from touchstone.plan.names import framework_name, setting_name
+from touchstone.plan.names import framework_name, setting_name, stack_of
 from touchstone.reading import rows_of
 from touchstone.results.files import REMAKE, InputError, read_text
 from touchstone.results.planned import PlannedCell, comparable, read_plan, read_records
 from touchstone.results.tables import STUDY_FLAGS, SUMMARY, counted, counted_choices, shared
+from touchstone.schema.spec import PINNED
 
 FACET = ("network", "dataset", "device")
-GROUP = ("framework", *FACET, "batch_size")
+GROUP = ("framework", "environment", *FACET, "batch_size")
 
 
 class Result(NamedTuple):
@@ -34,24 +35,32 @@ class Result(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Cells of one framework that differ only in facet and batch size.
+    """Cells of one framework in one environment that differ only in facet and batch size.
 
-    `factors` are those that set it apart from the same framework's other series.
+    `factors` are those that set it apart from others of the same framework and environment.
     """
 
     framework: str
     factors: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
+    environment: str = PINNED
+
+    @property
+    def stack(self) -> str:
+        """The framework's name, and that of its environment where it is not the pinned one."""
+        return stack_of(self.framework, self.environment)
 
     @property
     def variant(self) -> str:
-        """The factors in words."""
+        """The environment, unless it is the pinned one, and the factors, in words."""
         settings = zip(self.factors, self.values, strict=True)
-        return ", ".join(setting_name(name, value, self.framework) for name, value in settings)
+        words = [setting_name(name, value, self.framework) for name, value in settings]
+        return ", ".join([self.environment] * (self.environment != PINNED) + words)
 
     @property
     def label(self) -> str:
-        """The framework's name, and in brackets what sets the series apart from its others."""
+        """The framework's name, and in brackets its environment unless that is the pinned one, and
+        what sets the series apart from its others."""
         name = framework_name(self.framework)
         return f"{name} ({self.variant})" if self.variant else name
 
@@ -167,7 +176,8 @@ class Study:
 
 
 def _distinguishing(plan: list[PlannedCell]) -> tuple[str, ...]:
-    """The factors in which cells of one framework, facet, batch size and workload differ."""
+    """The factors in which cells of one framework, environment, facet, batch size and workload
+    differ."""
     groups: dict[tuple[str, ...], list[PlannedCell]] = defaultdict(list)
     for cell in plan:
         groups[tuple(cell.factors.get(name, "") for name in (*GROUP, "workload"))].append(cell)
@@ -234,7 +244,8 @@ def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
             )
         f = cell.factors
         facet = (f["network"], f["dataset"], f["device"])
-        series = Series(f["framework"], distinguishing, tuple(f[name] for name in distinguishing))
+        values = tuple(f[name] for name in distinguishing)
+        series = Series(f["framework"], distinguishing, values, f["environment"])
         cells.append(Cell(cell, facet, int(f["batch_size"]), series, runs))
     return Study(cells)
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from touchstone.measure.trials import fastest
+from touchstone.plan.names import stack_of
 from touchstone.results.certificates import Certificates, proof
 from touchstone.results.files import (
     write_atomic,
@@ -29,7 +30,7 @@ from touchstone.results.planned import (
 )
 from touchstone.safe_text import csv_of
 from touchstone.schema.interleaved import Interleaved
-from touchstone.schema.spec import Trial
+from touchstone.schema.spec import PINNED, Trial
 from touchstone.schema.status import STATUSES
 from touchstone.schema.values import from_json
 from touchstone.statistics.groups import Group
@@ -47,7 +48,9 @@ SUMMARY = (
 )
 COMPARISONS = (
     *(name for name in FACTORS if name not in COMPARED),
-    *("framework", "mode", "reference_framework", "reference_mode", "cell", "reference_cell"),
+    *COMPARED,
+    *(f"reference_{name}" for name in COMPARED),
+    *("cell", "reference_cell"),
     *("metric", "unit", "n", "ratio", "low", "high", "detectable", "detectable_low"),
     *("detectable_high", "verdict", "indicative", "remarks", "flags", "reference_flags", "basis"),
 )
@@ -195,19 +198,22 @@ def gather(
     measurements.write(_fields(*MEASUREMENTS) + "\n")
     summary.write(_fields(*SUMMARY) + "\n")
     plan = read_plan(plan_path)
-    frameworks = {cell.factors["framework"] for cell in plan}
+    # When an environment of the user's own was released is not known.
+    frameworks = {c.factors["framework"] for c in plan if c.factors["environment"] == PINNED}
     older = of_older_eras({name: released.get(name) for name in frameworks})
     grouped = {cell.name for group in comparable(plan) for cell in group}
     kept: dict[str, _Compared] = {}
     seen: dict[str, Any] = {}
     for cell, records in read_records(plan, records_folder):
         factors = [cell.factors[name] for name in FACTORS]
-        told = (cell.factors[name] for name in ("network", "framework", "precision"))
-        parity = proof(certificates, *told).shown
+        stack = stack_of(cell.factors["framework"], cell.factors["environment"])
+        parity = proof(
+            certificates, cell.factors["network"], stack, cell.factors["precision"]
+        ).shown
         for record in records:
             # An operation is compared with double precision in its own run.
             shown = parity or record["metrics"]["deviation"]["value"] is not None
-            record["flags"] = _flags(record, shown, cell.factors["framework"] in older)
+            record["flags"] = _flags(record, shown, stack in older)
             choice = (trained_mode(record["provenance"]), chosen(record["provenance"]))
             head = _fields(*factors, cell.name, record["repeat"], record["status"], *choice)
             flags = ", ".join(record["flags"])

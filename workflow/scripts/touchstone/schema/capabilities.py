@@ -22,6 +22,8 @@ class Capabilities(NamedTuple):
     `initialisation` has the distributions from which the framework itself draws the weights and
     the biases of convolutions and dense layers (`runner/initial_weights.py`).
 
+    `modules` has, by the name of each module that every run imports, the package that brings it.
+
     `differs` has, by device, sentences on where a run has not what the framework does by itself.
     `variables` are environment variables that must be set before the framework is imported: by
     mode, by wait policy, and those of all runs by "", which leave what the user has set.
@@ -39,5 +41,6 @@ class Capabilities(NamedTuple):
     waits: bool = False
     parity_bytes: int = 170
     initialisation: Tuple[str, str] = ("glorot_uniform", "zeros")
+    modules: Dict[str, str] = {}
     differs: Dict[str, Tuple[str, ...]] = {}
     variables: Dict[str, Dict[str, str]] = {}

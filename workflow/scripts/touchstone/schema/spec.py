@@ -12,10 +12,15 @@ FORMAT = 1
 """Of the file `spec.json`."""
 
 
+PINNED = "pinned"
+"""The environment of every cell that names no other: that of `envs/<framework>.yaml`."""
+
+
 class Factors(NamedTuple):
     """The settings that tables and records name, as in the configuration.
 
     framework: an adapter's name
+    environment: where it is installed: `pinned`, or one of the study's own
     network: of `networks/`, or an operation of `operations/`
     dataset: a data set, or the shape of an operation
     device: `cpu` or `gpu`
@@ -51,6 +56,7 @@ class Factors(NamedTuple):
     steps: Optional[int] = None
     workload: Optional[str] = None
     weights: Optional[str] = None
+    environment: str = PINNED
 
 
 class Parameter(NamedTuple):

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from touchstone.plan import frameworks
+from touchstone.plan.environment import Place
 from touchstone.plan.max_batch import searches
 from touchstone.plan.model import Cell
+from touchstone.plan.names import parts_of, stack_of
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import is_operation
 from touchstone.plan.study import Plan
@@ -31,6 +33,11 @@ class Context:
         self.turns = groups(plan)
 
     @cached_property
+    def places(self) -> dict[str, Place]:
+        """By name, where the study's own environments are."""
+        return {name: Place.of(one) for name, one in self.plan.study.environments.items()}
+
+    @cached_property
     def trained(self) -> list[Cell]:
         """The cells that train or predict with a network."""
         return [cell for cell in self.plan.cells.values() if not is_operation(cell)]
@@ -42,9 +49,19 @@ class Context:
 
     @cached_property
     def compared(self) -> list[str]:
-        """The frameworks whose computation is compared, the reference first."""
-        others = {cell.framework for cell in self.trained} & set(frameworks.names())
+        """The frameworks in their environments (`stack_of`) whose computation is compared, the
+        reference first."""
+        others = {
+            stack_of(cell.framework, cell.environment)
+            for cell in self.trained
+            if cell.framework in frameworks.names()
+        }
         return [REFERENCE, *sorted(others - {REFERENCE})]
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether one of these has single precision only."""
+        return any(frameworks.single_precision_only(parts_of(one)[0]) for one in self.compared)
 
     @cached_property
     def certificates(self) -> list[str]:

@@ -7,10 +7,12 @@ from typing import Any
 from touchstone.datasets import catalogue
 from touchstone.environments import digest as environment_digest
 from touchstone.measure import attempts
-from touchstone.plan import code_digest, frameworks
+from touchstone.plan import code_digest
+from touchstone.plan.environment import file_of
 from touchstone.plan.inference import is_inference
 from touchstone.plan.max_batch import probe_spec
 from touchstone.plan.model import Cell
+from touchstone.plan.names import parts_of
 from touchstone.plan.parity import parity_spec
 from touchstone.plan.read import canonical, digest, is_operation
 from touchstone.plan.spec import spec_digests
@@ -25,6 +27,7 @@ class JobParams:
         self.context, self.inputs, self.plan = context, inputs, context.plan
         self.of_cell = cache(self._of_cell)
         self.environment_of = cache(self._environment_of)
+        self.installed_of = cache(self._installed_of)
 
     def dataset(self, wildcards: Wildcards) -> str:
         """The digest of what the catalogue says of a data set."""
@@ -44,12 +47,29 @@ class JobParams:
 
     @inspected
     def environment(self, wildcards: Wildcards) -> str:
-        """The environment file of a cell's framework on its device."""
-        cell = self.context.cell(wildcards)
-        return self.environment_of(cell.framework, cell.device)
+        """The environment file that conda activates for a cell."""
+        return self.file_of(self.context.cell(wildcards))
 
-    def _environment_of(self, framework: str, device: str) -> str:
-        return str(self.context.root / frameworks.environment(framework, device))
+    def file_of(self, cell: Cell) -> str:
+        """The environment file of a cell; where its interpreter exists already, that of the rules
+        which need no framework."""
+        return self.environment_of(cell.environment, cell.framework, cell.device)
+
+    def _environment_of(self, name: str, framework: str, device: str) -> str:
+        path = file_of(name, framework, device, self.context.places)
+        return str(path or self.context.root / "envs/base.yaml")
+
+    def _installed_of(self, name: str, framework: str, device: str) -> str:
+        """The name of an environment and the digest of what it installs, or has."""
+        if name in self.context.places:
+            return f"{name} {self.context.places[name].digest()}"
+        path = self.environment_of(name, framework, device)
+        return f"{Path(path).stem} {environment_digest(Path(path))}"
+
+    def options_of(self, *names: str) -> list[str]:
+        """The options of a command that say where these environments are."""
+        known = self.context.places
+        return [word for name in sorted({*names} & {*known}) for word in known[name].options(name)]
 
     def weights(self, wildcards: Wildcards) -> str:
         """The option of a run on weights: whose to predict with, or to keep its own."""
@@ -78,7 +98,8 @@ class JobParams:
         return {
             "settings": settings,
             "spec": specs[int(wildcards.repeat) - 1],
-            "pins": installed(self.environment_of(cell.framework, cell.device)),
+            "pins": self.installed_of(cell.environment, cell.framework, cell.device),
+            "environment": self.options_of(cell.environment),
             "code": code_of_runs(cell.framework, kind_of(cell)),
             "errors": attempts.errors(wildcards),
             "weights": self.weights(wildcards),
@@ -91,11 +112,17 @@ class JobParams:
         assert options is not None
         cells = [self.plan.cells[name] for name in names]
         runs = [
-            [self.of_cell(name)[1][0], installed(self.environment_of(cell.framework, cell.device)),
+            [self.of_cell(name)[1][0],
+             self.installed_of(cell.environment, cell.framework, cell.device),
              code_of_turns(cell.framework, kind_of(cell))]
             for name, cell in zip(names, cells, strict=True)
         ]  # fmt: skip
-        return {"cells": names, "options": options.model_dump_json(), "identity": digest(runs)}
+        return {
+            "cells": names,
+            "options": options.model_dump_json(),
+            "identity": digest(runs),
+            "environments": self.options_of(*(cell.environment for cell in cells)),
+        }
 
     def search(self, wildcards: Wildcards) -> dict[str, Any]:
         """All on which a search for the largest batch depends but its data; as `run`."""
@@ -103,7 +130,8 @@ class JobParams:
         return {
             "settings": canonical(cell.model_dump(exclude_defaults=True)),
             "spec": digest(probe_spec(cell, 1, None, self.context.root)),
-            "pins": installed(self.search_environment(wildcards)),
+            "pins": self.installed_of(cell.environment, cell.framework, cell.device),
+            "environment": self.options_of(cell.environment),
             "code": code_digest.digest(
                 *runner(cell.framework, "train"), "measure/", "plan/bisection.py"
             ),
@@ -111,21 +139,24 @@ class JobParams:
         }
 
     def search_environment(self, wildcards: Wildcards) -> str:
-        """The environment file of the framework of a search."""
-        cell = self.inputs.searched(wildcards)
-        return self.environment_of(cell.framework, cell.device)
+        """The environment file that conda activates for a search."""
+        return self.file_of(self.inputs.searched(wildcards))
 
     def parity_environment(self, wildcards: Wildcards) -> str:
-        """The environment file of a framework on the CPU."""
-        return self.environment_of(wildcards.framework, "cpu")
+        """The environment file that conda activates for parity steps, which are for the CPU."""
+        framework, environment = parts_of(wildcards.stack)
+        return self.environment_of(environment, framework, "cpu")
 
     def parity(self, wildcards: Wildcards) -> dict[str, Any]:
-        """What the parity steps of a network in a framework depend on."""
-        network, framework, single = wildcards.network, wildcards.framework, wildcards.single
+        """What the parity steps of a network in a framework's environment depend on."""
+        network, single = wildcards.network, wildcards.single
+        framework, environment = parts_of(wildcards.stack)
         return {
+            "framework": framework,
+            "environment": self.options_of(environment),
             "spec": digest(parity_spec(network, framework, bool(single))),
             "single": "--single" if single else "",
-            "pins": environment_digest(Path(self.parity_environment(wildcards))),
+            "pins": self.installed_of(environment, framework, "cpu"),
             "code": code_digest.digest(*runner(framework, "parity")),
         }
 
@@ -133,12 +164,6 @@ class JobParams:
 def kind_of(cell: Cell) -> str:
     """The module of the runner that a cell's runs begin with."""
     return "operate" if is_operation(cell) else "infer" if is_inference(cell) else "train"
-
-
-@cache
-def installed(path: str) -> str:
-    """The name of an environment and the digest of what it installs."""
-    return f"{Path(path).stem} {environment_digest(Path(path))}"
 
 
 def runner(framework: str, kind: str) -> list[str]:

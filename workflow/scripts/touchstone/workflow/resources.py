@@ -7,6 +7,7 @@ import psutil
 from touchstone.measure import trials
 from touchstone.plan import frameworks
 from touchstone.plan.model import BEST
+from touchstone.plan.names import parts_of
 from touchstone.plan.parity import reduced
 from touchstone.plan.spec import execution_of
 from touchstone.workflow.context import Context, Wildcards, inspected
@@ -73,9 +74,8 @@ class JobResources:
 
     def parity_mib(self, wildcards: Wildcards) -> int:
         """The memory that parity steps take at most, MiB."""
-        taken = reduced(wildcards.network).parameter_count * frameworks.parity_bytes(
-            wildcards.framework
-        )
+        framework, _ = parts_of(wildcards.stack)
+        taken = reduced(wildcards.network).parameter_count * frameworks.parity_bytes(framework)
         return 2048 + taken // 2**20
 
     def parity_threads(self, wildcards: Wildcards) -> int:

@@ -66,7 +66,7 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         ax.set_xlabel("floating-point operations per byte, log scale")
         ax.set_ylabel("GFLOP/s, log scale")
         ax.grid(True, color=colours["grid"])
-    used = dict.fromkeys(c.series.framework for c in study.cells if _intensity(c))
+    used = dict.fromkeys(c.series.stack for c in study.cells if _intensity(c))
     handles = [
         Line2D(
             [],

@@ -66,7 +66,7 @@ def message(figure: Figure, text: str) -> None:
 def flags(study: Study, rings: bool) -> str:
     """What the figure says of flags, in sentences."""
     flags = [f for run in study.runs for f in run.flags if f != PARITY_NOT_SHOWN]
-    pairs = {(c.series.framework, c.facet[0]) for c in study.cells if PARITY_NOT_SHOWN in c.flags}
+    pairs = {(c.series.stack, c.facet[0]) for c in study.cells if PARITY_NOT_SHOWN in c.flags}
     text = ""
     if flags:
         mark = "A ring marks a run with a flag" if rings else "Runs drawn carry flags"

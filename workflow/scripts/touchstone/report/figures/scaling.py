@@ -31,7 +31,7 @@ def _label(row: Scaled, sized: bool) -> str:
     parts += [f"{row.nodes} nodes"] * (row.nodes > 1)
     if row.cell.facet[2] == "cpu":
         parts.append("own cores" if row.resources == row.world_size else "the same cores")
-    name = framework_name(series.framework)
+    name = framework_name(series.stack)
     return f"{name} ({', '.join(parts)})" if parts else name
 
 

@@ -23,7 +23,7 @@ def view(findings: Findings) -> dict[str, Any]:
         "machines": first_rows(setup.machines),
         "environments": {name: _fact_words(fact) for name, fact in setup.execution.items()},
         "software": first_rows(setup.software),
-        "released": {cell.framework: cell.released for cell in findings.cells},
+        "released": {cell.framework: cell.released for cell in findings.cells if cell.released},
         "settings": first_rows([_setting_row(one) for one in setup.settings]),
         "differing_from_default": setup.differs_from_default,
         "metrics": METRICS,

@@ -5,6 +5,7 @@ from touchstone.schema.capabilities import Capabilities
 CAPABILITIES = Capabilities(
     # What MKL chooses itself, on AMD's processors its slowest kernels; or its AVX2 kernels.
     modes=("default", "mkl_avx2"),
+    modules={"cntk": "cntk", "numpy": "numpy", "PIL": "pillow"},
     record_format="png",
     released="2018-04",
     why_no_replicas="CNTK trains data-parallel over MPI; its environment has a stand-in",

@@ -6,6 +6,7 @@ CAPABILITIES = Capabilities(
     modes=("jit",),
     # Flax's: JAX has no layers of its own.
     initialisation=("lecun_normal", "zeros"),
+    modules={"jax": "jax", "numpy": "numpy"},
     record_format="lmdb",
     released="2026-06",
     replicas="devices",

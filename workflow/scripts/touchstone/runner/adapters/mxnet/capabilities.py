@@ -5,6 +5,7 @@ from touchstone.schema.capabilities import Capabilities
 CAPABILITIES = Capabilities(
     modes=("static", "hybrid", "imperative"),
     initialisation=("uniform_0.07", "zeros"),
+    modules={"mxnet": "mxnet", "numpy": "numpy"},
     record_format="recordio",
     released="2022-05",
     replicas="devices",

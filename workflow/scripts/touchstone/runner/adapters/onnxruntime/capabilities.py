@@ -5,6 +5,7 @@ from touchstone.schema.capabilities import Capabilities
 CAPABILITIES = Capabilities(
     # Its own kernels, for CPUs or in CUDA; or NVIDIA's TensorRT, where that is on the machine.
     modes=("optimized", "tensorrt"),
+    modules={"onnxruntime": "onnxruntime", "onnx": "onnx", "numpy": "numpy"},
     record_format="lmdb",
     released="2026-10",
     only="inference",

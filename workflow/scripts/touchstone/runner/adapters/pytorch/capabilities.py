@@ -5,6 +5,7 @@ from touchstone.schema.capabilities import Capabilities
 CAPABILITIES = Capabilities(
     modes=("eager_channels_last", "eager", "compile"),
     initialisation=("fan_in_uniform", "fan_in_uniform"),
+    modules={"torch": "torch", "numpy": "numpy"},
     record_format="lmdb",
     released="2026-07",
     replicas="processes",

@@ -5,6 +5,7 @@ from touchstone.schema.capabilities import Capabilities
 CAPABILITIES = Capabilities(
     # With oneDNN's kernels where TensorFlow uses them by itself; with them on any processor; XLA.
     modes=("function", "function_onednn", "xla"),
+    modules={"tensorflow": "tensorflow", "numpy": "numpy"},
     record_format="tfrecord",
     released="2026-03",
     replicas="devices",

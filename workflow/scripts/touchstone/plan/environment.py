@@ -1,0 +1,189 @@
+"""The environments of a study that are the user's own: their faults, digests and interpreters."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from touchstone import environments
+from touchstone.contents import Contents, Unreadable, contents
+from touchstone.environments import EnvironmentFault
+from touchstone.paths import ROOT
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell
+from touchstone.plan.parts import Environment
+from touchstone.schema.spec import PINNED
+
+READERS = {"lmdb": {"lmdb": "lmdb"}, "datum": {"lmdb": "lmdb"}}
+"""By record format, the module that reads it and its package; frameworks read the other formats."""
+PHOTOS = {"lmdb": {"simplejpeg": "simplejpeg"}}
+"""The same, of photos."""
+KINDS = ("python", "file", "container")
+NO_CONTAINERS = (
+    "container: a run cannot be started in a container yet; run all of Touchstone in it, or name "
+    "the interpreter of an environment with `python`"
+)
+
+
+class Place(NamedTuple):
+    """Where an environment of the user is: `kind` is `python` or `file`, and `path` as the study
+    says it, relative to the working folder."""
+
+    kind: str
+    path: str
+
+    @classmethod
+    def of(cls, environment: Environment) -> Place:
+        """The place of an environment that has no faults."""
+        if environment.python is not None:
+            return cls("python", environment.python)
+        return cls("file", environment.file or "")
+
+    @property
+    def absolute(self) -> str:
+        """The path from the root; links are not followed: a virtual environment is one."""
+        return str(Path(self.path).expanduser().absolute())
+
+    def digest(self) -> str:
+        """What names all that is installed there. Raises Unreadable, EnvironmentFault."""
+        if self.kind == "python":
+            return _read(self).digest
+        return environments.digest(Path(self.absolute))
+
+    def options(self, name: str) -> list[str]:
+        """The options of a command that runs in this environment."""
+        return ["--environment", name, self.kind, self.path]
+
+
+def faults(name: str, environment: Environment) -> list[str]:
+    """What is wrong with an environment of a study, whichever cells are in it."""
+    found = []
+    if name == PINNED:
+        found.append("the name is that of the environments in envs/; choose another one")
+    if environment.framework not in frameworks.adapters():
+        known = ", ".join(frameworks.adapters())
+        found.append(f"framework: none is named {environment.framework!r}; known: {known}")
+    given = [kind for kind in KINDS if getattr(environment, kind) is not None]
+    if len(given) != 1:
+        which = " and ".join(given) or "none of them"
+        found.append(f"it has {which}; give it exactly one of {', '.join(KINDS)}")
+    elif given == ["container"]:
+        found.append(NO_CONTAINERS)
+    else:
+        try:
+            Place.of(environment).digest()
+        except (Unreadable, EnvironmentFault, OSError) as fault:
+            what = getattr(environment, given[0])
+            found.append(f"{given[0]}: {_why(Place.of(environment), what, fault)}")
+    return [f"environments.{name}: {fault}" for fault in found]
+
+
+def _why(place: Place, given: str, fault: Exception) -> str:
+    path = Path(place.absolute)
+    if not path.exists():
+        return f"{given} does not exist; give the path of one that does"
+    if path.is_dir():
+        inside = path / "bin/python"
+        hint = f"; write {given.rstrip('/')}/bin/python" if inside.exists() else ""
+        return f"{given} is a folder{hint or '; give the path of a file'}"
+    if place.kind == "python":
+        return f"{given}: {fault}; give the path of a Python that runs"
+    return f"{fault}; docs/environments.md has an example"
+
+
+def cell_faults(
+    cell: Cell, known: Mapping[str, Environment], usable: Iterable[str], photos: bool
+) -> list[str]:
+    """What is wrong with a cell's environment.
+
+    Args:
+        known: the environments of the study.
+        usable: the names of those without faults.
+        photos: whether the cell's data set has photos.
+    """
+    environment = known.get(cell.environment)
+    if environment is None:
+        return []
+    name = cell.environment
+    if environment.framework != cell.framework:
+        return [
+            f"environment: {name} has {environment.framework}, not {cell.framework}; write a sweep "
+            "of its own for each framework"
+        ]
+    if environment.python is None or name not in usable:
+        return []
+    place = Place.of(environment)
+    lacking = _lacking(place, cell, photos)
+    if not lacking:
+        return []
+    install = [place.absolute, "-m", "pip", "install", *lacking]
+    return [
+        f"environment: {name} lacks what a run needs; install it with `{shlex.join(install)}`, or "
+        "remove the environment"
+    ]
+
+
+def _lacking(place: Place, cell: Cell, photos: bool) -> list[str]:
+    """The packages that a run of a cell needs and that an interpreter lacks."""
+    needed = dict(frameworks.capabilities(cell.framework).modules)
+    if cell.input != "synthetic":
+        kind = frameworks.record_format(cell.framework)
+        needed |= READERS.get(kind, {}) | (PHOTOS.get(kind, {}) if photos else {})
+    absent = _read(place).lacking
+    return [package for module, package in needed.items() if module in absent]
+
+
+def _read(place: Place) -> Contents:
+    """What an interpreter sees, of all modules that a run of any framework needs. Raises
+    Unreadable."""
+    return contents(place.absolute, _modules())
+
+
+@cache
+def _modules() -> tuple[str, ...]:
+    of_frameworks = [frameworks.capabilities(name).modules for name in frameworks.adapters()]
+    every = [*of_frameworks, *READERS.values(), *PHOTOS.values()]
+    return tuple(sorted({module for modules in every for module in modules}))
+
+
+Places = Mapping[str, Place]
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """The option that says where environments of the user are, as `Place.options` writes it."""
+    parser.add_argument(
+        "--environment", nargs=3, action="append", default=[], dest="environments",
+        metavar=("NAME", "KIND", "PATH"), help="of the study: `python` or `file`, and its path",
+    )  # fmt: skip
+
+
+def places(arguments: argparse.Namespace) -> Places:
+    """By name, the places that a command was given."""
+    return {name: Place(kind, path) for name, kind, path in arguments.environments}
+
+
+def file_of(name: str, framework: str, device: str, known: Places) -> Path | None:
+    """The environment file of a cell; None where its interpreter exists already."""
+    if name == PINNED:
+        return ROOT / frameworks.environment(framework, device)
+    return Path(known[name].absolute) if known[name].kind == "file" else None
+
+
+def runner_python(name: str, framework: str, device: str, known: Places) -> str:
+    """The Python that runs a cell, installed if necessary. Raises EnvironmentFault."""
+    path = file_of(name, framework, device, known)
+    if path is None:
+        return known[name].absolute
+    python = environments.runner_python(path)
+    environments.remember(path, python)
+    return python
+
+
+def remembered_python(name: str, framework: str, device: str, known: Places) -> str:
+    """The Python that an earlier job of this folder ran such a cell in. Raises EnvironmentFault."""
+    path = file_of(name, framework, device, known)
+    return known[name].absolute if path is None else environments.remembered_python(path)

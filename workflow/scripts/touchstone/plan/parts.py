@@ -1,0 +1,103 @@
+"""The parts of a study that are mappings of their own: scales, turns, environments.
+
+The text of every field is the documentation that `config/README.md` is generated from.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=40)]
+"""It becomes a part of the names of cells, and so of folders."""
+
+
+class Environment(BaseModel):
+    """An environment of the user (`docs/environments.md`); it has one of the last three keys."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    framework: Annotated[str, Field(description="the framework that is installed there")]
+    python: Annotated[
+        str | None,
+        Field(
+            description="path of an interpreter that exists, as `/opt/nightly/bin/python`; nothing "
+            "is ever installed there"
+        ),
+    ] = None
+    file: Annotated[
+        str | None,
+        Field(
+            description="path of a conda environment file with a line `python=X.Y` and packages of "
+            "pip, from which an environment is installed as from those in `envs/`"
+        ),
+    ] = None
+    container: Annotated[
+        str | None,
+        Field(description="not supported yet; run all of Touchstone in the container instead"),
+    ] = None
+
+
+class Scale(BaseModel):
+    """What a shorter scale of a study changes: every cell stays, with other settings."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    repeats: Annotated[int | None, Field(gt=0, le=10_000, description="instead of the study's")] = (
+        None
+    )
+    defaults: Annotated[
+        dict[str, Any], Field(description="settings that replace those of `defaults`")
+    ] = {}
+    sweeps: Annotated[
+        list[dict[str, Any]],
+        Field(description="a mapping for each sweep: settings that replace its own"),
+    ] = []
+
+
+class Interleave(BaseModel):
+    """How cells that are compared are measured in turn (`docs/interleaving.md`)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    sets: Annotated[
+        int,
+        Field(ge=3, le=100, description="sets of fresh processes, one of each cell; at least 3"),
+    ] = 5
+    rounds: Annotated[
+        int,
+        Field(
+            ge=3,
+            le=1000,
+            description="rounds of a set in which no other program uses the cores; up to four times"
+            " as many are measured for them",
+        ),
+    ] = 10
+    slice_seconds: Annotated[
+        float, Field(gt=0, le=60, description="how long a cell works when it has its turn, s")
+    ] = 0.4
+    lead_seconds: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=60,
+            description="how long it works before each slice without being measured, so that caches"
+            " are warm, s",
+        ),
+    ] = 0.15
+    precision: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="measure more sets until the interval of every ratio reaches at most so far"
+            " beyond it, as a share (0.03: 3 %); null: only `sets`",
+        ),
+    ] = None
+    max_sets: Annotated[
+        int, Field(ge=3, le=1000, description="the most sets, with `precision`")
+    ] = 30
+    max_seconds: Annotated[
+        float,
+        Field(gt=0, description="no set of a comparison begins later than this after the first, s"),
+    ] = 900.0
