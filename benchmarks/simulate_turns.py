@@ -9,7 +9,7 @@ from math import exp
 import numpy as np
 
 from touchstone.plan.parts import Interleave
-from touchstone.results.interleaved import reach
+from touchstone.results.interleaved import ADAPTIVE, reach
 from touchstone.statistics.groups import compare_groups
 
 USUAL = Interleave()
@@ -34,6 +34,8 @@ def draw(
                 break
             sets += 1
         (model,) = compare_groups([_ratios(drawn[:sets])])
+        if precision:
+            model = model._replace(variance=ADAPTIVE * model.variance)
         pairs = [(str(i), str(j)) for i in range(cells) for j in range(i)]
         ends = [ratio.interval() for pair in pairs if (ratio := model.ratio(*pair))]
         wrong += any(low > 1 or high < 1 for low, high in filter(None, ends))

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from touchstone.results.interleaved import Measured, measured
+from touchstone.results.interleaved import Measured, compare_turns, measured
 from touchstone.schema.interleaved import Interleaved
-from touchstone.statistics.groups import compare_groups
 from touchstone.statistics.intervals import Ratio
 
 
@@ -31,7 +30,7 @@ def judge(compared: Sequence[Compared]) -> list[Judged]:
     The intervals of all configurations hold together with 95 %.
     """
     found = [None if one.why else measured(one.turns) for one in compared]
-    models = iter(compare_groups([one.ratios for one in found if one]))
+    models = iter(compare_turns([one for one in found if one]))
     return [
         _judged(one.name, turns, next(models).ratio("new", "old"))
         if turns

@@ -33,7 +33,8 @@ from touchstone.measure.launch import Fault
 from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
-from touchstone.plan.model import Cell, Interleave
+from touchstone.plan.model import Cell
+from touchstone.plan.parts import Interleave
 from touchstone.plan.read import ConfigError, is_operation, read
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import make_plan
@@ -206,7 +207,7 @@ def _measured(
     sets = measure(name, "", options, Sets(candidates, {}, "", []), folder / "sets")
     cells = [one.cell for one in sets.candidates]
     why = "; ".join(f"{key}: {reason}" for key, reason in sets.excluded.items())
-    found = Interleaved(FORMAT, name, cells, {}, 0, 0.0, 0.0, "", sets.measured)
+    found = Interleaved(FORMAT, name, cells, {}, 0, 0.0, 0.0, "", sets.measured, options.precision)
     return Compared(name, found, why)
 
 

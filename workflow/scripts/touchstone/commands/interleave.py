@@ -95,6 +95,7 @@ def run(arguments: argparse.Namespace) -> None:
     result = Interleaved(
         FORMAT, arguments.group, [one.cell for one in sets.candidates], sets.excluded,
         options.rounds, options.slice_seconds, options.lead_seconds, sets.paired, sets.measured,
+        options.precision,
     )  # fmt: skip
     write_atomic(arguments.output, json.dumps(to_json(result)) + "\n")
 
@@ -209,8 +210,8 @@ def _candidates(
 def _candidate(name: str, known: Places, folder: Path) -> Candidate:
     """A cell, with its first run's spec. Raises Excluded, EnvironmentFault and DatasetError."""
     first = Path("results/runs") / name / "rep1"
-    if why := why_no_turn(read_events(first / "events.jsonl")):
-        raise Excluded(why)
+    if reason := why_no_turn(read_events(first / "events.jsonl")):
+        raise Excluded(reason)
     spec = _spec(first / "spec.json")
     if why := skip.no_device(spec.execution.device):
         raise Excluded(f"there is {why}")

@@ -6,9 +6,13 @@ It imports nothing of ours. The last line that it prints is its answer as JSON.
 import json
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
+
+Answer = dict[str, Any]
 
 
-def load(device, size, seconds):
+def load(device: str, size: int, seconds: float) -> Answer:
     """Products of two matrices for so long: how many, their FLOP, the process's CPU seconds."""
     import torch
 
@@ -37,7 +41,7 @@ def load(device, size, seconds):
     }
 
 
-def rounding(device, size):
+def rounding(device: str, size: int) -> Answer:
     """How far a product in single precision is from double precision, relative to the largest,
     with TF32 off and on: some 1e-7 and some 1e-4 where the switch works."""
     import torch
@@ -54,7 +58,7 @@ def rounding(device, size):
     return found
 
 
-def facts(device):
+def facts(device: str) -> Answer:
     """Versions, and what the framework says of the device."""
     import torch
 
@@ -70,7 +74,7 @@ def facts(device):
 
 
 if __name__ == "__main__":
-    answer = {"load": load, "rounding": rounding, "facts": facts}[sys.argv[1]](
-        **json.loads(sys.argv[2])
-    )
-    print(json.dumps(answer), flush=True)
+    functions: dict[str, Callable[..., Answer]] = {
+        "load": load, "rounding": rounding, "facts": facts,
+    }  # fmt: skip
+    print(json.dumps(functions[sys.argv[1]](**json.loads(sys.argv[2]))), flush=True)

@@ -16,6 +16,9 @@ LEAST_QUIET = 3
 """Quiet rounds of a set, and sets that have so many, without which all rounds count."""
 BUSY = 0.05
 """Cores that a process uses while it waits, from which it disturbs the others."""
+ADAPTIVE = 1.2
+"""Multiplies the variance where the sets ended as soon as intervals were narrow: they end early
+where the noise is too small by chance (simulated in docs/statistics.md)."""
 REMEDY = "Delete it and run the workflow again"
 
 
@@ -32,6 +35,7 @@ class Measured(NamedTuple):
         busy: cells whose processes used the machine while they waited.
         paired: why there were pairs instead of all cells together; empty where there were not.
         excluded: by cell, why it took no turn.
+        adaptive: whether the width of the intervals ended the sets.
     """
 
     cells: list[str]
@@ -44,6 +48,7 @@ class Measured(NamedTuple):
     busy: list[str]
     paired: str
     excluded: dict[str, str]
+    adaptive: bool
 
     def speeds(self, runs: Values) -> Values:
         """The ratios as speeds at the level of the `runs`: the geometric mean over the cells is
@@ -124,6 +129,7 @@ def measured(found: Interleaved) -> Measured | None:
         busy=busy,
         paired=found.paired,
         excluded=found.excluded,
+        adaptive=found.precision is not None,
     )
 
 
@@ -165,9 +171,21 @@ def compare_with_turns(groups: Sequence[Values], turns: Sequence[Measured | None
     for in_turn in (True, False):
         places = [place for place, one in enumerate(turns) if bool(one) == in_turn]
         models = compare_groups([values[place] for place in places])
-        found |= dict(zip(places, models, strict=True))
+        for place, model in zip(places, models, strict=True):
+            one = turns[place]
+            found[place] = _widened(model) if one and one.adaptive else model
     total = sum(bool(model.freedom) for model in found.values())
     return [found[place]._replace(groups=total) for place in range(len(groups))]
+
+
+def compare_turns(turns: Sequence[Measured]) -> list[Group]:
+    """A model of the ratios of each group; their intervals hold together."""
+    models = compare_groups([one.ratios for one in turns])
+    return [_widened(m) if one.adaptive else m for m, one in zip(models, turns, strict=True)]
+
+
+def _widened(model: Group) -> Group:
+    return model._replace(variance=ADAPTIVE * model.variance)
 
 
 def turns_of(groups: Sequence[Values], interleaved: Iterable[Interleaved]) -> list[Measured | None]:
@@ -177,12 +195,13 @@ def turns_of(groups: Sequence[Values], interleaved: Iterable[Interleaved]) -> li
 
 
 def reach(ratios: Values) -> float | None:
-    """The largest upper end / ratio of the intervals of all pairs; None with one set.
+    """The largest upper end / ratio of the intervals of all pairs, where their width ends the
+    sets; None with one set.
 
     Args:
         ratios: of each cell, by set.
     """
-    (model,) = compare_groups([ratios])
+    (model,) = map(_widened, compare_groups([ratios]))
     reaches = []
     for pair in combinations(ratios, 2):
         ratio = model.ratio(*pair)

@@ -3,7 +3,7 @@
 Times are in s on the machine's monotonic clock.
 """
 
-from typing import Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple, Optional
 
 FORMAT = 1
 QUIET = 0.1
@@ -122,6 +122,8 @@ class Interleaved(NamedTuple):
     lead_seconds: of work before each slice that does not count, s
     paired: why there are pairs, not all cells together; empty where there are not
     sets: in order of time
+    precision: the sets ended when all intervals reached at most so far beyond their ratios, as a
+        share; null: their number was given
     """
 
     format: int
@@ -133,3 +135,4 @@ class Interleaved(NamedTuple):
     lead_seconds: float
     paired: str
     sets: List[MeasuredSet]
+    precision: Optional[float] = None
