@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"this Python lacks {', '.join(lacking)}; name their wheels in PYTHONPATH")
     if why := skip.no_device(arguments.device):
         raise UsageError(f"{why}; `--device cpu` rehearses the check without one")
-    kit = Kit(arguments.device, arguments.python)
+    kit = Kit(arguments.device, str(Path(arguments.python).absolute()))
     plan = _plan(kit)
     folder = arguments.output
     (folder / "results").mkdir(parents=True, exist_ok=True)
