@@ -20,6 +20,7 @@ from typing import Any
 
 from fixtures.runs import FACTORS, cell_name, make_record, write_plan
 from touchstone.paths import CLI
+from touchstone.results import digests
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 REPEATS = 3
@@ -58,7 +59,10 @@ def make(root: Path, count: int) -> None:
             provenance["start"] = {**provenance["start"], "position": noise.randrange(10**6)}
             own = {"cell": name, "repeat": repeat, "factors": factors, "metrics": metrics}
             text = json.dumps({**record, **own, "provenance": provenance}, indent=2)
-            (folder / f"rep{repeat}.json").write_text(text + "\n")
+            path, run = folder / f"rep{repeat}.json", root / "runs" / name / f"rep{repeat}"
+            path.write_text(text + "\n")
+            run.mkdir(parents=True, exist_ok=True)
+            digests.write(run, [path])
     write_plan(root / "plan.tsv", cells, REPEATS)
     (root / "config.resolved.yaml").write_text("title: Large\n")
 

@@ -1,15 +1,25 @@
 """The digests that decide what is run again."""
 
+import ast
 import shutil
 from pathlib import Path
 
 import pytest
 
+import touchstone
 from touchstone.plan import code_digest
+from touchstone.workflow.params import SUPERVISOR, runner
 
 PACKAGE = {
+    "__init__.py": "VERSION = 1\n",
+    "operations/__init__.py": "NAMES = ()\n",
+    "operations/gemm.py": "FLOPS = 1\n",
+    "runner/__init__.py": "BEGIN = 0\n",
+    "runner/adapters/one/__init__.py": "SET = 1\n",
+    "runner/adapters/two/__init__.py": "SET = 2\n",
     "runner/train.py": '''"""Trains."""
 
+from touchstone import operations
 from touchstone.runner import batches
 
 print(batches.Order)
@@ -30,7 +40,7 @@ print(batches.Order)
 }
 """A package, by the path of its files."""
 TRAIN = ("runner/train.py", "runner/adapters/one/adapter.py", "measure/")
-FILES = 5
+FILES = 8
 """The files that count for `TRAIN`."""
 
 
@@ -85,6 +95,9 @@ def test_comments_docstrings_and_layout_do_not_count(folder, digest):
         ("runner/adapters/one/adapter.py", "Order", "Order as Sampler"),
         ("measure/sensors/cpu.py", "COLUMNS = 1", "COLUMNS = 2"),
         ("measure/supervisor.py", "INTERVAL = 0.1", "INTERVAL = 0.2"),
+        ("operations/__init__.py", "NAMES = ()", "NAMES = []"),
+        ("runner/__init__.py", "BEGIN = 0", "BEGIN = 1"),
+        ("runner/adapters/one/__init__.py", "SET = 1", "SET = 2"),
     ],
 )
 def test_code_that_is_named_or_imported_counts(folder, digest, name, old, new):
@@ -96,6 +109,8 @@ def test_code_that_is_named_or_imported_counts(folder, digest, name, old, new):
 def test_another_frameworks_adapter_does_not_count(folder, digest):
     before = digest(*TRAIN)
     edit(folder / "runner/adapters/two/adapter.py", "Order", "Order as Sampler")
+    edit(folder / "runner/adapters/two/__init__.py", "SET = 2", "SET = 3")
+    edit(folder / "operations/gemm.py", "FLOPS = 1", "FLOPS = 2")
     assert digest(*TRAIN) == before
 
 
@@ -134,12 +149,19 @@ def test_of_our_package_what_trains_counts_and_no_other_adapter(tmp_path, digest
     ours = Path(code_digest.__file__).parents[1]
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ours, tmp_path / "touchstone", ignore=ignored)
-    names = "runner/train.py", "runner/adapters/pytorch/adapter.py", "measure/"
+    names = *runner("cntk", "train"), *SUPERVISOR
     before = digest(*names)
     for name, counts in (
         ("runner/adapters/mxnet/adapter.py", False),
+        ("runner/slices.py", False),
+        ("measure/interleaving.py", False),
+        ("__init__.py", False),
         ("runner/batches.py", True),
-        ("runner/adapters/pytorch/adapter.py", True),
+        ("runner/adapters/__init__.py", True),
+        ("runner/adapters/cntk/__init__.py", True),
+        ("runner/adapters/cntk/adapter.py", True),
+        ("measure/supervisor.py", True),
+        ("measure/disturbance.py", True),
         ("measure/sensors/cpu.py", True),
     ):
         with (tmp_path / "touchstone" / name).open("a") as file:
@@ -147,3 +169,10 @@ def test_of_our_package_what_trains_counts_and_no_other_adapter(tmp_path, digest
         after = digest(*names)
         assert (after != before) == counts, name
         before = after
+
+
+def test_the_outermost_package_which_counts_nowhere_only_has_the_version():
+    tree = ast.parse(Path(touchstone.__file__).read_text())
+    names = [ast.unparse(part.targets[0]) for part in tree.body if isinstance(part, ast.Assign)]
+    assert names == ["__version__"]
+    assert all(isinstance(part, ast.Assign | ast.Expr) for part in tree.body)

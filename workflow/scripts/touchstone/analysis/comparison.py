@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import sqrt
-from statistics import median
 from typing import NamedTuple
 
 from touchstone.analysis.doubts import DISTURBING
@@ -246,7 +245,7 @@ def _next_step(comparison: Comparison, study: Study) -> NextStep:
     lead = comparison.group.ratio(first, second)
     turns = comparison.turns
     now = turns.sets if turns else max(cell.plan.repeats for cell in comparison.cells)
-    seconds = turns.seconds if turns else _round_seconds(study)
+    seconds = turns.seconds if turns else study.round_seconds
     decides = lead is not None and bool(lead.error) and lead.log > 0
     repeats: int | None = None
     if lead is not None and decides:
@@ -268,9 +267,3 @@ def _enough(comparison: Comparison, lead: float, now: int) -> int | None:
         if lead > 2.8 * error and lead > noncentrality(freedom, cells, group.groups) * error:
             return repeats
     return None
-
-
-def _round_seconds(study: Study) -> float:
-    """How long one run of every cell takes: the sum of the cells' medians."""
-    found = [[sum(run.phases.values()) for run in cell.runs] for cell in study.cells]
-    return sum(median(seconds) for seconds in found if seconds)

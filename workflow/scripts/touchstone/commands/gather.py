@@ -12,7 +12,8 @@ from touchstone.results.certificates import read_certificates
 from touchstone.results.files import write_atomic
 from touchstone.results.interleaved import read_interleaved
 from touchstone.results.max_batch import read_max_batches
-from touchstone.results.study import read_study
+from touchstone.results.planned import read_plan
+from touchstone.results.study import StudyBuilder
 from touchstone.results.tables import gather
 
 TABLES = (
@@ -47,8 +48,18 @@ def run(arguments: argparse.Namespace) -> None:
     searches = read_max_batches(arguments.max_batches)
     released = {name: frameworks.released(name) for name in frameworks.adapters()}
     interleaved = read_interleaved(arguments.interleaved)
-    gather(arguments.plan, arguments.records, folder, certificates, searches, released, interleaved)
-    study = read_study(arguments.plan, folder, arguments.records)
+    builder = StudyBuilder(read_plan(arguments.plan))
+    gather(
+        arguments.plan,
+        arguments.records,
+        folder,
+        certificates,
+        searches,
+        released,
+        interleaved,
+        builder.add,
+    )
+    study = builder.study()
     answers = answers_of(study)
     answer_tables.write(answers.gains, answers.verdicts, answers.trials, folder)
     if arguments.scaling:

@@ -111,25 +111,23 @@ def _found(path: Path) -> Found:
 
 
 @cache
-def _module(name: str) -> tuple[Path | None, Path | None]:
-    """The file of ours that is the module of that name, and the one that is its package."""
+def _module(name: str) -> Path | None:
+    """The file of ours that is the module or the package of that name."""
     place = FOLDER.parent.joinpath(*name.split("."))
-    module, package = place.with_suffix(".py"), place / "__init__.py"
-    return (module if module.exists() else None), (package if package.exists() else None)
+    files = place.with_suffix(".py"), place / "__init__.py"
+    return next((file for file in files if file.exists()), None)
 
 
 @cache
 def _imports(path: Path) -> frozenset[Path]:
-    """The files of ours that `path` imports by name, packages with all their modules."""
-    found: set[Path] = set()
-    for names in _found(path).imports:
-        for name in names:
-            module, package = _module(name)
-            if module:
-                found.add(module)
-            elif package and name in names[:1]:
-                found.add(package)
-    return frozenset(found)
+    """The files of ours that `path` imports, and the packages that it is in.
+
+    The outermost package is not among them: it only has the version, which changes no numbers.
+    """
+    named = {_module(name) for names in _found(path).imports for name in names}
+    packages = {folder / "__init__.py" for folder in path.parents if FOLDER in folder.parents}
+    found = {file for file in packages if file.exists()} | named
+    return frozenset(file for file in found - {FOLDER / "__init__.py"} if file)
 
 
 @cache

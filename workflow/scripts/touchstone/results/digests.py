@@ -48,11 +48,7 @@ def forget(folder: Path) -> None:
 
 def listed(folder: Path) -> dict[Path, str]:
     """The digest of every listed file; of a list that is missing or damaged, what can be read."""
-    try:
-        text = (folder / NAME).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    found = (LINE.fullmatch(line) for line in text.splitlines())
+    found = (LINE.fullmatch(line) for line in _lines(folder))
     return {_joined(folder, line[2]): line[1] for line in found if line}
 
 
@@ -68,8 +64,10 @@ def changed(folder: Path) -> list[Path]:
 
 def is_changed(folder: Path, path: Path, text: str) -> bool | None:
     """Whether a file with this text is another one than the `folder` lists; None: not listed."""
-    digest = listed(folder).get(_joined(path.parent, path.name))
-    return None if digest is None else digest != hashlib.sha256(text.encode()).hexdigest()
+    ending = f"  {os.path.relpath(path, folder)}"
+    line = next((line for line in _lines(folder) if line.endswith(ending)), "")
+    found = LINE.fullmatch(line)
+    return None if found is None else found[1] != hashlib.sha256(text.encode()).hexdigest()
 
 
 def changed_in(results: Path, stages: Iterable[str] = OF_STAGES) -> Iterator[Path]:
@@ -78,6 +76,14 @@ def changed_in(results: Path, stages: Iterable[str] = OF_STAGES) -> Iterator[Pat
         folders = [results] if not stage else sorted(results.glob(stage))
         for folder in folders:
             yield from changed(folder)
+
+
+def _lines(folder: Path) -> list[str]:
+    try:
+        text = (folder / NAME).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.splitlines()
 
 
 def _write(folder: Path, digests: dict[Path, str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 from touchstone.plan.names import framework_name, setting_name, stack_of
@@ -147,6 +148,12 @@ class Study:
     def runs(self) -> list[Result]:
         return [run for cell in self.cells for run in cell.runs]
 
+    @cached_property
+    def round_seconds(self) -> float:
+        """How long one run of every cell takes: the sum of the cells' medians."""
+        found = [[sum(run.phases.values()) for run in cell.runs] for cell in self.cells]
+        return sum(median(seconds) for seconds in found if seconds)
+
     def by_facet(self) -> dict[tuple[str, str, str], dict[int, list[Cell]]]:
         """Cells by facet and batch size; batch sizes ascend."""
         groups: dict[tuple[str, str, str], dict[int, list[Cell]]] = {
@@ -209,6 +216,47 @@ def _flags(path: Path) -> dict[str, list[str]]:
     }
 
 
+class StudyBuilder:
+    """Makes a study of its plan and of records that are given cell by cell, in order of the plan.
+
+    It keeps a part of each record, and what is equal in several of them once.
+    """
+
+    def __init__(self, plan: list[PlannedCell]) -> None:
+        self.distinguishing = _distinguishing(plan)
+        self.shared: dict[str, Any] = {}
+        self.cells: list[Cell] = []
+
+    def add(self, cell: PlannedCell, records: Iterable[dict[str, Any]]) -> None:
+        """Add the next cell with its records, which have the flags of the study too."""
+        f = cell.factors
+        facet = (f["network"], f["dataset"], f["device"])
+        values = tuple(f[name] for name in self.distinguishing)
+        series = Series(f["framework"], self.distinguishing, values, f["environment"])
+        runs = list(map(self._result, records))
+        self.cells.append(Cell(cell, facet, int(f["batch_size"]), series, runs))
+
+    def _result(self, record: dict[str, Any]) -> Result:
+        metrics = record["metrics"].items()
+        reasons = {name: metric["reason"] for name, metric in metrics if "reason" in metric}
+        return Result(
+            repeat=record["repeat"],
+            status=record["status"],
+            reason=record["reason"],
+            flags=list(record["flags"]),
+            values={name: metric["value"] for name, metric in metrics},
+            reasons=shared(reasons, self.shared),
+            losses=[epoch["loss"] for epoch in record["losses"]],
+            phases=record["phases"],
+            provenance=shared(record["provenance"], self.shared),
+            log_tail=record.get("log_tail", []),
+        )
+
+    def study(self) -> Study:
+        """The study of all cells that were added."""
+        return Study(self.cells)
+
+
 def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
     """Read a study from its plan, its tables and its records.
 
@@ -218,36 +266,15 @@ def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
     plan = read_plan(plan_path)
     table_path = tables / "summary.csv"
     added = _flags(table_path)
-    distinguishing = _distinguishing(plan)
-    seen: dict[str, Any] = {}  # equal provenance parts and reasons are kept once
-    cells = []
-    for cell, cell_records in read_records(plan, records):
+    builder = StudyBuilder(plan)
+    for cell, found in read_records(plan, records):
         if cell.name not in added:
             cause = f"it lacks {cell.name}"
             raise InputError(table_path, cause, REMAKE)
-        runs = []
-        for record in cell_records:
-            metrics = record["metrics"].items()
-            runs.append(
-                Result(
-                    repeat=record["repeat"],
-                    status=record["status"],
-                    reason=record["reason"],
-                    flags=[*record["flags"], *added[cell.name]],
-                    values={name: metric["value"] for name, metric in metrics},
-                    reasons=shared({n: m["reason"] for n, m in metrics if "reason" in m}, seen),
-                    losses=[epoch["loss"] for epoch in record["losses"]],
-                    phases=record["phases"],
-                    provenance=shared(record["provenance"], seen),
-                    log_tail=record.get("log_tail", []),
-                )
-            )
-        f = cell.factors
-        facet = (f["network"], f["dataset"], f["device"])
-        values = tuple(f[name] for name in distinguishing)
-        series = Series(f["framework"], distinguishing, values, f["environment"])
-        cells.append(Cell(cell, facet, int(f["batch_size"]), series, runs))
-    return Study(cells)
+        for record in found:
+            record["flags"] += added[cell.name]
+        builder.add(cell, found)
+    return builder.study()
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:

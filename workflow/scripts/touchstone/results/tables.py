@@ -3,7 +3,7 @@
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
@@ -167,6 +167,10 @@ def _flags(record: dict[str, Any], parity: bool, older: bool) -> list[str]:
     return [*record["flags"], *[PARITY_NOT_SHOWN] * (not parity), *[DIFFERENT_ERA] * older]
 
 
+Keep = Callable[[PlannedCell, list[dict[str, Any]]], None]
+"""Gets a planned cell with its records."""
+
+
 class _Compared(NamedTuple):
     """What comparisons need of a cell: values by metric and block, provenances, flags."""
 
@@ -183,6 +187,7 @@ def gather(
     max_batches: Sequence[MaxBatch] = (),
     released: Mapping[str, str | None] = MappingProxyType({}),
     interleaved: Sequence[Interleaved] = (),
+    keep: Keep = lambda cell, records: None,
 ) -> None:
     """Write `measurements.csv`, `summary.csv` and `comparisons.csv` of the planned records.
 
@@ -193,6 +198,7 @@ def gather(
     planned earlier, from the blocks that have both (docs/statistics.md). `released` has the
     month of each framework's release, for the flag of those that are of another era. Where the
     cells were measured in turn, as `interleaved` says, the ratios of throughput are from there.
+    `keep` gets each cell with its records, to which the flags of the study were added.
     """
     measurements, summary = io.StringIO(), io.StringIO()
     measurements.write(_fields(*MEASUREMENTS) + "\n")
@@ -239,6 +245,7 @@ def gather(
             unit, count = _fields(METRIC, UNIT), _fields(one.status, n)
             values, ending = ",".join(map(_number, spread)), _fields(flags, 0, *choices)
             summary.write(f"{head},{unit},{count},{values},{ending}\n")
+        keep(cell, records)
         if cell.name in grouped:
             blocks = {name: _by_block(records, name) for name in METRICS}
             provenances = [

@@ -19,6 +19,12 @@ from touchstone.plan.spec import spec_digests
 from touchstone.workflow.context import Context, Wildcards, inspected
 from touchstone.workflow.inputs import JobInputs
 
+SUPERVISOR = (
+    *("measure/environment.py", "measure/nodes.py", "measure/skip.py", "measure/trials.py"),
+    "measure/sensors/",
+)
+"""The code outside the framework's environment that makes a run's numbers, with all it imports."""
+
 
 class JobParams:
     """The parameters of the jobs of a study: a change of one makes their results stale."""
@@ -133,7 +139,7 @@ class JobParams:
             "pins": self.installed_of(cell.environment, cell.framework, cell.device),
             "environment": self.options_of(cell.environment),
             "code": code_digest.digest(
-                *runner(cell.framework, "train"), "measure/", "plan/bisection.py"
+                *runner(cell.framework, "train"), *SUPERVISOR, "plan/bisection.py"
             ),
             "errors": attempts.faults(f"results/max_batch/{wildcards.setting}"),
         }
@@ -176,7 +182,7 @@ def runner(framework: str, kind: str) -> list[str]:
 @cache
 def code_of_runs(framework: str, kind: str) -> str:
     """The digest of the code that makes the numbers of runs of that kind."""
-    return code_digest.digest(*runner(framework, kind), "measure/")
+    return code_digest.digest(*runner(framework, kind), *SUPERVISOR)
 
 
 @cache
