@@ -11,6 +11,7 @@ LAYERS = [
     {"cli"},
     {"workflow"},
     {"commands"},
+    {"gpu_check"},
     {"published"},
     {"report"},
     {"analysis"},

@@ -1,5 +1,6 @@
 """Which configuration is fastest: cells side by side."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import sqrt
@@ -260,10 +261,13 @@ def _enough(comparison: Comparison, lead: float, now: int) -> int | None:
     """The repeats with which such a lead is shown with a chance of 80 %; None for too many."""
     group = comparison.group
     cells = len(comparison.cells)
-    for repeats in range(now + 1, MOST_REPEATS + 1):
+
+    def shown(repeats: int) -> bool:
         error = sqrt(2 * group.variance / repeats)
         freedom = float(group.freedom + (cells - 1) * (repeats - now))
         # The noncentrality is never below 2.8, and takes long to compute.
-        if lead > 2.8 * error and lead > noncentrality(freedom, cells, group.groups) * error:
-            return repeats
-    return None
+        return lead > 2.8 * error and lead > noncentrality(freedom, cells, group.groups) * error
+
+    choices = range(now + 1, MOST_REPEATS + 1)
+    place = bisect_left(choices, True, key=shown)
+    return choices[place] if place < len(choices) else None
