@@ -39,9 +39,8 @@ BLOCKS = Timing(rounds=1, slice_seconds=6 * 0.4, lead_seconds=0.15, max_seconds=
 """As much training, in one piece; three of them a set, for `measure_set` has no fewer rounds."""
 ON_OFF = (5.0, 20.0)
 """Seconds for which the other program burns a core, or rests."""
-SLEEPER = f"""
-import sys, time
-sys.path.insert(0, {str(RUNNER.parent)!r})
+SLEEPER = """
+import time
 from touchstone.runner import slices
 from touchstone.runner.main import main
 
@@ -58,7 +57,7 @@ main()
 
 
 def burn(gone: "multiprocessing.synchronize.Event", seed: int) -> None:
-    """Burn a core on and off until it is told to end."""
+    """Burn a core on and off until `gone` is set."""
     draw = random.Random(seed)
     while not gone.is_set():
         end = time.monotonic() + draw.uniform(*ON_OFF)
@@ -162,6 +161,7 @@ def copies(executions: int, wanted: bool, folder: Path, framework: str) -> None:
     cells = [candidate(folder, name, framework) for name in ("one", "other", "sleeper")]
     script = folder / "sleeper.py"
     script.write_text(SLEEPER)
+    (folder / "touchstone").symlink_to(RUNNER.parent / "touchstone")  # beside the script
     python, _, *files = cells[2].command
     cells[2] = cells[2]._replace(command=[python, str(script), *files])
     different = found = 0

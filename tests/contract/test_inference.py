@@ -198,14 +198,14 @@ def test_tensorrt_computes_on_gpus_alone(launch):
     cell = a_cell(framework, mode=mode, workload="inference", weights="initial", **SHORT)
     ended, events = launch(cell)
     assert events[-1]["status"] == "unsupported"
-    assert events[-1]["reason"] == "TensorRT computes on NVIDIA's GPUs alone"
+    assert events[-1]["reason"] == "TensorRT computes on NVIDIA's GPUs only"
 
 
 @pytest.mark.framework("onnxruntime")
 def test_onnxruntime_does_not_train(launch):
     ended, events = launch(a_cell("onnxruntime", epochs=1))
     assert events[-1]["status"] == "unsupported"
-    assert events[-1]["reason"] == "ONNX Runtime does not train here: it predicts alone"
+    assert events[-1]["reason"] == "ONNX Runtime does not train here: it predicts only"
 
 
 ALL = """

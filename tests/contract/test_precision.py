@@ -15,16 +15,16 @@ from touchstone.plan import frameworks
 from touchstone.plan.parity import steps_spec
 
 GPUS_ALONE = "TF32 is arithmetic of NVIDIA's GPUs, which no CPU has"
-SINGLE = "Caffe's Python interface has single precision alone"
+SINGLE = "Caffe's Python interface has single precision only"
 WHY = {
     ("pytorch", "tf32"): GPUS_ALONE,
     ("tensorflow", "tf32"): GPUS_ALONE,
     ("jax", "tf32"): GPUS_ALONE,
     ("jax", "fp16-amp"): "JAX has no loss scaling of its own, which fp16 needs",
     ("mxnet", "tf32"): GPUS_ALONE,
-    ("mxnet", "fp16-amp"): "MXNet has mixed precision in fp16 on GPUs alone, for which it has no"
+    ("mxnet", "fp16-amp"): "MXNet has mixed precision in fp16 on GPUs only, for which it has no"
     " build here",
-    **{("cntk", p): f"CNTK has fp32 and fp64 alone on CPUs, not {p}"
+    **{("cntk", p): f"CNTK has only fp32 and fp64 on CPUs, not {p}"
        for p in ("tf32", "bf16", "fp16-amp")},
     **{("caffe", p): SINGLE for p in ("fp64", "tf32", "bf16", "fp16-amp")},
 }  # fmt: skip

@@ -69,7 +69,7 @@ def test_another_seed_or_rate_is_no_training_cell(root):
     [
         ({"weights": "mine"}, "weights: 'mine' is none of initial, trained, caffe"),
         ({"framework": "onnxruntime"}, "weights: onnxruntime does not train; name the framework"),
-        ({"mode": "best"}, "mode: 'best' is tried in training alone"),
+        ({"mode": "best"}, "mode: 'best' is tried in training only"),
         ({"input": "records"}, "input: an inference cell predicts from 'memory' or 'synthetic'"),
         ({"batch_size": 1001}, "batch_size: 1001 is more than the 1000 test examples"),
     ],

@@ -42,7 +42,7 @@ def write(
     tables = (
         (
             "precision", precision.COLUMNS, PRECISION_SHOWN, precision.rows(gains),
-            "No cells of this study differ by precision alone.",
+            "No cells of this study differ by precision only.",
         ),
         (
             "bottleneck", bottleneck.COLUMNS, BOTTLENECK_SHOWN, bottleneck.rows(verdicts),

@@ -91,7 +91,7 @@ class Model(NamedTuple):
     groups: dict[str, Group]
 
     def ratio(self, cell: Cell, other: Cell) -> Ratio | None:
-        """Cell / other in the blocks of their group; in a large one, in those of the two alone."""
+        """Cell / other in the blocks of their group; in a large one, in those of the two only."""
         group = self.groups.get(cell.plan.name)
         if group is None:
             return paired_ratio(cell.by_block(self.metric), other.by_block(self.metric))

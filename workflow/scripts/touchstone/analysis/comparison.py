@@ -38,6 +38,8 @@ ALIKE = 1.02
 """Ratio up to which speeds are called alike."""
 LEAST_REPEATS, MOST_REPEATS = 3, 100
 """Repeats that are proposed."""
+KNOWN_NOISE = 200.0
+"""Degrees of freedom from which more of them change the repeats by less than 1 %."""
 
 
 class Comparison(NamedTuple):
@@ -264,7 +266,7 @@ def _enough(comparison: Comparison, lead: float, now: int) -> int | None:
 
     def shown(repeats: int) -> bool:
         error = sqrt(2 * group.variance / repeats)
-        freedom = float(group.freedom + (cells - 1) * (repeats - now))
+        freedom = min(group.freedom + (cells - 1) * (repeats - now), KNOWN_NOISE)
         # The noncentrality is never below 2.8, and takes long to compute.
         return lead > 2.8 * error and lead > noncentrality(freedom, cells, group.groups) * error
 

@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network")
     parser.add_argument("steps", type=Path, nargs="+", help="FRAMEWORK.npz, the reference first")
     parser.add_argument(
-        "--single", type=Path, help="the reference's, for frameworks of single precision alone"
+        "--single", type=Path, help="the reference's, for frameworks of single precision only"
     )
     parser.add_argument("--output", type=Path, required=True, help="the certificate to write")
 

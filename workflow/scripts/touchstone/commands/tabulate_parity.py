@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> None:
     unequal, unsupported = [], 0
     with open(arguments.output, "w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
-        # Of a framework that has single precision alone, other steps are judged.
+        # Of a framework that has single precision only, other steps are judged.
         kinds = {**TOLERANCES, **{f"{name}32": keys for name, keys in SINGLE_FLOORS.items()}}
         columns = [(case, key) for case, limits in kinds.items() for key in limits]
         names = [f"{case} {key}" for case, key in columns]

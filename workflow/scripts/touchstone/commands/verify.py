@@ -111,12 +111,12 @@ def _converted(folder: Path) -> Iterator[tuple[str, list[Damage]]]:
     fingerprints: dict[tuple[str, str], tuple[str, Path]] = {}
     for path in sorted(folder.glob("[!.]*/[!.]*/manifest.json")):
         dataset = path.parent.parent.name
-        told = read_or_damage(path)
-        if isinstance(told, Damage):
-            yield f"{dataset} {path.parent.name}", [told]
+        read = read_or_damage(path)
+        if isinstance(read, Damage):
+            yield f"{dataset} {path.parent.name}", [read]
             continue
-        found = manifest.faults(path, told)
-        for split, entry in told.splits.items() if not found else ():
+        found = manifest.faults(path, read)
+        for split, entry in read.splits.items() if not found else ():
             first, other = fingerprints.setdefault((dataset, split), (entry.fingerprint, path))
             if first != entry.fingerprint:
                 for one, against in ((path, other), (other, path)):

@@ -54,7 +54,7 @@ class Source(BaseModel, extra="forbid", frozen=True, strict=True):
 
     A file is the right one if its SHA-256 is `sha256` or, where `content_sha256` is given, if
     it is a gzip file whose content has that SHA-256: a mirror may have compressed the same
-    content anew. `size` (bytes) belongs to `sha256`: it refuses a wrong file before the
+    content again. `size` (bytes) belongs to `sha256`: it refuses a wrong file before the
     download, and only where there is no `content_sha256`.
     """
 
@@ -169,9 +169,9 @@ class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
     @field_validator("decoder")
     @classmethod
     def _unscaled_tokens(cls, decoder: Decoder, info: ValidationInfo) -> Decoder:
-        told = [info.data[key] for key in ("shape", "mean", "std") if key in info.data]
-        good = len(told) < 3 or told == [[told[0][0], 1, 1], [0.0], [1.0]]
-        if decoder.TOKENS and not good:  # what is missing is told as a fault of its own
+        given = [info.data[key] for key in ("shape", "mean", "std") if key in info.data]
+        good = len(given) < 3 or given == [[given[0][0], 1, 1], [0.0], [1.0]]
+        if decoder.TOKENS and not good:  # what is missing is a fault of its own
             raise ValueError("a text wants a shape of steps, 1, 1, a mean of [0.0], a std of [1.0]")
         return decoder
 

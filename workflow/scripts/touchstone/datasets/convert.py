@@ -106,8 +106,8 @@ def convert(
 
 def _prepare(work: Path, dataset: Dataset, record_format: str) -> None:
     """Make the folder `work`, or keep it if it is of the same data set and format."""
-    told = json.dumps([dataset.model_dump(), record_format], sort_keys=True)
-    key = hashlib.sha256(told.encode()).hexdigest()
+    identity = json.dumps([dataset.model_dump(), record_format], sort_keys=True)
+    key = hashlib.sha256(identity.encode()).hexdigest()
     if not (work / "key").is_file() or (work / "key").read_text() != key:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
@@ -153,7 +153,7 @@ def _require_space(job: _Job, output: Path, done: dict[str, Any]) -> None:
             try:
                 sample.append(form.record_size(len(formats.content(examples[index][1]))))
             except DatasetError:
-                continue  # told when its turn comes, with all others
+                continue  # reported when its turn comes, with all others
         needed += round(sum(sample) / max(1, len(sample)) * len(examples))
     written = sum(file["bytes"] for entry in done.values() for file in entry["files"])
     free = shutil.disk_usage(job.work).free
@@ -257,7 +257,7 @@ def _write(shard: _Shard) -> dict[str, Any] | DatasetError:
 def _checked(
     job: _Job, shard: _Shard, summary: manifest.Summary, faults: list[DatasetError]
 ) -> Iterator[Example]:
-    """Pass the good examples of the shard on, counted; the bad ones are told in `faults`.
+    """Pass the good examples of the shard on, counted; the bad ones are listed in `faults`.
 
     Raises DatasetError for pixels of another shape than the catalogue's.
     """
@@ -290,7 +290,7 @@ def _check_fingerprints(dataset: Dataset, source: Path, splits: dict[str, Any]) 
                 source,
                 f"the {split} examples have the fingerprint {found}, not {wanted}",
                 f"they have changed since the catalogue of {dataset.name} was written; restore "
-                "them, or describe them anew",
+                "them, or describe them again",
             )
 
 

@@ -27,12 +27,12 @@ class DatasetError(Exception):
         super().__init__(f"{file}: {cause}; {remedy}")
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """How it goes from one process to another: with its message alone."""
+        """How it goes from one process to another: with its message only."""
         return DatasetError.__new__, (DatasetError, str(self))
 
 
 class DatasetErrors(DatasetError):
-    """Several of them, told together, one a line; of very many, the first `MOST`."""
+    """Several of them, reported together, one a line; of very many, the first `MOST`."""
 
     MOST = 20
 

@@ -1,4 +1,4 @@
-"""What a decoder is told of its data set."""
+"""What a decoder knows of its data set."""
 
 from __future__ import annotations
 

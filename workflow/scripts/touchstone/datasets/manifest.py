@@ -109,8 +109,8 @@ def faults(path: Path, manifest: Manifest) -> list[Damage]:
     A damage of the manifest itself is one of `path`.
     """
     found = []
-    for split, told in manifest.splits.items():
-        wrong = [damage for file in told.files if (damage := file_damage(path.parent, file))]
+    for split, entry in manifest.splits.items():
+        wrong = [damage for file in entry.files if (damage := file_damage(path.parent, file))]
         found += wrong or _record_faults(path, manifest, split)
     return found
 
@@ -118,17 +118,17 @@ def faults(path: Path, manifest: Manifest) -> list[Damage]:
 def _record_faults(path: Path, manifest: Manifest, split: str) -> list[Damage]:
     """What is wrong with the records of a split whose files are the manifest's."""
     shape = manifest.shape if manifest.encoding == "raw" else None
-    told = manifest.splits[split]
+    entry = manifest.splits[split]
     try:
         summaries = [
-            summarise(path.parent / name, manifest.record_format, shape, len(told.histogram))
+            summarise(path.parent / name, manifest.record_format, shape, len(entry.histogram))
             for name in shard_names(split, manifest.shards[split])
         ]
     except formats.DAMAGED as error:
         return [Damage(path.parent / split, f"it cannot be read ({error})")]
     found = merged([entry(summary, [], path.parent) for summary in summaries])
     return [
-        Damage(path, f"{split}: {key} is {found[key]}, not {getattr(told, key)}")
+        Damage(path, f"{split}: {key} is {found[key]}, not {getattr(entry, key)}")
         for key in ("examples", "histogram", "fingerprint")
-        if found[key] != getattr(told, key)
+        if found[key] != getattr(entry, key)
     ]

@@ -10,7 +10,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from touchstone.datasets.formats import Pixels
 
 REPAIR_QUALITY = 95
-"""JPEG quality of a photo that must be encoded anew, where the catalogue gives none."""
+"""JPEG quality of a photo that must be encoded again, where the catalogue gives none."""
 
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"BM", b"GIF8", b"II*\0", b"MM\0*", b"RIFF")
 """First bytes of JPEG, PNG, BMP, GIF, TIFF (both byte orders) and WebP files."""
@@ -22,8 +22,8 @@ def as_jpeg(content: bytes, short_side: int | None, quality: int | None) -> byte
     """The photo as a JPEG file with grey or RGB pixels that every framework decodes.
 
     Without `short_side` a good file is passed on byte for byte, and only CMYK images and files
-    of another kind are encoded anew. With it, every photo is scaled so that its shorter side has
-    that many pixels. A good file is told by its headers and its end marker, since decoding
+    of another kind are encoded again. With it, every photo is scaled so that its shorter side has
+    that many pixels. A good file is known by its headers and its end marker, since decoding
     each would cost ten times as much as the conversion; one that looks odd is decoded. Raises
     ValueError with the cause if it does not decode.
     """

@@ -1,4 +1,4 @@
-"""Members of an uncompressed tar file, told from its headers alone (POSIX.1-1988 ustar).
+"""Members of an uncompressed tar file, found by its headers only (POSIX.1-1988 ustar).
 
 The data of a member lies in one piece in the archive, so it is read with `pread` where it is.
 """

@@ -1,4 +1,4 @@
-"""A hardware counter that wraps around or starts anew."""
+"""A hardware counter that wraps around or starts again."""
 
 
 class Counter:

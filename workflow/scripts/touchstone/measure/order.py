@@ -52,5 +52,5 @@ def _last() -> Path:
 
 
 def _boot() -> str:
-    """This start of the machine: the monotonic clock begins anew with each."""
+    """This start of the machine: the monotonic clock begins again with each."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

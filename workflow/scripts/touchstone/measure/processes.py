@@ -55,7 +55,7 @@ def account(pid: int) -> Account | None:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
-    # The name in brackets may hold spaces; minflt is field 10, the first behind it field 3.
+    # The name in brackets may hold spaces; minflt is field 10, the first after it field 3.
     numbers = [int(field) for field in text[text.rindex(")") + 2 :].split()[7:15]]
     minor, minor_children, major, major_children, *times = numbers
     return Account(sum(times) / TICKS, minor + minor_children, major + major_children)

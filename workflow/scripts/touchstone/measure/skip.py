@@ -25,7 +25,7 @@ def known(
 
 
 def no_device(device: str, replicas: int = 1) -> str | None:
-    """Why nothing can train on so many of `device` here, as far as can be told without trying.
+    """Why nothing can train on so many of `device` here, as far as can be known without trying.
 
     It saves a machine without a GPU the environments for GPUs, which are gigabytes.
     """

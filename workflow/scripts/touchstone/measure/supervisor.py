@@ -120,7 +120,7 @@ def supervise(
         )
     finally:
         os.close(asked)
-        # Whatever happens to this process, nothing of the run goes on behind it.
+        # Whatever happens to this process, nothing of the run goes on after it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         cpu_seconds, out_of_memory = _end(process, watched, kills)

@@ -19,7 +19,7 @@ def conv(
 
 
 def head(graph: Graph, x: str, units: int, classes: int) -> str:
-    """Two dense layers of `units` behind the images, with dropout before each, and the output."""
+    """Two dense layers of `units` after the images, with dropout before each, and the output."""
     x = graph.flatten("flatten", x)
     for number in (1, 2):
         x = graph.dropout(f"dropout{number}", x, rate=0.5)

@@ -3,7 +3,7 @@
 from touchstone.networks.graph import Graph
 
 # By module: filters of the 1x1 branch, of the 3x3 branch (reduction, then convolution), of
-# the 5x5 branch (the same two), and of the projection behind the pooling.
+# the 5x5 branch (the same two), and of the projection after the pooling.
 MODULES = {
     "3a": (64, 96, 128, 16, 32, 32),
     "3b": (128, 128, 192, 32, 96, 64),

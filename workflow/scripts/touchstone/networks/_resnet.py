@@ -1,4 +1,4 @@
-"""What the ResNets with the activation behind the sum share: He et al. 2015,
+"""What the ResNets with the activation after the sum share: He et al. 2015,
 arXiv:1512.03385."""
 
 from touchstone.networks.graph import Graph

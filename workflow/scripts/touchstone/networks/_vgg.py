@@ -10,7 +10,7 @@ INITIAL = {"*.weight": "glorot_uniform"}
 
 
 def base(graph: Graph, x: str, depths: tuple[int, ...], batch_norm: bool = False) -> str:
-    """Five stages of 3 x 3 convolutions, `depths` in each, with 2 x 2 pooling behind each."""
+    """Five stages of 3 x 3 convolutions, `depths` in each, with 2 x 2 pooling after each."""
     for stage, (filters, depth) in enumerate(zip(FILTERS, depths, strict=True), 1):
         for number in range(1, depth + 1):
             x = graph.conv(f"conv{stage}_{number}", x, filters, kernel=3, padding=1)
@@ -22,7 +22,7 @@ def base(graph: Graph, x: str, depths: tuple[int, ...], batch_norm: bool = False
 
 
 def head(graph: Graph, x: str, classes: int) -> str:
-    """Two dense layers of 4096, with dropout behind each, and the output."""
+    """Two dense layers of 4096, with dropout after each, and the output."""
     x = graph.flatten("flatten", x)
     for number in (1, 2):
         x = graph.dense(f"dense{number}", x, units=4096)

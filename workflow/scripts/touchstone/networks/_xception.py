@@ -38,7 +38,7 @@ def _halving(graph: Graph, at: str, x: str, first: int, second: int, relu_first:
 
 
 def _separable(graph: Graph, at: str, x: str, filters: int) -> str:
-    """A convolution of every channel alone, one of 1 x 1 over all, batch normalisation."""
+    """A convolution of every channel by itself, one of 1 x 1 over all, batch normalisation."""
     channels = graph.shape(x)[-1]
     x = graph.conv(
         f"{at}_depth", x, channels, kernel=3, padding="same", groups=channels, bias=False

@@ -1,5 +1,5 @@
 """GoogLeNet (Szegedy et al. 2014, arXiv:1409.4842, without the auxiliary outputs) with batch
-normalisation (Ioffe and Szegedy 2015, arXiv:1502.03167) behind every convolution in place
+normalisation (Ioffe and Szegedy 2015, arXiv:1502.03167) after every convolution in place
 of biases and of local response normalisation. It is not the later BN-Inception network:
 the modules are the first paper's, 5 x 5 convolutions included, which torchvision's form
 makes 3 x 3. Its epsilon of 1e-3 is torchvision's.

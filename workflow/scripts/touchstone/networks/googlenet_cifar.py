@@ -1,5 +1,5 @@
 """A CIFAR-10 form of GoogLeNet with batch normalisation: the nine modules of Szegedy et al.
-2014, arXiv:1409.4842, behind one 3 x 3 convolution of 192 filters with no pooling, so that
+2014, arXiv:1409.4842, after one 3 x 3 convolution of 192 filters with no pooling, so that
 the modules work on 32 x 32, 16 x 16 and 8 x 8. No paper defines it; forms in common use
 have the same stem, and some make the 5 x 5 convolutions two of 3 x 3.
 

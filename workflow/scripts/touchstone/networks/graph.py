@@ -3,7 +3,7 @@
 Shapes are those of one example: (height, width, channels) for images, (features,) once
 flattened; (steps, 1, 1) for tokens, (steps, features) for the sequence made of them.
 `flatten` puts the channels first (channel, row, column), whatever order a framework keeps its
-images in; adapters reorder the weights behind it, once, at build. Weights have one canonical
+images in; adapters reorder the weights after it, once, at build. Weights have one canonical
 layout: convolution (filters, channels / groups, height, width), dense (units, features), LSTM
 (4 units, features), its gates in the order input, forget, cell, output.
 """

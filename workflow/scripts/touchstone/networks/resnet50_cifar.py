@@ -1,5 +1,5 @@
 """A CIFAR-10 form of ResNet-50 v1.5 (He et al. 2015, arXiv:1512.03385): its bottleneck stages
-behind a 3 x 3 convolution of stride 1, with no first pooling. The paper has no ResNet-50
+after a 3 x 3 convolution of stride 1, with no first pooling. The paper has no ResNet-50
 for CIFAR-10; this is the form in common use.
 
 23,520,842 parameters and 1,297,829,888 multiply-accumulates at 32 x 32 x 3, 10 classes.

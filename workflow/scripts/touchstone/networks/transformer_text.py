@@ -1,6 +1,6 @@
 """A text classifier of bytes: two layers of the Transformer's encoder (Vaswani et al. 2017,
 arXiv:1706.03762) with trained positions, and a dense layer on the mean over the steps. It
-normalises in front of attention and dense layers, not behind (Xiong et al. 2020,
+normalises in front of attention and dense layers, not after (Xiong et al. 2020,
 arXiv:2002.04745), which trains without a warm-up of the rate. Four heads, 64 wide, the inner
 dense layer four times as wide, as in the paper; the sizes are ours. No dropout.
 

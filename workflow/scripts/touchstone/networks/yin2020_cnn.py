@@ -1,7 +1,7 @@
 """The small CNN that stands for Yin et al. 2020's on CIFAR-10. The source does not name its
 network; its accuracy and memory fit one of the tutorial kind, as TensorFlow's "Convolutional
 Neural Network (CNN)" tutorial has it: three 3 x 3 convolutions without padding, pooling
-behind the first two, and a dense layer of 64.
+after the first two, and a dense layer of 64.
 
 122,570 parameters and 4,548,608 multiply-accumulates at 32 x 32 x 3, 10 classes.
 """

@@ -132,7 +132,7 @@ class Convolution:
         x, w, y = map(adapter.array, (x, w, y))
         if self.wanted == "y":
             return lambda: (mx.nd.Convolution(x, w, **settings),)
-        # MXNet has no operation for a gradient alone: a bound graph's backward pass is one.
+        # MXNet has no operation that is only a gradient: a bound graph's backward pass is one.
         graph = mx.sym.Convolution(mx.sym.var("x"), mx.sym.var("w"), **settings)
         operands = {"x": x, "w": w}
         gradient = mx.nd.zeros_like(operands[self.wanted])

@@ -4,7 +4,7 @@ Sequences are (steps, batch, units). A gate's weights are rows: w, of the inputs
 the state, are (gates x units, units), their biases b and c (gates x units). The equations and
 the order of gates are cuDNN's (NVIDIA cuDNN developer guide, cudnnRNNMode_t), which PyTorch
 and MXNet share: LSTM input, forget, cell, output; GRU reset, update, new, its reset applied
-behind the state's product. The state begins at 0.
+after the state's product. The state begins at 0.
 """
 
 from typing import Any
@@ -54,7 +54,7 @@ class Recurrent:
     backward = False
 
     def flops(self, units: Any, batch: Any, steps: int) -> Any:
-        """Of the products alone, as DeepBench counts (github.com/baidu-research/DeepBench):
+        """Of the products only, as DeepBench counts (github.com/baidu-research/DeepBench):
         of inputs and state for every gate; backward as many by the operands on either side."""
         forward = 2 * 2 * GATES[self.kind] * units * units * batch * steps
         return 3 * forward if self.backward else forward
@@ -190,7 +190,7 @@ class Recurrent:
             reset, update, new = np.split(rows, 3)
             return np.concatenate([update, reset, new])
 
-        # Only Keras's GRU, whose reset comes behind the product, keeps both biases.
+        # Only Keras's GRU, whose reset comes after the product, keeps both biases.
         bias = np.stack([swapped(b), swapped(c)]) if self.kind == "gru" else b + c
         layer.set_weights([swapped(w).T, swapped(u).T, bias])
         wanted = [x, *(variable.value for variable in layer.trainable_variables)]
@@ -222,7 +222,7 @@ class Recurrent:
         in double precision along a direction, relative to the gradient's length."""
         random, farthest = np.random.RandomState(1), 0.0
         for name, found in zip(operands, results):
-            # Partly along the gradient itself: along a random direction alone it is near 0.
+            # Partly along the gradient itself: along only a random direction it is near 0.
             direction = random.standard_normal(found.shape)
             direction /= np.linalg.norm(direction)
             direction += found / np.linalg.norm(found)

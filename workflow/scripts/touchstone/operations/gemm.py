@@ -10,7 +10,7 @@ Python 3.6. It has a class `Operation` with
     may_be_zero                 dimensions that may be 0, if there are any
     impossible(**dimensions)    why no array has them, or an empty text; it may be left out
     precisions                  those that it is written for, if they are more than fp32
-    replicas                    of an operation between several replicas alone: the runner puts the
+    replicas                    of an operation between several replicas only: the runner puts the
                                 number of those that take part there; and
     exchanged(**dimensions)     of such a one: bytes of the array of a replica
     arrays(random, **dimensions)  the operands, float32, from a RandomState

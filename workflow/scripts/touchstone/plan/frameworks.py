@@ -28,7 +28,7 @@ def capabilities(framework: str) -> Capabilities:
 
 
 def names() -> list[str]:
-    """Those of them that train: all but the ones that are for something else alone."""
+    """Those of them that train: all but the ones that are for something else only."""
     return [name for name in adapters() if only(name) is None]
 
 

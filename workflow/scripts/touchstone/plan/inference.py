@@ -63,13 +63,13 @@ def faults(cell: Cell, test_examples: int) -> list[str]:
             f"weights: {cell.framework} does not train; name the framework whose weights it takes"
         )
     if cell.mode == BEST:
-        found.append("mode: 'best' is tried in training alone; name a mode")
+        found.append("mode: 'best' is tried in training only; name a mode")
     if cell.world_size > 1:
         found.append("replicas, nodes: inference is done on one device; leave them out")
     if cell.input == "records":
         found.append("input: an inference cell predicts from 'memory' or 'synthetic'")
     if cell.precision not in PRECISIONS:
-        found.append(f"precision: inference is done in {' or '.join(PRECISIONS)} alone")
+        found.append(f"precision: inference is done in {' or '.join(PRECISIONS)} only")
     if cell.batch_size > test_examples:
         found.append(
             f"batch_size: {cell.batch_size} is more than the {test_examples} test examples of "

@@ -37,7 +37,7 @@ differ in nothing else share a search. The rate is small, so that no probe diver
 def searches(plan: Plan) -> dict[str, Cell]:
     """By name, a cell with the settings of each search that the study asks for.
 
-    Cells of the mode `best` have none: which mode they train in is known in their runs alone.
+    Cells of the mode `best` have none: which mode they train in is known in their runs only.
     Operations, inference and cells of several replicas have none either.
     """
     if not plan.study.find_max_batch:

@@ -43,7 +43,7 @@ STEPS: dict[str, dict[str, Any]] = {
 }
 """The parity steps of a network, by the names under which the certificate judges them."""
 SINGLE: dict[str, Any] = {**USUAL, "learning_rate": 2.0**-14, "epsilon": 2.0**-10}
-"""The settings where a framework has single precision alone: a rate at which its weights show an
+"""The settings where a framework has single precision only: a rate at which its weights show an
 update, and an epsilon that keeps Adam from enlarging the rounding of small gradients."""
 SINGLE_STEPS: dict[str, dict[str, Any]] = {
     "sgd32": {"precision": "fp32", "optimizer": "sgd", "steps": 10},

@@ -50,7 +50,7 @@ class Plan:
     def order(self) -> list[tuple[str, int]]:
         """The runs (cell, repeat) in randomised blocks: each block has every cell once.
 
-        The order within block r depends on the cells, their seed and r alone.
+        The order within block r depends on the cells, their seed and r only.
         """
         runs = []
         for repeat in range(1, self.study.repeats + 1):

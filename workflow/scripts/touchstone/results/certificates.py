@@ -10,7 +10,7 @@ from touchstone.results.files import REMAKE, InputError, read_object
 
 Certificates = dict[str, dict[str, Any]]
 """By network, what its `results/parity/NETWORK.json` holds (docs/parity.md)."""
-SINGLE = "in single precision alone, which proves less (docs/parity.md)"
+SINGLE = "in single precision only, which proves less (docs/parity.md)"
 """What is to be said of a proof that is not in double precision."""
 COVERED = ("fp32", "fp64")
 """The precisions that certificates are made in; those of fewer bits are no question of parity."""

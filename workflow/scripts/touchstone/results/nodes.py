@@ -80,7 +80,7 @@ def together(
 
 
 def _at(name: str, column: Column, t: float) -> float | None:
-    """The value of a column at a time; of bits, those of the samples before and behind it."""
+    """The value of a column at a time; of bits, those of the samples before and after it."""
     if name != BITS:
         return interpolate(column, t)
     i = bisect_left(column, (t, -math.inf))

@@ -36,7 +36,7 @@ SINGLE_FLOORS = {
     },
     "adam": {"losses": 1e-5, "update": 1e-3},
 }
-"""By optimiser, what is tolerated at least of a framework that has single precision alone."""
+"""By optimiser, what is tolerated at least of a framework that has single precision only."""
 SINGLE_FACTOR = 8.0
 """What it may be farther from the reference in double precision than that in single precision."""
 APART_FACTOR = 2.0
@@ -128,7 +128,7 @@ def compare(network: str, paths: dict[str, Path], single: Path | None = None) ->
     """The certificate of a network: every framework against the first, and the verdict.
 
     `paths` has by framework the file of its parity steps, the reference first, and `single` the
-    reference's for those that have single precision alone. Raises InputError if they
+    reference's for those that have single precision only. Raises InputError if they
     are not of the same batches.
     """
     reference, *others = paths
@@ -186,11 +186,11 @@ def _judge(found: dict[str, Arrays], expected: dict[str, Arrays], path: Path) ->
 def _judge_single(
     found: dict[str, Arrays], expected: dict[str, Arrays], path: Path
 ) -> dict[str, Any]:
-    """The parity steps of a framework that has single precision alone: a weaker proof.
+    """The parity steps of a framework that has single precision only: a weaker proof.
 
     They are compared with the reference in double precision, and tolerated as far from it as
     `SINGLE_FACTOR` times the reference's own single precision is. That rounding sends a value to
-    the other side of a ReLU or a maximum is chance, and may happen to one of the two alone; so what
+    the other side of a ReLU or a maximum is chance, and may happen to one of the two only; so what
     comes of all steps may also be `APART_FACTOR` times as far as the reference from images that are
     a little apart, which send more values there.
     """

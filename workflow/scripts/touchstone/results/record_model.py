@@ -272,7 +272,7 @@ class Provenance(Part):
 
 
 class Record(Part):
-    """One run, judged. Tables, figures and the report are made from records alone."""
+    """One run, judged. Tables, figures and the report are made from records only."""
 
     model_config = ConfigDict(
         title="Touchstone record",

@@ -42,7 +42,7 @@ from touchstone.schema.spec import InferenceSpec, OperationSpec, RunSpec, Traini
 class Work(NamedTuple):
     """What a slice does.
 
-    begin: begins that many steps; at most one chunk of them is queued behind another
+    begin: begins that many steps; at most one chunk of them is queued after another
     finish: waits for all steps begun
     examples: of a step; of a call of an operation 1
     prove: proves the settings, at the end

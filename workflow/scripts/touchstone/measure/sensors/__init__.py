@@ -46,7 +46,7 @@ class Watched:
     devices: int = 1
 
     def refresh(self) -> None:
-        """List the processes anew, parents before their children; reap orphans that ended."""
+        """List the processes again, parents before their children; reap orphans that ended."""
         orphans = []
         for child in processes.children(os.getpid()):
             if child != self.root and child not in self.others and not self._reap(child):

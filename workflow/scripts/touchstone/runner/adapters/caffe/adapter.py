@@ -48,9 +48,9 @@ class Adapter(Inputs):
     def __init__(self, job: Job, threads: int) -> None:
         self.job = job
         if job.execution.device == "gpu":
-            raise NotImplementedError("Caffe sees no GPU: this build computes on CPUs alone")
+            raise NotImplementedError("Caffe sees no GPU: this build computes on CPUs only")
         if job.execution.precision != "fp32":
-            raise NotImplementedError("Caffe's Python interface has single precision alone")
+            raise NotImplementedError("Caffe's Python interface has single precision only")
         BLAS.openblas_set_num_threads(threads)
         caffe.set_mode_cpu()
         caffe.set_random_seed(job.seed)
@@ -138,7 +138,7 @@ class Adapter(Inputs):
             pair for name, pair in self.trained.items()
             if asked.weight_decay and name.split(".")[1] not in asked.spared
         ]  # fmt: skip
-        # Caffe knows coupled decay alone: else the weights shrink before their step.
+        # Caffe knows coupled decay only: else the weights shrink before their step.
         self.shrunk = decayed if asked.decoupled else []
         self.rate = asked.learning_rate
         # Its solver does the coupled decay of SGD; Adam is without a solver.
@@ -252,7 +252,7 @@ class Adapter(Inputs):
         }
 
     def velocities(self) -> Dict[str, Array]:
-        # Caffe shows its history in snapshots alone, one blob per array that has a rate or not.
+        # Caffe shows its history in snapshots only, one blob per array that has a rate or not.
         self.solver.snapshot()
         path = os.path.join(self.folder.name, "state_iter_{}.".format(self.solver.iter))
         with open(path + "solverstate", "rb") as file:
@@ -313,7 +313,7 @@ class Adapter(Inputs):
         }
 
     def _solver_settings(self) -> Any:
-        """The settings of SGD. Caffe tells its rate alone: the others are what a solver that is
+        """The settings of SGD. Caffe tells its rate only: the others are what a solver that is
         made like that of the run does to a network of one weight."""
         one = Message(caffe_pb2.NetParameter())
         one.given("data", (1, 1))
@@ -328,7 +328,7 @@ class Adapter(Inputs):
                 solver.apply_update()
                 yield float(blob.diff) / solver.lr
 
-        # Without decay: 1, m of SGD; 1 + m, m^2 of Nesterov's. Decay alone: d; (1 + m) d.
+        # Without decay: 1, m of SGD; 1 + m, m^2 of Nesterov's. Decay only: d; (1 + m) d.
         nesterov = isinstance(self.solver, caffe.NesterovSolver)
         first, second = updates(0, (1, 0))
         (decay,) = updates(1, (0,))

@@ -9,7 +9,7 @@ CAPABILITIES = Capabilities(
     modules={"caffe": "kendryte-caffe", "numpy": "numpy", "PIL": "pillow"},
     record_format="datum",
     released="2017-04",
-    why_no_replicas="Caffe trains data-parallel by NCCL on GPUs alone, and this build has neither",
+    why_no_replicas="Caffe trains data-parallel by NCCL on GPUs only, and this build has neither",
     deviations={
         "batch_norm": "the packed Caffe's own batch normalisation has lost the statistics of its "
         "batches and cannot train; a layer written in NumPy takes its place, so that its time is "

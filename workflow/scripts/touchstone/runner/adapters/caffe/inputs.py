@@ -54,7 +54,7 @@ class Inputs(base.TrainingAdapter):
         return np.stack(images), labels
 
     def open_records(self, shards: Sequence[str]) -> int:
-        # Caffe's own data layer reads in stored order alone, and so cannot follow the seed's.
+        # Caffe's own data layer reads in stored order only, and so cannot follow the seed's.
         self.records, self.transactions = [], []
         for shard in shards:
             # The records stay views of the file's map as long as this transaction lives.

@@ -185,7 +185,7 @@ class Prototxt(Message):
 
     def _lrn(self, layer: Layer, bottoms: Any) -> Any:
         if layer["size"] % 2 == 0:
-            raise NotImplementedError("Caffe normalises over odd numbers of channels alone")
+            raise NotImplementedError("Caffe normalises over odd numbers of channels only")
         settings = dict(local_size=layer["size"], alpha=layer["alpha"], beta=layer["beta"])
         settings["k"] = layer["k"]
         return self.add("LRN", layer["name"], bottoms, lrn_param=settings)
@@ -206,7 +206,7 @@ class Prototxt(Message):
         name, size, stride = layer["name"], layer["size"], layer["stride"]
         source, image = bottoms[0], list(self.shapes[layer["inputs"][0]][:2])
         if stride > size:
-            # Caffe may begin a window behind the last pixel: it gets no more than windows see.
+            # Caffe may begin a window after the last pixel: it gets no more than windows see.
             if any(layer["padding"]):
                 raise NotImplementedError("Caffe's adapter pads no windows with gaps between")
             seen = [(out - 1) * stride + size for out in layer["shape"][:2]]

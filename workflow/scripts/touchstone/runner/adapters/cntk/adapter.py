@@ -50,7 +50,7 @@ class Adapter(Inputs):
         C.cntk_py.set_max_num_cputhreads(threads)
         precision = job.execution.precision
         if precision not in PRECISIONS:
-            raise NotImplementedError("CNTK has fp32 and fp64 alone on CPUs, not " + precision)
+            raise NotImplementedError("CNTK has only fp32 and fp64 on CPUs, not " + precision)
         self.dtype = PRECISIONS[precision]
 
     def build(self, weights: Dict[str, Array]) -> None:

@@ -29,7 +29,7 @@ def with_padding(x: Any, layer: Layer, shape: Any, window: Any, value: Any) -> A
     """The image as CNTK's convolution or pooling takes it, and how to make that pad it.
 
     That is a list of booleans by axis, and whether to use the ceiling. CNTK pads an axis with
-    (window - 1) // 2 values in front and as many behind as ceil(length / stride) windows want,
+    (window - 1) // 2 values in front and as many after as ceil(length / stride) windows want,
     or not at all, and takes no window larger than the image; what is none of these is padded
     before it, with `value`.
     """

@@ -180,7 +180,7 @@ def _conv(layer: Layer, x: Any, weight: Any) -> Any:
 
     XLA's operation is slow with one channel, with groups, with few output channels (which the
     gradient of an image with few channels has) and where padding adds many windows (the
-    gradient of an image behind a large filter without padding); in double precision it is a
+    gradient of an image after a large filter without padding); in double precision it is a
     plain loop.
     """
     groups = layer["groups"]

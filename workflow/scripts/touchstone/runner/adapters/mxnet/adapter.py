@@ -68,7 +68,7 @@ class Adapter(Inputs):
 
     def make_deterministic(self) -> None:
         if self.context.device_type == "cpu":
-            raise NotImplementedError("MXNet can ask cuDNN alone for deterministic algorithms")
+            raise NotImplementedError("MXNet can ask cuDNN only for deterministic algorithms")
         mx.random.seed(self.job.seed)
         os.environ["MXNET_ENFORCE_DETERMINISM"] = "1"
         os.environ["MXNET_CUDNN_AUTOTUNE_DEFAULT"] = "0"
@@ -135,7 +135,7 @@ class Adapter(Inputs):
         decayed = {n: p for n, p in self.trained.items() if n.split(".")[1] not in asked.spared}
         for name, parameter in self.trained.items():
             parameter.wd_mult = float(name in decayed and not asked.decoupled)
-        # MXNet's optimisers know coupled decay alone: else the weights shrink before their step.
+        # MXNet's optimisers know coupled decay only: else the weights shrink before their step.
         self.shrunk = []
         if asked.decoupled and asked.weight_decay:
             self.shrunk = list(decayed.values())

@@ -29,7 +29,7 @@ HEAD = np.dtype(
 """A record, its image header (python/mxnet/recordio.py), and the head of a BMP file."""
 LACKING = {
     "tf32": "TF32 is arithmetic of NVIDIA's GPUs, which no CPU has",
-    "fp16-amp": "MXNet has mixed precision in fp16 on GPUs alone, for which it has no build here",
+    "fp16-amp": "MXNet has mixed precision in fp16 on GPUs only, for which it has no build here",
 }
 """Why MXNet cannot compute in a precision."""
 

@@ -212,7 +212,7 @@ def _even(layer: Layer) -> Any:
 
 
 def _block(layer: Layer, features: Any) -> Any:
-    """One layer of the graph as a Gluon block, or None where it is an operator alone."""
+    """One layer of the graph as a Gluon block, or None where it is only an operator."""
     op = layer["op"]
     if op == "conv":
         top, _, left, _ = layer["padding"]

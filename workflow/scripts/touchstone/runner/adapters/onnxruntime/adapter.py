@@ -1,4 +1,4 @@
-"""ONNX Runtime: the graph as an ONNX model, which its session optimises. It predicts alone."""
+"""ONNX Runtime: the graph as an ONNX model, which its session optimises. It predicts only."""
 
 import os
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -36,12 +36,12 @@ class Adapter(base.InferenceAdapter):
     def __init__(self, job: Job, threads: int) -> None:
         self.job, self.threads = job, threads
         if job.kind != "inference":
-            raise NotImplementedError("ONNX Runtime does not train here: it predicts alone")
+            raise NotImplementedError("ONNX Runtime does not train here: it predicts only")
         if job.execution.precision != "fp32":
-            raise NotImplementedError("ONNX Runtime has convolutions in single precision alone")
+            raise NotImplementedError("ONNX Runtime has convolutions in single precision only")
         device, mode = job.execution.device, job.execution.mode
         if (device, mode) not in PROVIDERS:
-            raise NotImplementedError("TensorRT computes on NVIDIA's GPUs alone")
+            raise NotImplementedError("TensorRT computes on NVIDIA's GPUs only")
         self.provider, self.one_provider = PROVIDERS[device, mode], "0"
         if device == "gpu":
             self.one_provider = "1"

@@ -103,9 +103,7 @@ class Adapter(Inputs):
         asked = self.job.optimizer
         if precision == "fp16-amp" and asked.decoupled and asked.name == "sgd":
             # Such a decay is no part of PyTorch's SGD, whose steps the loss scaling leaves out.
-            raise NotImplementedError(
-                "fp16-amp with decoupled weight decay is there for adam alone"
-            )
+            raise NotImplementedError("fp16-amp with decoupled weight decay is there for adam only")
 
     def _autocast(self) -> Any:
         """The context in which the network is computed."""

@@ -23,7 +23,7 @@ class Adapter(base.Adapter):
     def __init__(self, job: Job, threads: int) -> None:
         execution = job.execution
         if job.kind != "operation":
-            raise NotImplementedError("NumPy and SciPy have basic operations alone here")
+            raise NotImplementedError("NumPy and SciPy have basic operations only here")
         if execution.device == "gpu":
             raise NotImplementedError("NumPy and SciPy compute on CPUs")
         if execution.precision not in DTYPES:

@@ -123,7 +123,7 @@ def with_padding(x: Any, layer: Layer, size: Sequence[int], value: Any) -> Any:
 
 
 def lrn(x: Any, layer: Layer) -> Any:
-    """Local response normalisation; TensorFlow's kernel has single precision alone."""
+    """Local response normalisation; TensorFlow's kernel has single precision only."""
     size, k, beta = layer["size"], layer["k"], layer["beta"]
     if x.dtype != tf.float64:
         single = tf.cast(x, tf.float32)
