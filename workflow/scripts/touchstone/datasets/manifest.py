@@ -118,17 +118,17 @@ def faults(path: Path, manifest: Manifest) -> list[Damage]:
 def _record_faults(path: Path, manifest: Manifest, split: str) -> list[Damage]:
     """What is wrong with the records of a split whose files are the manifest's."""
     shape = manifest.shape if manifest.encoding == "raw" else None
-    entry = manifest.splits[split]
+    written = manifest.splits[split]
     try:
         summaries = [
-            summarise(path.parent / name, manifest.record_format, shape, len(entry.histogram))
+            summarise(path.parent / name, manifest.record_format, shape, len(written.histogram))
             for name in shard_names(split, manifest.shards[split])
         ]
     except formats.DAMAGED as error:
         return [Damage(path.parent / split, f"it cannot be read ({error})")]
     found = merged([entry(summary, [], path.parent) for summary in summaries])
     return [
-        Damage(path, f"{split}: {key} is {found[key]}, not {getattr(entry, key)}")
+        Damage(path, f"{split}: {key} is {found[key]}, not {getattr(written, key)}")
         for key in ("examples", "histogram", "fingerprint")
-        if found[key] != getattr(entry, key)
+        if found[key] != getattr(written, key)
     ]
