@@ -80,7 +80,7 @@ def test_a_folder_that_has_changed_is_refused(tmp_path: Path) -> None:
     options = ["--config-folder", tmp_path, "--source", tmp_path, "--format", "lmdb"]
     result = call("convert", "mine", *options, "--output", tmp_path / "data/lmdb")
     (line,) = lines_of(result)
-    assert " examples have the fingerprint " in line and line.endswith("or describe them anew")
+    assert " examples have the fingerprint " in line and line.endswith("or describe them again")
     assert list((tmp_path / "data").iterdir()) == []
 
 
