@@ -18,6 +18,7 @@ from touchstone.paths import CLI
 STARTS = {
     "bundle": (("none", "--output", "bundle.zip"), 1, "error: "),
     "check-config": (("study.yaml",), 1, "error: "),
+    "check-gpu": (("--device", "none"), 2, "usage: touchstone "),
     "check-published": (("table.csv", "--output", "found.csv"), 2, "error: "),
     "check-style": (("--root", "."), 1, "error: "),
     "compare": (("none", "none"), 2, "usage: touchstone compare "),

@@ -6,6 +6,9 @@ import zipfile
 import pytest
 
 from fixtures.commands import start
+from touchstone.commands import check_gpu
+from touchstone.gpu_check.steps import Kit
+from touchstone.measure import skip
 from touchstone.results.bundle import read_manifest
 
 
@@ -37,4 +40,18 @@ def test_the_kit_runs_from_end_to_end_on_a_cpu_and_repeats_nothing(python_of, tm
 def test_without_pytorch_or_a_gpu_it_says_what_to_do(tmp_path):
     ended = start("check-gpu", "--device", "cpu", "--output", tmp_path / "kit")
     assert ended.returncode == 2 and "it has no PyTorch" in ended.stderr
+    assert not (tmp_path / "kit").exists()
+
+
+def test_on_a_gpu_the_study_has_every_framework_that_is_there(python_of):
+    plan = check_gpu._plan(Kit("gpu", python_of("pytorch")))
+    assert {cell.framework for cell in plan.cells.values()} == {"pytorch"}
+    assert {cell.device for cell in plan.cells.values()} == {"gpu"}
+    assert next(iter(plan.cells.values())).network == "resnet50"
+
+
+@pytest.mark.skipif(skip.no_device("gpu") is None, reason="this machine may have a GPU")
+def test_without_a_gpu_it_says_how_to_rehearse(python_of, tmp_path):
+    ended = start("check-gpu", "--python", python_of("pytorch"), "--output", tmp_path / "kit")
+    assert ended.returncode == 2 and "`--device cpu` rehearses" in ended.stderr
     assert not (tmp_path / "kit").exists()
