@@ -25,4 +25,5 @@ rule all:
     input:
         "results/config.resolved.yaml",
         "results/report/index.html",
+        f"{STUDY.report}/index.html",
         INPUTS.runs,

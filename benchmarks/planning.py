@@ -125,7 +125,8 @@ def finish(folder: Path) -> None:
     figures = [f"figures/{figure}.{kind}" for figure in FIGURES for kind in ("svg", "png")]
     tables = [f"tables/{table}.csv" for table in ("measurements", "summary", "comparisons")]
     made = [*figures, *tables, "findings.json", "figures/captions.json"]
-    made += ["report/index.html", "plan.tsv"]
+    made += [f"report/{file}" for file in ("index.html", "large/index.html", "large/answer.json")]
+    made += ["plan.tsv"]
     made += [f"runs/{cell}/rep{repeat}/{file}" for cell, repeat in runs for file in files]
     made += [f"records/{cell}/rep{repeat}.json" for cell, repeat in runs]
     for name in ("ours", "empty"):

@@ -1,8 +1,12 @@
 """The report in a browser: widths, reading order, landmarks, contrast, sorting."""
 
+import html
+import json
+import re
+
 import pytest
 
-from fixtures.browser import ACCESSIBILITY, NEEDED, PRINTED, evaluate, printed
+from fixtures.browser import ACCESSIBILITY, NEEDED, PRINTED, dump, evaluate, printed
 from fixtures.published import made
 from fixtures.runs import make_record, make_study, write_plan
 from fixtures.studies import built, page_of
@@ -29,6 +33,34 @@ const button = table.tHead.rows[0].cells[COLUMN].querySelector("button");
 const seen = [speeds()];
 for (const click of [1, 2, 3]) { button.click(); seen.push(speeds()); }
 return seen;
+"""
+
+SWITCH = """
+const shown = () => [...document.querySelectorAll(".strip [data-relative]")]
+  .slice(0, 3).map((one) => one.textContent);
+const button = document.querySelector(".switch"), seen = [];
+for (const click of [0, 1, 2]) {
+  if (click) button.click();
+  seen.push([button.ariaPressed, ...shown()]);
+}
+return seen;
+"""
+CHOOSER = """
+const table = document.querySelector("#ranking ~ .scroll table");
+const box = table.closest(".scroll").previousElementSibling;
+const marks = [...box.querySelectorAll("input")];
+const shown = () => [...table.rows[1].cells].map((cell) => cell.checkVisibility());
+const seen = [box.className, marks.length, shown()];
+for (const click of [1, 2]) { marks[0].click(); seen.push(shown()); }
+return seen;
+"""
+ADDRESS = """
+const table = document.querySelector("#ranking ~ .scroll table");
+document.querySelector("#seen").textContent = "seen:" + JSON.stringify([
+  document.querySelector(".switch").ariaPressed,
+  [...table.tHead.rows[0].cells].map((head) => [head.checkVisibility(), head.ariaSort]),
+  location.hash,
+]) + ":end";
 """
 
 
@@ -144,3 +176,29 @@ def test_the_first_click_puts_the_largest_first_and_the_third_restores_the_plan(
     )
     assert down == sorted(planned, reverse=True) and up == sorted(planned)
     assert again == planned and planned not in (up, down)
+
+
+def test_one_button_shows_all_speeds_relative_to_the_highest(good, tmp_path):
+    first, relative, again = evaluate(page_of(good), SWITCH, tmp_path)
+    assert first == again == ["false", "9,000", "7,999", "5,997"]
+    assert relative == ["true", "1 ×", "0.889 ×", "0.666 ×"]
+
+
+def test_a_column_can_be_hidden_and_shown_but_for_the_first(good, tmp_path):
+    name, marks, before, hidden, after = evaluate(page_of(good), CHOOSER, tmp_path)
+    assert name == "columns" and marks == len(before) - 1
+    assert before == after == [True] * len(before)
+    assert hidden == [True, False, *[True] * (len(before) - 2)]
+
+
+def test_the_address_of_a_page_keeps_its_view(good, tmp_path):
+    view = "#?speeds=relative&speed-compared.sort=3-ascending&speed-compared.hide=2"
+    end = f'<pre id="seen"></pre><script>{ADDRESS}</script></body>'
+    shown = dump(page_of(good).replace("</body>", end), tmp_path, view)
+    found = re.search(r"seen:(.*):end</pre>", shown)
+    pressed, heads, address = json.loads(html.unescape(found[1]))
+    assert pressed == "true" and [seen for seen, _ in heads[:3]] == [True, False, True]
+    assert (
+        heads[2][1] == "ascending" and [order for _, order in heads].count(None) == len(heads) - 1
+    )
+    assert {*address[2:].split("&")} == {*view[2:].split("&")}

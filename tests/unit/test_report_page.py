@@ -12,9 +12,7 @@ import pytest
 
 from fixtures.runs import default_telemetry, edit_json, make_record, make_study, write_plan
 from fixtures.studies import built, large, page_of, plot, report, study_of, text_of
-from touchstone.analysis import answer_tables
 from touchstone.analysis.disturbed import REPEAT, Disturbed
-from touchstone.analysis.findings import answers_of
 from touchstone.analysis.findings_file import read_findings
 from touchstone.report.page import FIGURES
 from touchstone.report.rows import ROWS
@@ -65,7 +63,7 @@ def test_page_is_well_formed_accessible_and_loads_nothing(request, root):
     page = page_of(request.getfixturevalue(root))
     checked = Checker(page)
     assert checked.stack == [] and len(set(checked.ids)) == len(checked.ids)
-    files = ("../tables/", "../figures/", "../parity/", "../records/", "../max_batch/")
+    files = ("tables/", "figures/", "../parity/", "../records/", "../max_batch/")
     inline = ("data:image/svg+xml;base64,", "#")
     assert all(url.startswith((*inline, *files)) for url in checked.urls)
     assert {url[1:] for url in checked.urls if url.startswith("#")} <= set(checked.ids)
@@ -272,8 +270,6 @@ def test_what_best_tried_is_shown_with_its_speeds_and_files(tmp_path):
     assert '"text">hybrid, 1 thread</td><td>1 of 3</td><td>50.00</td><td>8.00</td>' in page
     assert "unsupported 3" in page and "no gcc" in page
     assert '<a href="../runs/c/rep2/trials/hybrid-active/events.jsonl">run 2</a>' in page
-    answers = answers_of(study_of(tmp_path))
-    answer_tables.write(answers.gains, answers.verdicts, answers.trials, tmp_path / "tables")
     with open(tmp_path / "tables/trials.csv") as file:
         rows = list(csv.DictReader(file))
     shown = ("repeat", "mode", "threads", "wait_policy", "chosen", "chosen_is_faster_by")
@@ -372,7 +368,7 @@ def many(tmp_path_factory):
 def test_the_page_of_a_large_study_is_bounded(many):
     page = text_of(many)
     assert f"The first {ROWS} of {ROWS + 10} cells are shown" in page
-    assert f"The first {ROWS} of {ROWS + 10} rows are shown: all are in results/tables/comp" in page
+    assert f"The first {ROWS} of {ROWS + 10} rows are shown: all are in tables/comp" in page
     captions = json.loads((many / "figures" / "captions.json").read_text())
     assert f"Only 16 of {ROWS + 10} cells are drawn" in captions["throughput"]["caption"]
     assert "at most 12 panels" in captions["training_loss"]["caption"]

@@ -24,7 +24,7 @@ def test_figures_are_svg_and_png_and_draw_every_run(yin):
         assert (
             content[:4] == b"\x89PNG" if name.endswith("png") else ElementTree.fromstring(content)
         )
-    caption = re.search(r"speed by batch size, in images/s</strong>(.*?)<a", yin.page, re.S)[1]
+    caption = re.search(r"speed by batch size, in images/s</h3>(.*?)<a", yin.page, re.S)[1]
     assert "n = 3 a cell" in caption and "AMD EPYC 9B14, 2 logical cores" in caption
     assert "measured phase / its time" in caption and "read as images/s" in caption
 
@@ -49,12 +49,12 @@ def test_the_figures_of_yin2020_have_the_numbers_of_the_thesis(root):
 
 def test_the_losses_of_every_learning_rate_are_drawn(yin):
     assert ElementTree.fromstring(yin.files["figures/figure-13-loss.svg"]) is not None
-    text = re.search(r"training loss by learning rate</strong>(.*?)<a", yin.page, re.S)[1]
+    text = re.search(r"training loss by learning rate</h3>(.*?)<a", yin.page, re.S)[1]
     assert "n = 3 a cell" in text and "curves without figures" in text
 
 
 def test_a_bar_that_is_missing_is_crossed_and_explained(root, yin):
-    text = re.search(r"speed at batch size 128, as printed.*?</strong>(.*?)<a", yin.page, re.S)[1]
+    text = re.search(r"speed at batch size 128, as printed.*?</h3>(.*?)<a", yin.page, re.S)[1]
     assert "3 of 6 figures were not measured, a cross each: no cell with device gpu" in text
     spec = FigureSpec(id="f", title="F", metric="step_rate", x="device", series="framework")
     factors = {"framework": "mxnet", "device": "gpu"}
@@ -74,7 +74,7 @@ def test_a_figure_repeated_for_factors_has_our_own_cells_of_these_alone(root):
     found = made(root, "vo2021").files
     assert {name for name in found if name.endswith(".svg")} == {f"figures/{n}.svg" for n in names}
     page = made(root, "piccione2018").page
-    text = re.search(r"Training speed: cifar10, vgg16</strong>(.*?)<a", page, re.S)[1]
+    text = re.search(r"Training speed: cifar10, vgg16</h3>(.*?)<a", page, re.S)[1]
     assert "n = 3 a cell" in text
     counts = re.search(r"(\d+) of (\d+) figures were not measured", text)
     assert int(counts[2]) - int(counts[1]) == 6  # all of our frameworks, on the CPU

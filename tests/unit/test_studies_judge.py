@@ -44,7 +44,7 @@ def judge(root):
     given = [
         part for pair in zip(options, (root / p for p in places), strict=True) for part in pair
     ]
-    page = root / "report/yin2020.html"
+    page = root / "report/yin2020/study.html"
     return call("judge", *given, "--output", root / "studies/yin2020", "--page", page)
 
 

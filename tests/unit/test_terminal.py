@@ -71,7 +71,7 @@ def test_the_end_shows_the_answer_and_the_pages(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")
     answer = "TensorFlow is 1.5 times as fast as PyTorch."
     monkeypatch.setattr(start, "answer_of", lambda path: [answer, "Trust: high."])
-    context = SimpleNamespace(pages=["results/report/one.html"])
+    context = SimpleNamespace(report="results/report/one", pages=["results/report/one/study.html"])
 
     def jobs(*rules):
         each = [SimpleNamespace(rule=SimpleNamespace(name=name)) for name in rules]
@@ -85,8 +85,8 @@ def test_the_end_shows_the_answer_and_the_pages(tmp_path, monkeypatch, capsys):
         "TensorFlow is 1.5 times as fast as",
         "PyTorch.",
         "Trust: high.",
-        f"Report: {tmp_path}/results/report/index.html",
-        f"Page of the study: {tmp_path}/results/report/one.html",
+        f"Report: {tmp_path}/results/report/one/index.html",
+        f"Page of the study: {tmp_path}/results/report/one/study.html",
     ]
 
 

@@ -84,7 +84,7 @@ def test_a_study_of_all_of_them_runs(project):
         lines = telemetry.read_text().splitlines()
         column = lines[0].split(",").index("load_average")
         assert float(lines[1].split(",")[column]) >= 0
-    page = (project.folder / "results/report/index.html").read_text()
+    page = (project.folder / "results/report/my-study/index.html").read_text()
     assert "my-network" in page and "my_operation" in page
 
 

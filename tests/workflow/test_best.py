@@ -89,7 +89,7 @@ def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp
     with open(project.folder / "results/tables/trials.csv") as file:
         files = [row["files"] for row in csv.DictReader(file) if row["chosen"] == "yes"]
     folders = ["trials/imperative-threads1", "trials/imperative-passive"]
-    page = (project.folder / "results/report/index.html").read_text()
+    page = (project.folder / "results/report/test/index.html").read_text()
     for words, path, folder in zip(chosen, files, folders, strict=True):
         assert f"chosen: {words}<" in page
         assert path.endswith(folder) and (project.folder / path / "events.jsonl").exists()

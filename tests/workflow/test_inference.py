@@ -62,7 +62,9 @@ def test_inference_follows_the_training_of_its_weights(finished):
     trained = run_of(finished, False).parent.name
     for (cell, repeat), accuracy in accuracies.items():
         assert accuracy == pytest.approx(accuracies[trained, repeat], abs=0.002), cell
-    assert '<h2 id="inference">' in (finished.folder / "results/report/index.html").read_text()
+    assert (
+        '<h2 id="inference">' in (finished.folder / "results/report/predict/index.html").read_text()
+    )
 
 
 def test_another_batch_size_of_inference_trains_nothing(finished, study):

@@ -84,7 +84,7 @@ def test_a_bundle_that_cannot_be_used_is_refused_before_anything(project):
 def test_the_report_of_a_study_shows_other_machines(project):
     project.configure({**STUDY, "compare_with": ["one.zip"]})
     project.run("--config", "machine=two")
-    page = (project.folder / "results/report/index.html").read_text()
+    page = (project.folder / "results/report/machines/index.html").read_text()
     section = (project.folder / "results/machines/section.html").read_text()
     assert section in page and '<a href="#machines">' in page
     assert "number one against two" in section
@@ -94,7 +94,10 @@ def test_the_report_of_a_study_shows_other_machines(project):
     assert status != 0 and "error: gone.zip: the file is missing" in output
     project.configure(STUDY)
     project.run()
-    assert '<a href="#machines">' not in (project.folder / "results/report/index.html").read_text()
+    assert (
+        '<a href="#machines">'
+        not in (project.folder / "results/report/machines/index.html").read_text()
+    )
 
 
 @pytest.mark.skipif(skip.no_device("gpu") is None, reason="this machine may have a GPU")

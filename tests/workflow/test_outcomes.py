@@ -63,7 +63,7 @@ def test_a_failure_is_a_row_and_the_others_go_on(make):
         rows = [row for row in csv.DictReader(file) if row["metric"] == "throughput"]
     assert {f"{r['framework']} {r['batch_size']}": r["status"] for r in rows} == expected
     assert [r["value"] != "" for r in rows] == [r["status"] == "ok" for r in rows]
-    page = (project.folder / "results/report/index.html").read_text()
+    page = (project.folder / "results/report/test/index.html").read_text()
     for status in expected.values():
         assert status in page
     for number in range(1, 5):
@@ -91,7 +91,7 @@ def test_the_largest_batch_is_found_on_request(make):
     with open(project.folder / "results/tables/summary.csv") as file:
         rows = [row for row in csv.DictReader(file) if row["metric"] == "max_batch_size"]
     assert [float(row["median"]) for row in rows] == [value] * 3
-    page = (project.folder / "results/report/index.html").read_text()
+    page = (project.folder / "results/report/test/index.html").read_text()
     assert "The largest batch that fits" in page and f"<td>{value}</td>" in page
     assert project.jobs() == {}
     project.edit("workflow/scripts/touchstone/plan/bisection.py", "START = 64", "START = 32")
@@ -114,7 +114,7 @@ def test_without_the_interpreter_that_it_needs_a_framework_is_unsupported(make):
     assert "--use-conda" in record["reason"]
     (other,) = project.folder.glob("results/records/pytorch-*/rep1.json")
     assert json.loads(other.read_text())["status"] == "ok"
-    assert "no python3.99" in (project.folder / "results/report/index.html").read_text()
+    assert "no python3.99" in (project.folder / "results/report/test/index.html").read_text()
     # The next execution tries again, and finds the interpreter that was installed meanwhile.
     assert project.jobs()["train"] == 1
     project.edit("envs/mxnet.yaml", "python=3.99", "python=3.11")
@@ -139,7 +139,7 @@ def test_a_fault_of_the_code_is_an_outcome_that_is_tried_again(make):
     # The other cell and the tables went on.
     (other,) = project.folder.glob("results/records/pytorch-*/rep1.json")
     assert json.loads(other.read_text())["status"] == "ok"
-    assert record["reason"] in (project.folder / "results/report/index.html").read_text()
+    assert record["reason"] in (project.folder / "results/report/test/index.html").read_text()
     positions = (project.folder / "results/.order.jsonl").read_text().splitlines()
     assert len(positions) == 3  # two attempts of one run, one of the other
 

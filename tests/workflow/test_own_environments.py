@@ -65,7 +65,7 @@ def test_it_is_compared_proved_and_reported_like_a_framework(project):
     assert certificate["frameworks"]["pytorch@mine"]["equal"]
     flags = json.loads((results / "findings.json").read_text())["flags"]
     assert flags["parity_not_shown"] == 0
-    assert "PyTorch (mine" in (results / "report/index.html").read_text()
+    assert "PyTorch (mine" in (results / "report/own/index.html").read_text()
 
 
 def test_an_upgrade_there_repeats_its_cells_only(project):

@@ -34,7 +34,7 @@ def test_speed_up_and_efficiency_are_told(tmp_path):
     images, steps = (record["metrics"][name]["value"] for name in ("throughput", "step_rate"))
     assert abs(images / steps - 256) < 1e-6
     assert (results / "figures/scaling.svg").exists()
-    page = (results / "report/index.html").read_text()
+    page = (results / "report/test/index.html").read_text()
     assert '<h2 id="scaling">' in page and "figure-scaling" in page
     assert project.jobs() == {}
 

@@ -1,5 +1,5 @@
 # Reads: the files of every run. Writes: results/records/, results/tables/, results/findings.json,
-# results/figures/ and results/report/index.html.
+# results/figures/, results/report/{study}/ and results/report/index.html, the list of all studies.
 FIGURES = (
     "throughput",
     "cpu_utilization",
@@ -90,10 +90,12 @@ rule report:
         figures=expand("results/figures/{name}.svg", name=FIGURES),
         captions="results/figures/captions.json",
         machines=["results/machines/section.html"] if OTHERS else [],
-        # The report links to these pages, and to those of other studies in the same folder.
+        # The report links to the page of a published study.
         pages=STUDY.pages,
     output:
-        "results/report/index.html",
+        list="results/report/index.html",
+        page=f"{STUDY.report}/index.html",
+        answer=f"{STUDY.report}/answer.json",
     log:
         "results/logs/report.log",
     localrule: True
@@ -107,11 +109,12 @@ rule report:
             "commands/report.py",
             "report/templates/report.html.j2",
             "report/templates/strip.html.j2",
+            "report/templates/studies.html.j2",
             "report/templates/warnings.html.j2",
             "report/static/page.css",
             "report/static/sortable.js",
         ),
     shell:
         "python $TOUCHSTONE_SCRIPTS/cli.py report --findings {input.findings}"
-        " --config {input.config} --figures results/figures --output {output} {params.machines}"
-        " > {log} 2>&1"
+        " --config {input.config} --figures results/figures --output {output.page} --list {output.list}"
+        " {params.machines} > {log} 2>&1"

@@ -29,9 +29,7 @@ rule parity_steps:
 
 rule certificate:
     input:
-        steps=expand(
-            "results/parity/{{network}}/{stack}.npz", stack=STUDY.compared
-        ),
+        steps=expand("results/parity/{{network}}/{stack}.npz", stack=STUDY.compared),
         # The reference in single precision too, if a framework has only that.
         single=(
             [f"results/parity/{{network}}/{REFERENCE}-single.npz"]

@@ -1,7 +1,7 @@
 # Reads: the tables of a repeated published study, its published figures and claims, and the bundles
 # of other machines that `compare_with` names. Writes:
 # results/studies/{study}/ with tables, figures and claims.csv, and the page
-# results/report/{study}.html. `snakemake check_published` checks all published tables, and fails if one
+# results/report/{study}/study.html. `snakemake check_published` checks all published tables, and fails if one
 # contradicts itself.
 
 
@@ -14,7 +14,7 @@ rule judge_study:
         tables=["results/tables/measurements.csv", "results/tables/summary.csv"],
     output:
         folder=directory("results/studies/{study}"),
-        page="results/report/{study}.html",
+        page="results/report/{study}/study.html",
     log:
         "results/logs/judge_study/{study}.log",
     wildcard_constraints:

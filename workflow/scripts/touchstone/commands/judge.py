@@ -1,6 +1,7 @@
 """Judge a published study that was done again: its claims, tables and figures, and their page."""
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
         _other(machine, cells)
         for machine in _machines(arguments.plan.parent, done.study.compare_with)
     ]
-    folder = Path("..") / arguments.output.relative_to(arguments.page.parents[1])
+    folder = os.path.relpath(arguments.output, arguments.page.parent)
     result = make(
         done.study.title,
         done.study.scale,
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> None:
         dossier,
         study,
         [cells[cell.plan.name] for cell in study.cells],
-        folder.as_posix(),
+        folder,
         others,
     )
     for name, content in result.files.items():

@@ -1,6 +1,13 @@
-"""Write the report of a study from its findings: one page of HTML that needs no network."""
+"""Write the report of a study from its findings: one page of HTML that needs no network.
+
+Next to the page are the tables and figures that it links to, so that a later study changes none of
+them. `--list` writes the page on all studies that have a report.
+"""
 
 import argparse
+import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -8,9 +15,14 @@ import yaml
 from touchstone.analysis.findings_file import read_findings
 from touchstone.analysis.findings_model import Findings
 from touchstone.report.page import make_report
+from touchstone.report.studies import ENTRY, entry, make_list
 from touchstone.results import digests
-from touchstone.results.files import REMAKE, InputError, read_text, write_atomic
+from touchstone.results.files import REMAKE, InputError, read_text, write_atomic, write_json
 from touchstone.yaml_file import parsed
+
+STUDY_PAGE = "study.html"
+"""The page on a published study, next to its report."""
+LINKED = re.compile(r'href="((?:tables|figures)/[^"/]+|findings\.json)"')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, required=True, help="the resolved configuration")
     parser.add_argument("--output", type=Path, required=True, help="the page to write")
     parser.add_argument("--machines", type=Path, help="HTML of the comparison of machines")
+    parser.add_argument("--list", type=Path, help="the page on all studies, one folder above")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -31,21 +44,37 @@ def run(arguments: argparse.Namespace) -> None:
     if not isinstance(config, dict):
         raise InputError(arguments.config, "not a mapping of settings", REMAKE)
     findings = read_findings(arguments.findings)
+    results, folder = arguments.findings.parent, arguments.output.parent
+    title = str(config.get("title") or config.get("study") or "Benchmark")
     page = make_report(
         findings,
         arguments.figures,
-        title=str(config.get("title") or config.get("study") or "Benchmark"),
+        title=title,
         config_name=arguments.config.name,
         config_text=config_text,
         machines_section=(
             read_text(arguments.machines, "Run the workflow again") if arguments.machines else ""
         ),
-        changed=_changed(findings, arguments.findings.parent),
-        pages=sorted(
-            page.name for page in arguments.output.parent.glob("*.html") if page != arguments.output
-        ),
+        shared=f"{os.path.relpath(results, folder)}/",
+        study_page=STUDY_PAGE if (folder / STUDY_PAGE).exists() else "",
+        list_page=os.path.relpath(arguments.list, folder) if arguments.list else "",
+        changed=_changed(findings, results),
     )
+    for name, content in dict(_linked(page, results)).items():
+        write_atomic(folder / name, content)
     write_atomic(arguments.output, page)
+    if arguments.list:
+        write_json(folder / ENTRY, entry(findings, title))
+        write_atomic(arguments.list, make_list(arguments.list.parent))
+
+
+def _linked(page: str, results: Path) -> Iterator[tuple[str, bytes]]:
+    """The tables and figures that a page links to."""
+    for name in sorted(set(LINKED.findall(page))):
+        try:
+            yield name, (results / name).read_bytes()
+        except OSError as error:
+            raise InputError(results / name, f"cannot be read ({error})", REMAKE) from None
 
 
 def _changed(findings: Findings, results: Path) -> list[str]:

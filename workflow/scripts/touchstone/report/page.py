@@ -78,7 +78,9 @@ def make_report(
     config_name: str,
     config_text: str,
     machines_section: str = "",
-    pages: Sequence[str] = (),
+    shared: str = "../",
+    study_page: str = "",
+    list_page: str = "",
     changed: Sequence[str] = (),
 ) -> str:
     """The page as HTML.
@@ -89,7 +91,9 @@ def make_report(
         config_name: file name of the resolved configuration.
         config_text: its content, quoted in full.
         machines_section: HTML of the comparison with other machines, if there is one.
-        pages: files of pages on published studies, in the same folder as this page.
+        shared: the way from the page to the results folder, with a slash at its end.
+        study_page: the page on a published study, if there is one.
+        list_page: the page on all studies, if there is one.
         changed: files of the results that are not what their stage wrote.
 
     Raises:
@@ -115,7 +119,9 @@ def make_report(
         title=title,
         figures=drawn,
         machines_section=Markup(machines_section),
-        pages=pages,
+        shared=shared,
+        study_page=study_page,
+        list_page=list_page,
         config_name=config_name,
         config_text=config_text,
     )

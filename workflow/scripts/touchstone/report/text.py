@@ -46,6 +46,11 @@ def ratio_text(value: float) -> str:
     return f"{value:.2f}" if value >= 1.01 else f"{value:.3f}"
 
 
+def relative_text(is_leader: bool, lead: RatioEstimate | None) -> str:
+    """A speed relative to the highest one, which is `lead` times this one."""
+    return "1 ×" if is_leader else f"{1 / lead.value:.3f} ×" if lead else "–"
+
+
 def interval_text(ratio: RatioEstimate) -> str:
     """The interval of a ratio, `[1.70, 2.21]`; empty where there is none."""
     if ratio.low is None or ratio.high is None:

@@ -81,11 +81,16 @@ class Context:
         return [f"results/interleaved/{group}.json" for group in self.turns]
 
     @cached_property
+    def report(self) -> str:
+        """The folder of the study's report, which other studies leave as it is."""
+        return f"results/report/{self.plan.study.study}"
+
+    @cached_property
     def pages(self) -> list[str]:
         """The page of a published study that is done again."""
         name = self.plan.study.study
         claims = self.root / f"config/claims/{name}.yaml"
-        return [f"results/report/{name}.html"] if claims.exists() else []
+        return [f"{self.report}/study.html"] if claims.exists() else []
 
     @cached_property
     def weights_kept_by(self) -> set[str]:

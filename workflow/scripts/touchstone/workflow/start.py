@@ -22,7 +22,7 @@ from touchstone.workflow.resources import JobResources
 if TYPE_CHECKING:
     from touchstone.analysis.findings_model import Findings
 
-FINDINGS, REPORT = Path("results/findings.json"), Path("results/report/index.html")
+FINDINGS = Path("results/findings.json")
 LONGEST_LINE = 100
 """Columns of a paragraph in a wide terminal."""
 
@@ -114,7 +114,8 @@ def print_answer(workflow: Any, context: Context) -> None:
     pages = [f"Page of the study: {Path(page).absolute()}" for page in context.pages]
     lines = [line for text in answer_of(FINDINGS) for line in textwrap.wrap(text, width)]
     print("", *lines, sep="\n", file=sys.stderr)
-    print(f"Report: {REPORT.absolute()}", *pages, sep="\n", file=sys.stderr)
+    report = Path(context.report).absolute() / "index.html"
+    print(f"Report: {report}", *pages, sep="\n", file=sys.stderr)
 
 
 def disturbance_of(path: Path) -> str:

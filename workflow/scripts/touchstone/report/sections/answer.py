@@ -24,6 +24,7 @@ from touchstone.report.text import (
     listing,
     number,
     ratio_text,
+    relative_text,
 )
 from touchstone.schema.status import STATUSES
 
@@ -275,6 +276,7 @@ def _matrix_row(findings: Findings, one: ComparisonSummary, labels: list[str]) -
         entries[compared_name(one, findings.cell[cell.cell])] = {
             "speed": number(cell.speed),
             "ratio": "" if ratio is None else _times(ratio),
+            "relative": relative_text(cell.cell == one.leader, ratio),
             "first": cell.cell == one.winner,
         }
     place = comparison_text(one, findings.cell[one.leader])

@@ -5,7 +5,7 @@ from typing import Any
 from touchstone.analysis.findings_model import Choice, Findings, Scaling
 from touchstone.analysis.ranking_model import ComparedCell, ComparedPair, ComparisonSummary
 from touchstone.report.rows import first_rows, sortable_rows
-from touchstone.report.text import counts_text, missing_words, number, setting_of
+from touchstone.report.text import counts_text, missing_words, number, relative_text, setting_of
 from touchstone.schema.status import STATUSES
 
 
@@ -44,6 +44,7 @@ def _compared_row(
         "is_leader": compared.cell == comparison.leader,
         "is_winner": compared.cell == comparison.winner,
         "speed": number(compared.speed) if compared.speed is not None else "",
+        "relative": relative_text(compared.cell == comparison.leader, lead.ratio if lead else None),
         "n": comparison.n if comparison.in_turn and compared.n else compared.n,
         "words": ", ".join(missing_words(cell, "throughput")),
         "ratio": lead.ratio if lead else None,
@@ -74,7 +75,7 @@ def _choice_row(findings: Findings, choice: Choice) -> dict[str, Any]:
         "choice": choice,
         "failed": counts_text(choice.failed, STATUSES),
         "links": [
-            (trial.repeat, f"../{trial.files.removeprefix('results/')}/events.jsonl")
+            (trial.repeat, f"{trial.files.removeprefix('results/')}/events.jsonl")
             for trial in choice.trials
         ],
     }

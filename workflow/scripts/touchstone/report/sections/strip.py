@@ -5,10 +5,11 @@ from math import floor, log10
 from typing import Any, NamedTuple
 
 from touchstone.analysis.findings_model import Findings
+from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.ranking_model import ComparedCell, ComparisonSummary
 from touchstone.report.figures.style import style_of
 from touchstone.report.sections.answer import SENTENCES
-from touchstone.report.text import compared_name, comparison_text, number
+from touchstone.report.text import compared_name, comparison_text, number, relative_text
 
 ROWS = 8
 """Configurations of a comparison that are drawn at most."""
@@ -34,6 +35,7 @@ class Row(NamedTuple):
     name: str
     colour: str
     speed: str
+    relative: str
     dots: list[float]
     middle: float
     line: Line | None
@@ -80,7 +82,8 @@ def _drawn(one: ComparisonSummary) -> list[ComparedCell]:
 
 
 def _strip(findings: Findings, one: ComparisonSummary, end: float, ticks: list[float]) -> Strip:
-    rows = [_row(findings, one, cell, end) for cell in _drawn(one)]
+    leads = {pair.slower: pair.ratio for pair in one.leads}
+    rows = [_row(findings, one, cell, end, leads.get(cell.cell)) for cell in _drawn(one)]
     return Strip(
         heading=comparison_text(one, findings.cell[one.leader]),
         rows=rows,
@@ -106,7 +109,13 @@ def axis(values: Iterable[float]) -> tuple[float, list[float]]:
     return end, [i * step for i in range(int(end / step) + 1)]
 
 
-def _row(findings: Findings, one: ComparisonSummary, cell: ComparedCell, end: float) -> Row:
+def _row(
+    findings: Findings,
+    one: ComparisonSummary,
+    cell: ComparedCell,
+    end: float,
+    lead: RatioEstimate | None,
+) -> Row:
     summary = findings.cell[cell.cell]
     name = compared_name(one, summary)
     runs = ", ".join(number(value) for value in cell.runs)
@@ -120,6 +129,7 @@ def _row(findings: Findings, one: ComparisonSummary, cell: ComparedCell, end: fl
         name=name,
         colour=style_of(summary.framework)[0],
         speed=number(cell.speed),
+        relative=relative_text(cell.cell == one.leader, lead),
         dots=[100 * value / end for value in cell.runs],
         middle=100 * (cell.speed or 0) / end,
         line=line,

@@ -1,6 +1,18 @@
 // A click on a column's heading sorts a table: first the largest, then the smallest number, then the
-// planned order. The field above a long table filters its rows. Rows beyond what a table shows are in
-// its template. On a phone each row is a card, whose labels are set here.
+// planned order. The field above a long table filters its rows, the list next to it hides columns.
+// Rows beyond what a table shows are in its template. On a phone each row is a card, whose labels are
+// set here. One button shows all speeds relative to the highest. The part of the page's address after
+// `?` in its fragment keeps all of this, so that a copied address shows the same view.
+const [, view] = location.hash.split("?");
+const state = new URLSearchParams(view);
+const anchor = () => location.hash.split("?")[0];
+const keep = (name, value) => {
+  if (name && value) state.set(name, value);
+  else state.delete(name);
+  const text = state.size ? `${anchor() || "#"}?${state}` : anchor() || "#";
+  // A page within another one has no address.
+  if (location.protocol !== "about:") history.replaceState(null, "", text);
+};
 const compare = new Intl.Collator("en", {numeric: true}).compare;
 const cards = (table) => {
   const labels = [...table.tHead.rows[0].cells].map((head) =>
@@ -23,6 +35,58 @@ const cards = (table) => {
   table.setAttribute("role", "table");
   table.classList.add("cards");
   table.closest(".scroll")?.classList.add("cards-box");
+};
+const waitingRows = [...document.querySelectorAll("template")].map((one) => one.content);
+const speeds = [document, ...waitingRows]
+  .flatMap((place) => [...place.querySelectorAll("[data-relative]")]);
+if (speeds.length) {
+  const button = document.createElement("button");
+  button.className = "switch";
+  button.textContent = "Speeds relative to the highest";
+  const set = (relative) => {
+    button.setAttribute("aria-pressed", relative);
+    for (const one of speeds) {
+      one.dataset.absolute ??= one.textContent;
+      one.textContent = relative ? one.dataset.relative : one.dataset.absolute;
+    }
+    document.documentElement.classList.toggle("relative", relative);
+    keep("speeds", relative ? "relative" : "");
+  };
+  button.addEventListener("click", () => set(button.getAttribute("aria-pressed") !== "true"));
+  set(state.get("speeds") === "relative");
+  document.querySelector(".strip")?.before(button);
+}
+// The list of a table's columns; a column without its mark is hidden. The first one stays.
+const chooser = (name, table, heads) => {
+  const box = document.createElement("details"), title = document.createElement("summary");
+  const rules = document.createElement("style");
+  const hidden = new Set((state.get(`${name}.hide`) ?? "").split(" ").filter((one) => one > 1));
+  const hide = () => {
+    rules.textContent = [...hidden]
+      .map((one) => `[data-table="${name}"] tr > :nth-child(${Number(one)}) { display: none }`)
+      .join("\n");
+    keep(`${name}.hide`, [...hidden].join(" "));
+  };
+  table.dataset.table = name;
+  box.className = "columns";
+  title.textContent = "Columns";
+  box.append(title, rules);
+  heads.forEach((head, column) => {
+    if (!column) return;
+    const label = document.createElement("label"), mark = document.createElement("input");
+    const place = String(column + 1);
+    mark.type = "checkbox";
+    mark.checked = !hidden.has(place);
+    mark.addEventListener("change", () => {
+      if (mark.checked) hidden.delete(place);
+      else hidden.add(place);
+      hide();
+    });
+    label.append(mark, " ", (head.querySelector("button") ?? head).firstChild.textContent);
+    box.append(label);
+  });
+  hide();
+  return box;
 };
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0], room = body.rows.length;
@@ -52,7 +116,9 @@ for (const table of document.querySelectorAll("table.sortable")) {
   };
   const heads = [...table.tHead.rows[0].cells];
   cards(table);
-  heads.forEach((head, column) => {
+  const region = table.closest("[role=region]")?.getAttribute("aria-label") ?? "";
+  const name = region.replace(/^Table: /, "").toLowerCase().replace(/[^a-z0-9]+/g, "-");
+  const buttons = heads.map((head, column) => {
     const button = document.createElement("button");
     button.append(...head.childNodes);
     head.append(button);
@@ -65,6 +131,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const order = head.ariaSort === first ? second : head.ariaSort === second ? null : first;
       for (const other of heads) other.removeAttribute("aria-sort");
       table.classList.toggle("sorted", order !== null);
+      keep(`${name}.sort`, order && `${column + 1}-${order}`);
       if (order === null) {
         rows = planned;
       } else {
@@ -76,18 +143,29 @@ for (const table of document.querySelectorAll("table.sortable")) {
       }
       show();
     });
+    return button;
   });
+  const [sorted, order] = (state.get(`${name}.sort`) ?? "").split("-");
+  const button = buttons[sorted - 1], head = heads[sorted - 1];
+  for (let click = 0; click < 2 && head && head.ariaSort !== order; click += 1) button.click();
+  if (heads.length > 6) table.closest(".scroll")?.before(chooser(name, table, heads));
   if (room + waiting.length < 8) continue;
   const label = document.createElement("label"), field = document.createElement("input");
   const found = document.createElement("output");
   label.className = "filter";
   field.type = "search";
   label.append("Filter by words ", field, " ", found);
-  field.addEventListener("input", () => {
+  const filter = () => {
     words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     const count = show();
     found.textContent = words.length ? `${count} of ${all().length} rows` : "";
-  });
+    keep(`${name}.words`, words.join(" "));
+  };
+  field.addEventListener("input", filter);
+  field.value = state.get(`${name}.words`) ?? "";
+  if (field.value) filter();
   (table.closest(".scroll") ?? table).before(label);
 }
 for (const table of document.querySelectorAll("table:not(.sortable)")) cards(table);
+addEventListener("hashchange", () => keep());
+if (state.size && anchor().length > 1) document.getElementById(anchor().slice(1))?.scrollIntoView();
