@@ -4,7 +4,10 @@
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL = run
 SNAKEMAKE = .venv/bin/snakemake
-PYTHON = python3.11
+# The first Python of these that runs and has venv. A command of pyenv may exist and not run.
+SUITS = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
+PYTHON = $(shell for python in python3.11 python3.12 python3.13 python3.14 python3; do \
+    $$python -c '$(SUITS)' 2> /dev/null && echo $$python && break; done)
 # Builds docs/ as a site that needs no network; a broken link is an error.
 SITE = .venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs site
 
@@ -117,23 +120,33 @@ pin: .venv/base ## update the pinned versions of an environment: make pin ENV=te
 clean: ## delete all environments, results and the site
 	rm -rf .venv .venvs .snakemake results site
 
-# conda and pip read the same list of packages in an environment's file.
-pip_list = sed -n 's/^      - \([^ ]*==.*\)/\1/p' envs/$(1).yaml > .venv/$(1).txt
+# conda, pip and uv read the same list of packages in an environment's file. The developers' packages
+# are listed with the base environment's that they need: uv wants hashes of all.
+pip_list = sed -n 's/^      - \([^ ]*==.*\)/\1/p' $(2:%=envs/%.yaml) > .venv/$(1).txt
 install = echo "installing the environment $(1): $$(wc -l < .venv/$(1).txt) packages (once)"; \
-    .venv/bin/python -m pip install --quiet --quiet --disable-pip-version-check \
-    --require-hashes --requirement .venv/$(1).txt
+    .venv/bin/python workflow/scripts/cli.py install .venv/$(1).txt
 
-no_python = error: no $(PYTHON) on PATH; install it (Debian: $(PYTHON)-venv; or pyenv install \
-3.11), or use conda: see docs/conda.md
+define no_python
+error: no Python from 3.11 to 3.14 with venv on PATH; install one of them, for instance
+  Debian 12             apt install python3.11-venv
+  Debian 13             apt install python3.13-venv
+  Ubuntu 24.04          apt install python3.12-venv
+  Fedora                dnf install python3.13
+  pyenv                 pyenv install 3.11 && pyenv shell 3.11
+  uv                    make run PYTHON="$$(uv python find 3.12)", after uv python install 3.12
+  conda                 see docs/conda.md
+endef
+export no_python
 
+# A .venv of another Python is replaced.
 .venv/base: envs/base.yaml
-	@command -v $(PYTHON) > /dev/null || { echo "$(no_python)" >&2; exit 1; }
-	@$(PYTHON) -m venv .venv
-	@$(call pip_list,base)
+	@test -n "$(PYTHON)" || { echo "$$no_python" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear .venv
+	@$(call pip_list,base,base)
 	@$(call install,base)
 	@touch $@
 
 .venv/dev: envs/dev.yaml .venv/base
-	@$(call pip_list,dev)
+	@$(call pip_list,dev,base dev)
 	@$(call install,dev)
 	@touch $@

@@ -40,6 +40,7 @@ STARTS = {
         "error: ",
     ),
     "in-env": (("none.yaml", "environments"), 1, "error: "),
+    "install": (("none.txt",), 1, "error: "),
     "interleave": (("--plan", "none"), 2, "usage: touchstone "),
     "judge": (
         ("--plan", "none", "--config", "study.yaml", "--tables", "none", "--records", "none")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from touchstone import packages
 from touchstone.paths import ROOT
 from touchstone.schema.variables import DEPLOYMENT, ENVS, TERMINAL
 
@@ -70,7 +71,7 @@ def script(path: Path) -> Path:
 
 
 def interpreter(version: str, path: Path) -> str:
-    """A `pythonX.Y` of this machine that runs; raises Missing where there is none."""
+    """A `pythonX.Y` of this machine that runs, or else one that uv gets; raises Missing."""
     # The command that pyenv puts on PATH works only where that version is chosen.
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     found = [shutil.which(f"python{version}")]
@@ -80,9 +81,13 @@ def interpreter(version: str, path: Path) -> str:
         answer = subprocess.run([python, "-c", probe], capture_output=True, text=True)
         if answer.stdout.strip() == version:
             return python
+    if of_uv := packages.interpreter(version, installed() / "pythons", _print_to_terminal):
+        return of_uv
     raise Missing(
-        f"{path}: no python{version} with venv on PATH; install it (Debian: python{version}-venv; "
-        f"or pyenv install {version}), or run Snakemake with --use-conda"
+        f"{path}: no python{version} with venv on PATH, and uv could not get one; install it "
+        f"(Debian, Ubuntu: apt install python{version}-venv; Fedora: dnf install python{version}; "
+        f"or pyenv install {version}; or uv python install {version}, its folder on PATH), "
+        "or run Snakemake with --use-conda"
     )
 
 
@@ -98,13 +103,9 @@ def make(path: Path, target: Path) -> None:
     listed = target / "requirements.txt"
     try:
         subprocess.run([python, "-m", "venv", str(target)], check=True, stdout=sys.stderr)
-        # An old Python's own pip may not know the wheels of the others, so a pinned pip is first.
-        first = [line for line in requirements if line.startswith("pip==")]
-        for lines in filter(None, (first, requirements)):
-            listed.write_text("\n".join(lines) + "\n")
-            # Twice quiet: errors are still shown.
-            install = ["install", "--quiet", "--quiet", "--requirement", str(listed)]
-            subprocess.run([*pip, *install], check=True, stdout=sys.stderr)
+        listed.write_text("".join(f"{line}\n" for line in requirements))
+        numbers = tuple(map(int, version.split(".")))
+        packages.install(target / "bin" / "python", listed, numbers, _print_to_terminal)
         if script(path).exists():
             _run_script(path, target)
         frozen = subprocess.run([*pip, "freeze", "--all"], check=True, stdout=subprocess.PIPE)

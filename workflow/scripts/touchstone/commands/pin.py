@@ -2,12 +2,14 @@
 
 The lines above the marker are written by a person; the lines below it are what pip
 resolves for them with the interpreter that runs this script, with the sha256 of the file
-chosen for this platform. A file whose pip list says `# no hashes` gets versions only.
+chosen for this platform. A file whose pip list says `# no hashes` gets versions only. One that
+says `# for Python 3.11 3.12` gets the same versions with one sha256 for each of these Pythons.
 Run it as `make pin ENV=tensorflow`; it downloads metadata, and installs nothing.
 """
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,21 +20,41 @@ import yaml
 MARKER = "      # resolved from the pins above by `make pin`"
 
 
-def resolve(requirements: list[str]) -> list[tuple[str, str, str]]:
-    """Name, version and sha256 of every package that `requirements` bring, sorted by name."""
+def resolve(requirements: list[str], *options: str) -> list[tuple[str, str, str, bool]]:
+    """Name, version and sha256 of every package that `requirements` bring, sorted by name, and
+    whether its file is a wheel for one Python or platform. `options` are pip's."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run"]
         command += ["--ignore-installed", "--prefer-binary", "--report", report.name]
-        subprocess.run([*command, *requirements], check=True)
+        subprocess.run([*command, *options, *requirements], check=True)
         installed = json.loads(Path(report.name).read_text())["install"]
     return sorted(
         (
             package["metadata"]["name"].lower().replace("_", "-"),
             package["metadata"]["version"].split("+")[0],
             package["download_info"]["archive_info"]["hashes"]["sha256"],
+            package["download_info"]["url"].endswith(".whl")
+            and not package["download_info"]["url"].endswith("-none-any.whl"),
         )
         for package in installed
     )
+
+
+def hashes_of(packages: list[tuple[str, str, str, bool]], pythons: list[str]) -> dict[str, str]:
+    """Package name -> its options `--hash`: of the file chosen here and those for `pythons`."""
+    found = {name: [digest] for name, _, digest, _ in packages}
+    binary = [f"{name}=={version}" for name, version, _, special in packages if special]
+    for python in pythons:
+        options = ["--no-deps", f"--python-version={python}"]
+        with tempfile.TemporaryDirectory() as target:
+            others = resolve(binary, *options, f"--target={target}") if binary else []
+        for name, _, digest, _ in others:
+            if digest not in found[name]:
+                found[name].append(digest)
+    return {
+        name: "".join(f" --hash=sha256:{digest}" for digest in digests)
+        for name, digests in found.items()
+    }
 
 
 def pins(text: str) -> dict[str, str]:
@@ -58,7 +80,10 @@ def run(arguments: argparse.Namespace) -> None:
     direct = pins(head)
     below = pins(arguments.on_top_of.read_text()) if arguments.on_top_of else {}
     packages = resolve([*direct.values(), *below.values()])
-    hashes = {name: f" --hash=sha256:{digest}" * hashed for name, _, digest in packages}
+    pythons = re.search("# for Python ([0-9. ]+)", head)
+    hashes = dict.fromkeys((name for name, *_ in packages), "")
+    if hashed:
+        hashes = hashes_of(packages, pythons[1].split() if pythons else [])
     lines = [
         f"      - {direct[normalised(entry)]}{hashes[normalised(entry)]}"
         if (entry := line.strip().removeprefix("- ").split(" ")[0]) in direct.values()
@@ -66,7 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
         for line in head.splitlines()
     ]
     lines.append(MARKER)
-    for name, version, _ in packages:
+    for name, version, *_ in packages:
         if name not in direct and name not in below:
             lines.append(f"      - {name}=={version}{hashes[name]}")
     arguments.environment.write_text("\n".join(lines) + "\n")

@@ -1,0 +1,133 @@
+"""Packages are installed by uv with pip's settings, and by pip where uv cannot."""
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from touchstone import packages
+
+
+def configured(*lines, **environment):
+    return packages.variables("\n".join(lines), environment)
+
+
+def test_pips_settings_become_uvs():
+    found = configured(
+        "global.index-url='https://files.example/simple'",
+        "global.extra-index-url='file:///a/simple\\nfile:///b/simple'",
+        "install.find-links='/wheels /more'",
+        "install.no-index='true'",
+        ":env:.cert='/etc/bundle.crt'",
+        "global.cache-dir='/scratch/pip'",
+        "freeze.timeout='1'",
+    )
+    assert found["UV_DEFAULT_INDEX"] == "https://files.example/simple"
+    assert found["UV_INDEX"] == "file:///a/simple file:///b/simple"
+    assert found["UV_FIND_LINKS"] == "/wheels,/more"
+    assert found["SSL_CERT_FILE"] == "/etc/bundle.crt"
+    assert found["UV_CACHE_DIR"] == "/scratch/pip/uv"
+    assert found["UV_NO_INDEX"] == "1" and "UV_HTTP_TIMEOUT" not in found
+
+
+def test_a_variable_counts_more_than_a_file_as_for_pip():
+    lines = (":env:.index-url='https://one.example'", "global.index-url='https://two.example'")
+    for order in (lines, lines[::-1]):
+        assert configured(*order)["UV_DEFAULT_INDEX"] == "https://one.example"
+
+
+def test_uvs_own_variables_choose_no_package():
+    found = configured(UV_INDEX="https://other.example", UV_CACHE_DIR="/cache", HOME="/home")
+    assert "UV_INDEX" not in found and found["UV_CACHE_DIR"] == "/cache"
+    assert found["HOME"] == "/home"
+
+
+def test_a_setting_that_uv_does_not_have_is_left_to_pip():
+    with pytest.raises(packages.NotTranslated, match="pip's setting constraint"):
+        configured("global.constraint='/etc/versions.txt'")
+
+
+@pytest.fixture
+def listed(tmp_path, monkeypatch):
+    """A list with one pin, whose wheel lies in the only folder that pip is set up to search."""
+    wheel = tmp_path / "wheels/toy-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("toy.py", "ANSWER = 42\n")
+        about = "toy-1.0.dist-info"
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        names = ("toy.py", f"{about}/METADATA", f"{about}/WHEEL", f"{about}/RECORD")
+        archive.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in names))
+    for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "list.txt"
+    path.write_text(f"toy==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    return path
+
+
+@pytest.fixture
+def python(tmp_path):
+    """An environment with pip and nothing else."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "made"], check=True)
+    return tmp_path / "made/bin/python"
+
+
+def shown(python, code):
+    return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
+
+
+INSTALLER = "from importlib.metadata import distribution as d; import toy; "
+INSTALLER += "print(d('toy').read_text('INSTALLER').strip(), toy.ANSWER)"
+
+
+def test_uv_installs_and_leaves_compiled_modules(listed, python):
+    said = []
+    packages.install(python, listed, sys.version_info[:2], said.append)
+    assert said == [] and shown(python, INSTALLER) == "uv 42"
+    assert list(python.parent.parent.glob("lib/*/site-packages/__pycache__/toy.*.pyc"))
+
+
+def test_pip_takes_over_where_uv_fails(listed, python, tmp_path, monkeypatch):
+    broken = tmp_path / "uv"
+    broken.write_text("#!/bin/sh\necho no room >&2; exit 2\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(packages, "uv", lambda: str(broken))
+    said = []
+    packages.install(python, listed, sys.version_info[:2], said.append)
+    assert said == ["pip installs instead of uv: no room"]
+    assert shown(python, INSTALLER) == "pip 42"
+
+
+def test_a_file_with_another_hash_is_installed_by_neither(listed, python, capfd):
+    listed.write_text(f"toy==1.0 --hash=sha256:{'0' * 64}\n")
+    said = []
+    with pytest.raises(subprocess.CalledProcessError):
+        packages.install(python, listed, sys.version_info[:2], said.append)
+    assert len(said) == 1 and "DO NOT MATCH" in capfd.readouterr().err
+    assert shown(python, INSTALLER) == ""
+
+
+def test_uv_gets_an_interpreter_that_the_machine_lacks(tmp_path, monkeypatch):
+    program, said = tmp_path / "uv", []
+    program.write_text(
+        "#!/bin/sh\n"
+        'here=$UV_PYTHON_INSTALL_DIR\n[ "$2" = find ] && { cat "$here/found"; exit; }\n'
+        'mkdir -p "$here" && echo "$here/bin/python3.11" > "$here/found"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(packages, "uv", lambda: str(program))
+    for _ in range(2):
+        found = packages.interpreter("3.11", tmp_path / "pythons", said.append)
+        assert found == str(tmp_path / "pythons/bin/python3.11")
+    assert said == ["uv looks for Python 3.11, which this machine lacks (once)"]
+
+
+def test_a_python_that_uv_does_not_have_is_no_interpreter(tmp_path):
+    assert packages.interpreter("3.99", tmp_path / "pythons", lambda line: None) is None

@@ -1,0 +1,135 @@
+"""Install a list of pinned packages beside an interpreter: by uv where it can, otherwise by pip.
+
+uv gets pip's settings: where packages come from is asked of `pip config`. Where pip has a setting
+that uv has no equal of, and where uv fails, pip installs. Only the standard library is imported:
+this module installs the base environment.
+"""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+TRANSLATED = {
+    "index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "no-index": "UV_NO_INDEX",
+    "find-links": "UV_FIND_LINKS", "trusted-host": "UV_INSECURE_HOST", "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY", "timeout": "UV_HTTP_TIMEOUT", "default-timeout": "UV_HTTP_TIMEOUT",
+    "no-cache-dir": "UV_NO_CACHE",
+}  # fmt: skip
+"""pip's settings, and uv's variables of the same meaning."""
+WITHOUT_EFFECT = {
+    "break-system-packages", "cache-dir", "debug", "disable-pip-version-check", "log", "no-color",
+    "no-input", "prefer-binary", "progress-bar", "quiet", "require-virtualenv", "retries",
+    "root-user-action", "verbose",
+}  # fmt: skip
+"""pip's settings that choose no file of an exact version."""
+KEPT = {"UV_CACHE_DIR", "UV_CONCURRENT_DOWNLOADS", "UV_HTTP_TIMEOUT", "UV_NO_CACHE", "UV_OFFLINE"}
+"""The user's own variables of uv that choose no package."""
+OLDEST = (3, 8)
+"""The oldest Python for which uv installs."""
+
+_YES = {"1", "true", "yes", "on", "y", "t"}
+
+
+class NotTranslated(Exception):
+    """pip has a setting that uv has no equal of."""
+
+
+def uv() -> str | None:
+    """Our own uv, which is pinned, otherwise the one on PATH."""
+    own = Path(sys.executable).parent / "uv"
+    return str(own) if os.access(own, os.X_OK) else shutil.which("uv")
+
+
+def interpreter(version: str, folder: Path, say: Callable[[str], None]) -> str | None:
+    """A `pythonX.Y` that uv has installed in `folder`, or installs there now; None if it cannot."""
+    if (program := uv()) is None or tuple(map(int, version.split("."))) < OLDEST:
+        return None
+    surroundings = {**os.environ, "UV_PYTHON_INSTALL_DIR": str(folder), "UV_NO_CONFIG": "1"}
+    find = [program, "python", "find", "--quiet", "--managed-python", "--no-project", version]
+    get = [program, "python", "install", "--quiet", "--no-bin", version]
+    for command in (find, get, find):
+        if command is get:
+            say(f"uv looks for Python {version}, which this machine lacks (once)")
+        ended = subprocess.run(command, env=surroundings, capture_output=True, text=True)
+        if command is find and ended.returncode == 0:
+            return ended.stdout.strip()
+        if command is get and ended.returncode:
+            return None
+    return None
+
+
+def variables(configuration: str, environment: dict[str, str]) -> dict[str, str]:
+    """The environment variables for uv that mean what `pip config list` printed.
+
+    Raises NotTranslated where a setting of pip has no equal.
+    """
+    settings: dict[str, str] = {}
+    lines = [line.partition("=") for line in configuration.splitlines() if "=" in line]
+    for section in ("global.", "install.", ":env:."):  # as pip reads them: the last one counts
+        for key, _, value in lines:
+            if key.startswith(section):
+                settings[key.removeprefix(section)] = str(ast.literal_eval(value))
+    found = {k: v for k, v in environment.items() if not k.startswith("UV_") or k in KEPT}
+    for key, value in settings.items():
+        words = value.split()
+        if key in WITHOUT_EFFECT or key == "config-file" or not words:
+            continue
+        if key not in TRANSLATED:
+            raise NotTranslated(f"uv has no equal of pip's setting {key}")
+        if key.startswith("no-"):
+            value = "1" if value.lower() in _YES else "0"
+        separator = "," if key == "find-links" else " "
+        found[TRANSLATED[key]] = separator.join(words) if len(words) > 1 else value.strip()
+    if (cache := settings.get("cache-dir")) and "UV_CACHE_DIR" not in found:
+        found["UV_CACHE_DIR"] = str(Path(cache).expanduser() / "uv")
+    # As pip does: the best version of all indexes; files of its own; modules compiled at once.
+    found |= {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_LINK_MODE": "copy"}
+    return found | {"UV_COMPILE_BYTECODE": "1", "UV_NO_CONFIG": "1"}
+
+
+def install(
+    python: Path, listed: Path, version: tuple[int, ...], say: Callable[[str], None]
+) -> None:
+    """Install the requirements in `listed` beside `python`, of that version.
+
+    Where uv fails, `say` gets a line and pip installs. Raises CalledProcessError if pip fails.
+    """
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
+    lines = listed.read_text(encoding="utf-8").splitlines()
+    program = uv()
+    again: list[str] = []
+    if program and version >= OLDEST and lines:
+        fault = _by_uv(program, pip, listed, hashed="--hash=" in "".join(lines))
+        if fault is None:
+            return
+        say(f"pip installs instead of uv: {fault}")
+        again = ["--force-reinstall"]  # a package that uv left unfinished looks installed
+    # An old Python's own pip may not know the wheels of the others, so a pinned pip is first.
+    first = [line for line in lines if line.startswith("pip==")]
+    for some in filter(None, (first, lines)):
+        listed.write_text("\n".join(some) + "\n", encoding="utf-8")
+        # Twice quiet: errors are still shown.
+        command = [*pip, "install", "--quiet", "--quiet", *again, "--requirement", str(listed)]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+
+
+def _by_uv(program: str, pip: list[str], listed: Path, *, hashed: bool) -> str | None:
+    """Install by uv; says in one line why that was not possible, or gives None."""
+    try:
+        asked = [*pip, "config", "list"]
+        configured = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        command = [program, "pip", "install", "--quiet", "--python", pip[0]]
+        command += ["--require-hashes"] * hashed + ["--requirement", str(listed)]
+        surroundings = variables(configured, dict(os.environ))
+        command += ["--no-index"] * (surroundings.pop("UV_NO_INDEX", "0") == "1")
+        ended = subprocess.run(command, env=surroundings, capture_output=True, text=True)
+    except (NotTranslated, OSError, subprocess.CalledProcessError, SyntaxError, ValueError) as why:
+        return str(why)
+    if ended.returncode:
+        said = " ".join(ended.stderr.split())
+        return said[:200] or f"uv ended with exit status {ended.returncode}"
+    return None
