@@ -9,7 +9,6 @@ compared with as many sets of blocks, in which each framework trains as long wit
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import random
@@ -21,6 +20,7 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
+from touchstone.commands import interleave
 from touchstone.environments import ensure, installed
 from touchstone.measure.interleaving import Candidate, Timing, measure_set
 from touchstone.measure.machine_lock import machine_to_itself
@@ -28,9 +28,8 @@ from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
-from touchstone.results.interleaved import measured
-from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet
-from touchstone.schema.spec import spec_to_json
+from touchstone.results.interleaved import ratios_by_set
+from touchstone.schema.interleaved import MeasuredSet
 from touchstone.statistics.groups import Group, compare_groups
 
 SETS = 5
@@ -86,14 +85,8 @@ def candidate(folder: Path, name: str, framework: str) -> Candidate:
     settings = {"network": "lenet5", "dataset": "mnist-5k", "input": "synthetic"}
     settings["mode"] = frameworks.modes(framework)[0]
     spec = make_spec(Cell(framework=framework, batch_size=64, **settings), 1, ROOT)
-    own = folder / name
-    own.mkdir()
-    path, events = own / "spec.json", own / "events.jsonl"
-    path.write_text(json.dumps(spec_to_json(spec._replace(cell=name))))
     python = ensure(ROOT / frameworks.environment(framework, "cpu"), installed())
-    return Candidate(
-        name, spec, [str(python), str(RUNNER), str(path), str(events)], events, own / "log", 0.0
-    )
+    return interleave.candidate(spec._replace(cell=name), str(python), folder / name)
 
 
 def model(sets: list[MeasuredSet], all_rounds: bool) -> Group:
@@ -102,9 +95,7 @@ def model(sets: list[MeasuredSet], all_rounds: bool) -> Group:
         sets = [one._replace(turns=[turns._replace(rounds=[
             each._replace(slices=[part._replace(others=0.0) for part in each.slices])
             for each in turns.rounds]) for turns in one.turns]) for one in sets]  # fmt: skip
-    found = measured(Interleaved(FORMAT, "", sets[0].turns[0].cells, {}, 0, 0.0, 0.0, "", sets))
-    assert found is not None
-    return compare_groups([found.ratios])[0]
+    return compare_groups([ratios_by_set(sets[0].turns[0].cells, sets)])[0]
 
 
 def measure(cells: Sequence[Candidate], timing: Timing, seed: int) -> list[MeasuredSet]:

@@ -115,3 +115,11 @@ def test_the_program_names_its_version_and_refuses_what_is_no_command(
     ended = subprocess.run([sys.executable, CLI, *arguments], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (status, output)
     assert ended.stderr.startswith(errors) and bool(ended.stderr) == bool(errors)
+
+
+def test_a_python_without_what_a_command_imports_is_named():
+    ended = subprocess.run(
+        [sys.executable, "-E", "-S", CLI, "check-gpu"], capture_output=True, text=True
+    )
+    assert ended.returncode == 1 and ended.stdout == ""
+    assert ended.stderr.startswith(f"error: {sys.executable} lacks the module ")

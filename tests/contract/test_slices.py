@@ -1,16 +1,13 @@
 """A framework's process works when it is asked, in slices, and else uses no core."""
 
-import json
-
 import pytest
 
-from touchstone.measure.interleaving import Candidate, Failed, Timing, measure_set
-from touchstone.paths import RUNNER
+from touchstone.commands import interleave
+from touchstone.measure.interleaving import Failed, Timing, measure_set
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
 from touchstone.schema.events import Settings, read_events
-from touchstone.schema.spec import spec_to_json
 
 FRAMEWORKS = frameworks.names()
 TIMING = Timing(rounds=3, slice_seconds=0.3, lead_seconds=0.05, max_seconds=1.0)
@@ -21,12 +18,8 @@ def candidate(python_of, tmp_path):
     """Makes a candidate of a spec."""
 
     def make(spec, name):
-        folder = tmp_path / name
-        folder.mkdir()
-        path, events = folder / "spec.json", folder / "events.jsonl"
-        path.write_text(json.dumps(spec_to_json(spec._replace(cell=name))))
-        command = [python_of(spec.factors.framework), str(RUNNER), str(path), str(events)]
-        return Candidate(name, spec, command, events, folder / "runner.log", 0.0)
+        python = python_of(spec.factors.framework)
+        return interleave.candidate(spec._replace(cell=name), python, tmp_path / name)
 
     return make
 

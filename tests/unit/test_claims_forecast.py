@@ -1,9 +1,8 @@
 """How many claims a machine can judge, known before anything runs."""
 
 import pytest
-from snakemake.utils import update_config
 
-from touchstone.plan.read import read
+from touchstone.plan.read import read_on_default
 from touchstone.plan.study import make_plan
 from touchstone.published.dossier import read_dossier
 from touchstone.published.forecast import forecast, forecast_of
@@ -20,9 +19,7 @@ def anything(device, replicas=1):
 
 
 def configured(root, name, **keys):
-    config = read(root / "config/config.yaml")
-    update_config(config, read(root / f"config/studies/{name}.yaml"))
-    return {**config, **keys}
+    return {**read_on_default(root, root / f"config/studies/{name}.yaml"), **keys}
 
 
 def pairs_of(root, name, devices=("cpu",), **keys):

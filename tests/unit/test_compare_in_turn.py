@@ -7,7 +7,7 @@ import pytest
 
 from fixtures.commands import call
 from fixtures.turns import computed
-from touchstone.analysis.compare_in_turn import Compared, judge
+from touchstone.analysis.compare_in_turn import judge
 from touchstone.paths import ROOT, RUNNER
 
 STUDY = """
@@ -38,26 +38,30 @@ main()
 QUICK = ("--framework", "scipy", "--sets", 3, "--max-sets", 3, "--rounds", 3, "--max-seconds", 9)
 
 
+def turns(speeds, **options):
+    """Turns of two sides with these speeds."""
+    return computed(speeds, **options)._replace(group="cell")
+
+
 @pytest.mark.parametrize(
     ("speed", "verdict"), [(0.97, "slower"), (1.0, "no difference shown"), (1.03, "faster")]
 )
 def test_a_change_of_3_percent_is_found_among_slices_that_vary_by_2(speed, verdict):
-    (one,) = judge([Compared("cell", computed({"old": 1.0, "new": speed}), "")])
+    (one,) = judge([turns({"old": 1.0, "new": speed})])
     assert one.verdict == verdict
     assert one.text.startswith("cell: new / old ") and f"], {verdict} (5 sets, 50 of" in one.text
 
 
 def test_a_configuration_without_turns_is_not_compared_and_the_others_are():
-    empty = computed({"old": 1.0, "new": 1.0}, sets=0)
-    found = judge([Compared("gone", empty, "new: no torch"), Compared("here", computed(
-        {"old": 1.0, "new": 2.0}), "")])  # fmt: skip
+    gone = turns({"old": 1.0, "new": 1.0}, sets=0)
+    gone = gone._replace(group="gone", excluded={"new": "no torch"})
+    found = judge([gone, turns({"old": 1.0, "new": 2.0})])
     assert [one.verdict for one in found] == ["not compared", "faster"]
     assert found[0].text == "gone: not compared: new: no torch"
 
 
 def test_rounds_that_others_disturbed_are_named():
-    turns = computed({"old": 1.0, "new": 1.0}, others=lambda number, place: 0.5)
-    (one,) = judge([Compared("cell", turns, "")])
+    (one,) = judge([turns({"old": 1.0, "new": 1.0}, others=lambda number, place: 0.5)])
     assert one.text.endswith("other programs disturbed them, so trust this less)")
 
 

@@ -215,15 +215,25 @@ def test_the_sockets_listen_on_the_given_interface_only(monkeypatch):
     assert nodes.own_address(["localhost", "127.0.0.1"]) == "127.0.0.1"
 
 
-def test_the_secret_of_a_run_is_gone_after_it_and_on_no_command_line(tmp_path, monkeypatch):
+@pytest.fixture
+def other_nodes(tmp_path, monkeypatch):
+    """Starts what the first node knows of one other; a script stands for `srun`."""
+
+    def start(script):
+        srun = tmp_path / "srun"
+        srun.write_text(f"#!/bin/sh\n{script}\n")
+        srun.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        run = tmp_path / "run"
+        run.mkdir()
+        return nodes.RemoteNodes(training_spec(), "python", run, ["localhost", "127.0.0.1"])
+
+    return start
+
+
+def test_the_secret_of_a_run_is_gone_after_it_and_on_no_command_line(tmp_path, other_nodes):
     seen = tmp_path / "seen"
-    srun = tmp_path / "srun"
-    srun.write_text(f'#!/bin/sh\necho "$@" > {seen}; cat "$TOUCHSTONE_SECRET" > {seen}.secret\n')
-    srun.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    run = tmp_path / "run"
-    run.mkdir()
-    others = nodes.RemoteNodes(training_spec(), "python", run, ["localhost", "127.0.0.1"])
+    others = other_nodes(f'echo "$@" > {seen}; cat "$TOUCHSTONE_SECRET" > {seen}.secret')
     try:
         assert others.server.getsockname()[0] == others.ranks.getsockname()[0] == "127.0.0.1"
         others.srun.wait()
@@ -232,18 +242,12 @@ def test_the_secret_of_a_run_is_gone_after_it_and_on_no_command_line(tmp_path, m
     secret = Path(f"{seen}.secret").read_bytes()
     assert len(secret) == 32
     assert secret.hex() not in seen.read_text() and str(secret) not in str(others.variables)
-    assert not (run / nodes.RENDEZVOUS).exists()
+    assert not (tmp_path / "run" / nodes.RENDEZVOUS).exists()
 
 
-def test_a_strangers_connection_leaves_the_supervisors_to_each_other(tmp_path, monkeypatch):
+def test_a_strangers_connection_leaves_the_supervisors_to_each_other(other_nodes):
     """The supervisor of another node is here a call; strangers come before and after it."""
-    srun = tmp_path / "srun"
-    srun.write_text("#!/bin/sh\nexec sleep 60\n")
-    srun.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    run = tmp_path / "run"
-    run.mkdir()
-    others = nodes.RemoteNodes(training_spec(), "python", run, ["localhost", "127.0.0.1"])
+    others = other_nodes("exec sleep 60")
     try:
         host, port = others.server.getsockname()
         for name in ("wrong secret", "garbage", "a pickle", "silence"):

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import yaml
-from snakemake.utils import update_config
 
 from touchstone.plan.estimate import (
     FLOPS_PER_CORE,
@@ -14,7 +13,7 @@ from touchstone.plan.estimate import (
     seconds_of_run,
     seconds_of_steps,
 )
-from touchstone.plan.read import ConfigError, is_operation, read
+from touchstone.plan.read import ConfigError, is_operation, read_on_default
 from touchstone.plan.study import make_plan
 
 STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
@@ -41,9 +40,7 @@ def study():
 
 
 def overlaid(root, name, **keys):
-    config = read(root / "config/config.yaml")
-    update_config(config, read(root / f"config/studies/{name}.yaml"))
-    return {**config, **keys}
+    return {**read_on_default(root, root / f"config/studies/{name}.yaml"), **keys}
 
 
 def faults(config, root):

@@ -27,7 +27,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--version", action="version", version=f"touchstone {__version__}")
     parser.add_argument("command", choices=known, metavar="COMMAND", help=", ".join(known))
     name = parser.parse_args(given[:1]).command
-    module = importlib.import_module("touchstone.commands." + name.replace("-", "_"))
+    try:
+        module = importlib.import_module("touchstone.commands." + name.replace("-", "_"))
+    except ModuleNotFoundError as fault:
+        if (fault.name or "").startswith(__package__):
+            raise
+        sys.exit(
+            f"error: {sys.executable} lacks the module {fault.name}; install it there, or use"
+            " .venv/bin/python, which `make` installs"
+        )
     parser = argparse.ArgumentParser(
         prog=f"touchstone {name}",
         description=module.__doc__,

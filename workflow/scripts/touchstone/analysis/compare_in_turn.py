@@ -8,14 +8,6 @@ from touchstone.schema.interleaved import Interleaved
 from touchstone.statistics.intervals import Ratio
 
 
-class Compared(NamedTuple):
-    """A configuration, the turns of its two sides (`old` first), or why there are none."""
-
-    name: str
-    turns: Interleaved
-    why: str
-
-
 class Judged(NamedTuple):
     """A configuration's line of text, and its verdict: `slower`, `faster`, `no difference shown`
     or `not compared`."""
@@ -24,19 +16,22 @@ class Judged(NamedTuple):
     verdict: str
 
 
-def judge(compared: Sequence[Compared]) -> list[Judged]:
-    """Judge the throughput of `new` / that of `old`.
+def judge(compared: Sequence[Interleaved]) -> list[Judged]:
+    """Judge the throughput of `new` / that of `old`, for each configuration.
 
     The intervals of all configurations hold together with 95 %.
     """
-    found = [None if one.why else measured(one.turns) for one in compared]
+    found = [None if one.excluded else measured(one) for one in compared]
     models = iter(compare_turns([one for one in found if one]))
     return [
-        _judged(one.name, turns, next(models).ratio("new", "old"))
-        if turns
-        else Judged(f"{one.name}: not compared: {one.why or 'no set was measured'}", "not compared")
+        _judged(one.group, turns, next(models).ratio("new", "old")) if turns else _left_out(one)
         for one, turns in zip(compared, found, strict=True)
     ]
+
+
+def _left_out(one: Interleaved) -> Judged:
+    why = "; ".join(f"{side}: {reason}" for side, reason in one.excluded.items())
+    return Judged(f"{one.group}: not compared: {why or 'no set was measured'}", "not compared")
 
 
 def _judged(name: str, turns: Measured, ratio: Ratio | None) -> Judged:

@@ -85,7 +85,9 @@ def compare(study: Study, interleaved: Sequence[Interleaved] = ()) -> list[Compa
     ]
     values = [{cell.plan.name: cell.by_block("throughput") for cell in group} for group in groups]
     turns = turns_of(values, interleaved)
-    models = zip(compare_with_turns(values, turns), compare_groups(values), turns, strict=True)
+    fitted = compare_with_turns(values, turns)
+    of_runs = compare_groups(values) if any(turns) else fitted
+    models = zip(fitted, of_runs, turns, strict=True)
     compared = {name for group in groups for name in _differing(group)}
     varying = [
         name

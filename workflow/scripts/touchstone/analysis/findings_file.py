@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from touchstone.analysis.findings_model import Findings
-from touchstone.results.files import REMAKE, InputError, read_text, write_atomic
+from touchstone.results.files import REMAKE, not_of_this_version, read_text, write_atomic
 
 
 def write_findings(findings: Findings, path: Path) -> None:
@@ -19,12 +19,8 @@ def read_findings(path: Path) -> Findings:
     Raises:
         InputError: the file is missing, damaged or of another version.
     """
-    remedy = REMAKE
-    text = read_text(path, remedy)
+    text = read_text(path, REMAKE)
     try:
         return Findings.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        cause = f"not the findings of this version ({place}: {first['msg']})"
-        raise InputError(path, cause, remedy) from None
+        raise not_of_this_version(path, "the findings", error) from None

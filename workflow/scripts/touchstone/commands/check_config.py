@@ -5,12 +5,10 @@ import os
 import sys
 from pathlib import Path
 
-from snakemake.utils import update_config
-
 from touchstone.measure import skip
 from touchstone.paths import ROOT
 from touchstone.plan.estimate import estimate
-from touchstone.plan.read import ConfigError, read
+from touchstone.plan.read import ConfigError, read_on_default
 from touchstone.plan.study import make_plan
 from touchstone.published.dossier import DossierError
 from touchstone.published.forecast import forecast_of
@@ -22,9 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     try:
-        overlay = read(arguments.file)
-        config = read(ROOT / "config/config.yaml")
-        update_config(config, overlay)
+        config = read_on_default(ROOT, arguments.file)
         plan = make_plan(config, ROOT)
         claims = forecast_of(plan, config, ROOT, skip.no_device)
     except (ConfigError, DossierError) as fault:

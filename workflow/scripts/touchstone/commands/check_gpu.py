@@ -5,8 +5,6 @@ does what is missing. `--device cpu` rehearses it.
 """
 
 import argparse
-import csv
-import importlib.util
 import json
 import os
 import subprocess
@@ -17,21 +15,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from touchstone.commands import plan as plan_files
 from touchstone.contents import Unreadable, contents
 from touchstone.errors import UsageError
 from touchstone.files import write_atomic
 from touchstone.gpu_check.certificates import NETWORKS, certificate
-from touchstone.gpu_check.steps import STEPS, Kit, StepFailed, soak
+from touchstone.gpu_check.steps import STEPS, Kit, StepFailed, last_line, soak
 from touchstone.measure import skip
+from touchstone.measure.attempts import ATTEMPTS
 from touchstone.paths import CLI, ROOT
 from touchstone.plan import frameworks
 from touchstone.plan.deployment import set_job_variables
 from touchstone.plan.read import canonical, digest, read
 from touchstone.plan.study import Plan, make_plan
-from touchstone.plan.table import HEADER, rows
-from touchstone.results import digests
+from touchstone.schema.status import OK
 
 STUDY = ROOT / "config/studies/gpu-check.yaml"
 NAME = "here-{framework}"
@@ -42,9 +39,10 @@ REPORT_SECONDS = 60.0
 """Kept for tables, page and bundle."""
 LARGEST = 16 * 2**20
 """Bytes of the bundle."""
+STEPS_FOLDER = Path("steps")
+"""The answers of the steps, in the folder of the check."""
+PAGE = Path("results/report/index.html")
 TURNS = {"sets": 3, "rounds": 6}
-DRIVER = ("jinja2", "matplotlib", "numpy", "pandas", "psutil", "pydantic", "scipy", "yaml")
-"""Modules that this command needs itself."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,8 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     end = time.monotonic() + 60 * arguments.minutes - REPORT_SECONDS
-    if lacking := [name for name in DRIVER if importlib.util.find_spec(name) is None]:
-        raise UsageError(f"this Python lacks {', '.join(lacking)}; name their wheels in PYTHONPATH")
     if why := skip.no_device(arguments.device):
         raise UsageError(f"{why}; `--device cpu` rehearses the check without one")
     kit = Kit(arguments.device, str(Path(arguments.python).absolute()))
@@ -130,8 +126,8 @@ def _here(plan: Plan) -> list[str]:
 
 def _step(name: str, end: float, work: Any) -> None:
     """Do a step unless it was done, or the time is over; a failure is noted and goes on."""
-    path = Path("steps") / f"{name}.json"
-    if path.exists() and "failed" not in json.loads(path.read_text(encoding="utf-8")):
+    path = STEPS_FOLDER / f"{name}.json"
+    if path.exists() and "failed" not in _read(path):
         return _say(name, "done before")
     if time.monotonic() >= end:
         return _say(name, "left out: the time is over")
@@ -157,7 +153,7 @@ def _touchstone(*arguments: object, limit: float = ROW_SECONDS) -> str:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
         return f"it did not end within {limit:,.0f} s"
-    return "" if not ended.returncode else (ended.stderr.strip().splitlines() or ["failed"])[-1]
+    return last_line(ended.stderr) if ended.returncode else ""
 
 
 def _environment(kit: Kit, framework: str) -> list[str]:
@@ -175,8 +171,9 @@ def _runs(plan: Plan, kit: Kit, end: float) -> list[str]:
                 continue
             folder.mkdir(parents=True, exist_ok=True)
             settings = canonical(cell.model_dump(exclude_defaults=True))
-            # The third attempt is the last: an error becomes a record.
-            options = ["--repeat", 1, "--attempt", 3, "--run", folder, "--log", folder / "log"]
+            # The last attempt: an error becomes a record.
+            options = ["--repeat", 1, "--attempt", ATTEMPTS, "--run", folder]
+            options += ["--log", folder / "log"]
             why = _touchstone(
                 "run", "--cell", settings, *options, *_environment(kit, cell.framework)
             )
@@ -184,7 +181,7 @@ def _runs(plan: Plan, kit: Kit, end: float) -> list[str]:
             if why:
                 _say(name, why)
                 continue
-            found = json.loads(record.read_text(encoding="utf-8"))
+            found = _read(record)
             _say(name, f"{found['status']}  {found['reason'] or ''}")
         ran.append(name)
     return ran
@@ -194,27 +191,30 @@ def _record(name: str) -> Path:
     return Path("results/records") / name / "rep1.json"
 
 
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
 def _turns(plan: Plan, kit: Kit, ran: list[str], end: float) -> None:
     """Measure the first training cell of each framework in turn."""
     first: dict[str, str] = {}
     for name in ran:
-        record = json.loads(_record(name).read_text(encoding="utf-8"))
-        if record["status"] == "ok":
+        if _read(_record(name))["status"] == OK:
             first.setdefault(plan.cells[name].framework, name)
     if len(first) < 2:
         return
 
     def work() -> dict[str, Any]:
         output = Path("results/interleaved/first.json")
-        options = ["--options", canonical(TURNS), "--identity", digest(canonical(first))]
+        options = ["--options", canonical(TURNS), "--identity", digest(first)]
         own = [word for framework in first for word in _environment(kit, framework)]
         files = ["--output", output, "--log", "results/logs/first.log"]
         cells = ["--cells", *first.values()]
         why = _touchstone("interleave", "--group", "first", *cells, *options, *files, *own)
         if why:
             raise StepFailed(why)
-        found: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
-        return found
+        return _read(output)
 
     _step("turns", end, work)
 
@@ -222,22 +222,16 @@ def _turns(plan: Plan, kit: Kit, ran: list[str], end: float) -> None:
 def _report(plan: Plan, ran: list[str]) -> None:
     """Tables and page of the cells that ran."""
     results = Path("results")
-    with open(results / "plan.tsv", "w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, delimiter="\t", lineterminator="\n")
-        table.writerow(HEADER)
-        table.writerows(row for row in rows(plan) if row[0] in ran)
-    with open(results / "config.resolved.yaml", "w", encoding="utf-8") as file:
-        yaml.safe_dump(plan.resolved(), file, sort_keys=False, allow_unicode=True)
-    digests.write(results, [results / "plan.tsv", results / "config.resolved.yaml"])
+    resolved = results / "config.resolved.yaml"
+    plan_files.write(plan, ran, results / "plan.tsv", resolved)
     files = ["--plan", results / "plan.tsv", "--records", results / "records"]
     findings, figures = results / "findings.json", results / "figures"
-    tables, page = results / "tables", results / "report/index.html"
-    resolved = results / "config.resolved.yaml"
+    tables = results / "tables"
     for command in (
         ("gather", *files, "--output", tables, "--findings", findings),
         ("plot", *files, "--tables", tables, "--output", figures),
         ("report", "--findings", findings, "--figures", figures, "--config", resolved,
-         "--output", page),
+         "--output", PAGE),
     ):  # fmt: skip
         if why := _touchstone(*command):
             _say(str(command[0]), why)
@@ -251,18 +245,16 @@ def _pack(plan: Plan, ran: list[str]) -> int:
         _say("bundle", why)
     target = Path("gpu-check.zip")
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
-        page = Path("results/report/index.html")
-        for path in (*sorted(Path("steps").glob("*.json")), bundle, page):
+        for path in (*sorted(STEPS_FOLDER.glob("*.json")), bundle, PAGE):
             if path.exists():
                 file.write(path)
     size = target.stat().st_size
     if size > LARGEST:
         print(f"error: {target} has {size:,} bytes, more than {LARGEST:,}", file=sys.stderr)
         return 1
-    failed = [path.stem for path in Path("steps").glob("*.json")
-              if "failed" in json.loads(path.read_text(encoding="utf-8"))]  # fmt: skip
-    print(f"{len(ran)} of {len(plan.cells)} cells ran, {len(failed)} steps failed"
-          f"{': ' + ', '.join(sorted(failed)) if failed else ''}")  # fmt: skip
-    print(f"The page: {Path('results/report/index.html').absolute()}")
+    failed = sorted(path.stem for path in STEPS_FOLDER.glob("*.json") if "failed" in _read(path))
+    named = ": " * bool(failed) + ", ".join(failed)
+    print(f"{len(ran)} of {len(plan.cells)} cells ran, {len(failed)} steps failed{named}")
+    print(f"The page: {PAGE.absolute()}")
     print(f"What to keep: {target.absolute()}")
     return 0

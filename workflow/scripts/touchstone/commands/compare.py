@@ -6,7 +6,6 @@ judged together: the exit status is 1 by chance in at most 5 % of comparisons of
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -14,9 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import ValidationError
-from snakemake.utils import update_config
 
-from touchstone.analysis.compare_in_turn import Compared, judge
+from touchstone.analysis.compare_in_turn import judge
 from touchstone.analysis.compare_results import (
     as_table,
     as_text,
@@ -25,7 +23,7 @@ from touchstone.analysis.compare_results import (
     judged_together,
     read_results,
 )
-from touchstone.commands.interleave import Sets, measure
+from touchstone.commands.interleave import candidate, measure
 from touchstone.environments import EnvironmentFault, ensure, installed
 from touchstone.errors import UsageError, explained
 from touchstone.measure.interleaving import Candidate
@@ -35,12 +33,11 @@ from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.parts import Interleave
-from touchstone.plan.read import ConfigError, is_operation, read
+from touchstone.plan.read import ConfigError, is_operation, read_on_default
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import make_plan
 from touchstone.results.files import InputError, write_atomic
-from touchstone.schema.interleaved import FORMAT, Interleaved
-from touchstone.schema.spec import spec_to_json
+from touchstone.schema.interleaved import Interleaved
 from touchstone.statistics.intervals import SESSION_SD, SPEEDS, TIMES
 
 OLD, NEW = "old", "new"
@@ -172,10 +169,7 @@ def _compare_installations(
                 _measured(name, cell, sides, options, Path(folder) / name)
                 for name, cell in cells.items()
             ]
-    except (ConfigError, EnvironmentFault, Fault) as fault:
-        print(f"error: {fault}", file=sys.stderr)
-        return NOT_COMPARED
-    except OSError as fault:
+    except (ConfigError, EnvironmentFault, Fault, OSError) as fault:
         print(f"error: {explained(fault)}", file=sys.stderr)
         return NOT_COMPARED
     judged = judge(compared)
@@ -186,10 +180,7 @@ def _compare_installations(
 
 def _cells(framework: str, file: Path | None) -> dict[str, Cell]:
     """The cells of a framework in a study, on noise, by name. Raises ConfigError."""
-    config = read(ROOT / "config/config.yaml")
-    if file:
-        update_config(config, read(file))
-    planned = make_plan(config, ROOT).cells
+    planned = make_plan(read_on_default(ROOT, file), ROOT).cells
     found = {
         name: cell if is_operation(cell) else cell.model_copy(update={"input": "synthetic"})
         for name, cell in planned.items()
@@ -202,13 +193,9 @@ def _cells(framework: str, file: Path | None) -> dict[str, Cell]:
 
 def _measured(
     name: str, cell: Cell, sides: dict[str, Installation], options: Interleave, folder: Path
-) -> Compared:
+) -> Interleaved:
     candidates = [_candidate(key, cell, one, folder / key) for key, one in sides.items()]
-    sets = measure(name, "", options, Sets(candidates, {}, "", []), folder / "sets")
-    cells = [one.cell for one in sets.candidates]
-    why = "; ".join(f"{key}: {reason}" for key, reason in sets.excluded.items())
-    found = Interleaved(FORMAT, name, cells, {}, 0, 0.0, 0.0, "", sets.measured, options.precision)
-    return Compared(name, found, why)
+    return measure(name, "", options, candidates, {}, folder / "sets")
 
 
 def _candidate(key: str, cell: Cell, one: Installation, folder: Path) -> Candidate:
@@ -216,10 +203,4 @@ def _candidate(key: str, cell: Cell, one: Installation, folder: Path) -> Candida
     pinned = one.root / frameworks.environment(cell.framework, cell.device)
     python = one.python or str(ensure(pinned, installed()))
     spec = make_spec(cell, 1, ROOT)._replace(cell=key)
-    folder.mkdir(parents=True)
-    written, events = folder / "spec.json", folder / "events.jsonl"
-    written.write_text(json.dumps(spec_to_json(spec)), encoding="utf-8")
-    runner = one.root / RUNNER.relative_to(ROOT)
-    return Candidate(
-        key, spec, [python, str(runner), str(written), str(events)], events, folder / "log", 0.0
-    )
+    return candidate(spec, python, folder, one.root / RUNNER.relative_to(ROOT))

@@ -12,9 +12,8 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from touchstone.commands.run import verified_data
+from touchstone.commands.run import prepare, verified_data
 from touchstone.datasets.errors import DatasetError
 from touchstone.environments import EnvironmentFault
 from touchstone.errors import explained
@@ -33,8 +32,8 @@ from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.paths import RUNNER
 from touchstone.plan.environment import Places, add_argument, places, remembered_python
 from touchstone.plan.parts import Interleave
-from touchstone.plan.read import canonical, digest
-from touchstone.results.interleaved import measured, reach
+from touchstone.plan.read import digest
+from touchstone.results.interleaved import ratios_by_set, reach
 from touchstone.schema.events import Chunk, Event, outcome_of, read_events
 from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet
 from touchstone.schema.spec import (
@@ -44,7 +43,6 @@ from touchstone.schema.spec import (
     RunSpec,
     TrainingSpec,
     spec_from_json,
-    spec_to_json,
 )
 from touchstone.schema.status import OK, TIMEOUT
 from touchstone.schema.values import WrongValue, from_json, to_json
@@ -59,15 +57,6 @@ HOST_MEMORY = "host_memory"
 
 class Excluded(Exception):
     """Why a cell takes no part."""
-
-
-class Sets(NamedTuple):
-    """The sets that are measured, and who takes part in them."""
-
-    candidates: list[Candidate]
-    excluded: dict[str, str]
-    paired: str
-    measured: list[MeasuredSet]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,29 +74,43 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         with machine_to_itself():
             candidates, excluded = _candidates(arguments.cells, places(arguments), folder)
-            sets = Sets(candidates, excluded, "", [])
-            if len(candidates) > 1:
-                sets = measure(arguments.group, arguments.identity, options, sets, folder)
+            result = measure(
+                arguments.group, arguments.identity, options, candidates, excluded, folder
+            )
     except (EnvironmentFault, Fault, OSError) as fault:
         sys.exit(f"error: {arguments.group}: {explained(fault)}")
     finally:
         _keep_logs(folder, arguments.log)
-    result = Interleaved(
-        FORMAT, arguments.group, [one.cell for one in sets.candidates], sets.excluded,
-        options.rounds, options.slice_seconds, options.lead_seconds, sets.paired, sets.measured,
-        options.precision,
-    )  # fmt: skip
     write_atomic(arguments.output, json.dumps(to_json(result)) + "\n")
 
 
-def measure(group: str, identity: str, options: Interleave, sets: Sets, folder: Path) -> Sets:
+def measure(
+    group: str,
+    identity: str,
+    options: Interleave,
+    candidates: list[Candidate],
+    excluded: Mapping[str, str],
+    folder: Path,
+) -> Interleaved:
     """Measure sets until there are enough. A cell that fails is excluded, and all begins again.
 
     Args:
         identity: of all that the numbers depend on; kept sets of another one are not used.
+        excluded: by cell, why it cannot be a candidate.
         folder: keeps each set as soon as it is measured.
     """
-    candidates, excluded = sets.candidates, dict(sets.excluded)
+    excluded = dict(excluded)
+
+    def result(
+        taking: Sequence[Candidate], paired: str = "", sets: Sequence[MeasuredSet] = ()
+    ) -> Interleaved:
+        return Interleaved(
+            FORMAT, group, [one.cell for one in taking], excluded, options.rounds,
+            options.slice_seconds, options.lead_seconds, paired, list(sets), options.precision,
+        )  # fmt: skip
+
+    if len(candidates) < 2:
+        return result(candidates)
     memory, why = FREE_SHARE * available_mib(), ""
     while len(candidates) > 1:
         together, left = groups_that_fit(candidates, memory)
@@ -118,11 +121,11 @@ def measure(group: str, identity: str, options: Interleave, sets: Sets, folder: 
             why = f"all together need more than the {memory:,.0f} MiB of memory that are free"
         taking = list({one.cell: one for pair in together for one in pair}.values())
         if not together:
-            return Sets(taking, excluded, "", [])
+            return result(taking)
         names = [[one.cell for one in part] for part in together]
-        known = digest(canonical([identity, names, options.model_dump()]))
+        known = digest([identity, names, options.model_dump()])
         try:
-            return Sets(taking, excluded, why, _sets(group, known, options, together, folder))
+            return result(taking, why, _sets(group, known, options, together, folder))
         except Failed as failed:
             print(f"{group}: {failed.cell} takes no turn: {failed}", file=sys.stderr)
             on_gpu = candidates[0].spec.execution.device == "gpu"
@@ -132,7 +135,7 @@ def measure(group: str, identity: str, options: Interleave, sets: Sets, folder: 
                 continue
             excluded[failed.cell] = str(failed)
             candidates = [one for one in taking if one.cell != failed.cell]
-    return Sets([], excluded, "", [])
+    return result([])
 
 
 def _sets(
@@ -169,8 +172,7 @@ def _sets(
 def _narrow(sets: list[MeasuredSet], precision: float) -> bool:
     """Whether all intervals reach at most so far beyond their ratios."""
     cells = list(dict.fromkeys(cell for turns in sets[0].turns for cell in turns.cells))
-    found = measured(Interleaved(FORMAT, "", cells, {}, 0, 0.0, 0.0, "", sets))
-    reached = reach(found.ratios) if found else None
+    reached = reach(ratios_by_set(cells, sets))
     return reached is not None and reached <= 1 + precision
 
 
@@ -218,14 +220,17 @@ def _candidate(name: str, known: Places, folder: Path) -> Candidate:
     verified_data(spec)
     factors = spec.factors
     python = remembered_python(factors.environment, factors.framework, spec.execution.device, known)
-    own = folder / "processes" / name
-    own.mkdir(parents=True, exist_ok=True)
-    written = own / "spec.json"
-    written.write_text(json.dumps(spec_to_json(spec), indent=1) + "\n", encoding="utf-8")
-    events = own / "events.jsonl"
-    command = [python, str(RUNNER), str(written), str(events)]
     memory = _peak(first / "telemetry.csv")
-    return Candidate(name, spec, command, events, own / "runner.log", memory)
+    return candidate(spec, python, folder / "processes" / name, memory=memory)
+
+
+def candidate(
+    spec: RunSpec, python: str, folder: Path, runner: Path = RUNNER, memory: float = 0.0
+) -> Candidate:
+    """The cell of a spec, as a candidate whose files are in `folder`; `memory` is in MiB."""
+    command = prepare(spec, python, folder, runner)
+    events, log = folder / "events.jsonl", folder / "runner.log"
+    return Candidate(spec.cell, spec, command, events, log, memory)
 
 
 def why_no_turn(events: Sequence[Event]) -> str:

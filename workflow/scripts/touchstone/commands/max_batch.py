@@ -10,21 +10,20 @@ from typing import Any
 
 import psutil
 
-from touchstone.commands.run import verified_data
+from touchstone.commands.run import prepare, verified_data
 from touchstone.datasets.errors import DatasetError
 from touchstone.environments import EnvironmentFault
 from touchstone.errors import explained
 from touchstone.measure.launch import Fault
 from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.measure.supervisor import supervise
-from touchstone.paths import ROOT, RUNNER
+from touchstone.paths import ROOT
 from touchstone.plan.bisection import largest
 from touchstone.plan.environment import add_argument, places, runner_python
 from touchstone.plan.max_batch import as_planned, probe_spec
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import training_examples
 from touchstone.schema.events import Memory, outcome_of, read_events
-from touchstone.schema.spec import spec_to_json
 
 
 class Prober:
@@ -42,9 +41,7 @@ class Prober:
     def __call__(self, batch_size: int) -> tuple[str, str | None]:
         """The outcome of a few steps and its reason; a fault is tried once more."""
         spec = probe_spec(self.cell, batch_size, self.limit, ROOT)
-        path, events = self.folder / "spec.json", self.folder / "events.jsonl"
-        path.write_text(json.dumps(spec_to_json(spec), indent=1) + "\n")
-        command = [self.python, str(RUNNER), str(path), str(events)]
+        command = prepare(spec, self.python, self.folder)
         log = self.folder / "probe.log"
         try:
             status = supervise(spec, command, self.folder, log, trial=True, data=self.data)
@@ -52,7 +49,7 @@ class Prober:
             status = supervise(
                 spec, command, self.folder, log, final=True, trial=True, data=self.data
             )
-        found = read_events(events)
+        found = read_events(self.folder / "events.jsonl")
         outcome = outcome_of(found)
         memory = [event.device_peak_mib for event in found if isinstance(event, Memory)]
         self.probes.append(

@@ -55,9 +55,9 @@ def write(spec: RunSpec, folder: Path) -> Path:
     return path
 
 
-def prepare(spec: RunSpec, python: str, folder: Path) -> list[str]:
+def prepare(spec: RunSpec, python: str, folder: Path, runner: Path = RUNNER) -> list[str]:
     """Write the spec into the folder of its run; returns the command of its runner."""
-    return [python, str(RUNNER), str(write(spec, folder)), str(folder / "events.jsonl")]
+    return [python, str(runner), str(write(spec, folder)), str(folder / "events.jsonl")]
 
 
 def verified_data(spec: RunSpec) -> dict[str, Any] | None:

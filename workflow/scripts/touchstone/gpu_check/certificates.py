@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from touchstone.gpu_check.steps import Kit, StepFailed
+from touchstone.gpu_check.steps import Kit, StepFailed, last_line
 from touchstone.measure.launch import thread_variables
 from touchstone.measure.variables import passed
 from touchstone.paths import RUNNER
@@ -64,8 +64,7 @@ def _arrays(kit: Kit, spec: ParitySpec) -> dict[str, Any]:
             command, env=variables, capture_output=True, text=True, timeout=LIMIT
         )
         if ended.returncode:
-            last = ended.stderr.strip().splitlines()[-1:] or ["no message"]
-            raise StepFailed(f"exit status {ended.returncode}: {last[0]}")
+            raise StepFailed(f"exit status {ended.returncode}: {last_line(ended.stderr)}")
         with np.load(output, allow_pickle=False) as file:
             return dict(file)
 

@@ -71,10 +71,14 @@ def probe(kit: Kit, name: str, limit: float, options: dict[str, Any]) -> dict[st
     except subprocess.TimeoutExpired:
         raise StepFailed(f"{name}: no answer within {limit:,.0f} s") from None
     if ended.returncode:
-        last = ended.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise StepFailed(f"{name}: exit status {ended.returncode}: {last[0]}")
+        raise StepFailed(f"{name}: exit status {ended.returncode}: {last_line(ended.stderr)}")
     answer: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return answer
+
+
+def last_line(text: str) -> str:
+    """The last line of what a program that failed said."""
+    return (text.strip().splitlines() or ["no message"])[-1]
 
 
 def _probe_command(kit: Kit, name: str, options: dict[str, Any]) -> list[str]:
@@ -108,7 +112,7 @@ def _under_load(kit: Kit, seconds: float) -> dict[str, Any]:
         load.kill()
         load.wait()
     if load.returncode or not output:
-        raise StepFailed(f"load: {(errors.strip().splitlines() or ['no message'])[-1]}")
+        raise StepFailed(f"load: {last_line(errors)}")
     answer: dict[str, Any] = json.loads(output.splitlines()[-1])
     return {"load": answer, **_summary(kit, rows)}
 

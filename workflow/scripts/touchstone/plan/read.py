@@ -90,3 +90,15 @@ def read(path: Path) -> dict[str, Any]:
         cause = f"more than once in one mapping: {'; '.join(repeated)}"
         raise ConfigError(f"{path}: {cause}; keep one each")
     return values
+
+
+def read_on_default(root: Path, path: Path | None) -> dict[str, Any]:
+    """A study's file on top of the default study, as the workflow reads it; without a file the
+    default study. Raises ConfigError."""
+    config = read(root / "config/config.yaml")
+    if path:
+        # The one that Snakemake's --configfile calls; it takes a while to import.
+        from snakemake.utils import update_config
+
+        update_config(config, read(path))
+    return config

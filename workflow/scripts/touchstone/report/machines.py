@@ -42,7 +42,8 @@ def answer(machines: Sequence[Machine]) -> str:
 
 def _warnings(machine: Machine) -> list[Alert]:
     """The warnings of a machine's study, each with the machine's name."""
-    found = warnings(disturbed_runs(machine.study), doubts(machine.study))
+    disturbed = disturbed_runs(machine.study)
+    found = warnings(disturbed, doubts(machine.study, disturbed))
     return [alert._replace(fault=f"{machine.name}: {alert.fault}") for alert in found]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from touchstone.results.files import REMAKE, InputError, read_object
+from touchstone.results.files import REMAKE, InputError, not_of_this_version, read_object
 
 Certificates = dict[str, dict[str, Any]]
 """By network, what its `results/parity/NETWORK.json` holds (docs/parity.md)."""
@@ -85,10 +85,7 @@ def read_certificates(paths: Iterable[Path]) -> Certificates:
         try:
             _Certificate.model_validate(found)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            cause = f"not a certificate of this version ({place}: {first['msg']})"
-            raise InputError(path, cause, REMAKE) from None
+            raise not_of_this_version(path, "a certificate", error) from None
         if found["network"] in certificates:
             cause = f"a second certificate of {found['network']}"
             raise InputError(path, cause, "Give one per network")

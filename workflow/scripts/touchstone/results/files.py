@@ -1,13 +1,18 @@
 """Reading and writing of files, with errors that a user can act on."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from touchstone.errors import TouchstoneError
 from touchstone.files import write_atomic as write_atomic
 from touchstone.reading import parse_json as parse_json
 from touchstone.reading import text_of
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 FORMAT = 1
 """The only `format` number of spec, env and record files that this version reads."""
@@ -22,6 +27,13 @@ class InputError(TouchstoneError):
 
     def __init__(self, file: Path | str, cause: str, remedy: str) -> None:
         super().__init__(f"{file}: {cause}. {remedy}.")
+
+
+def not_of_this_version(path: Path, what: str, error: ValidationError) -> InputError:
+    """Why a file that Touchstone made is refused: the first fault that its model found."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the file"
+    return InputError(path, f"not {what} of this version ({place}: {first['msg']})", REMAKE)
 
 
 def read_text(path: Path, remedy: str) -> str:

@@ -96,21 +96,10 @@ def _checked(found: Interleaved) -> Interleaved:
 
 
 def measured(found: Interleaved) -> Measured | None:
-    """What the sets of a group show; None where there are none.
-
-    A set counts with its quiet rounds if it has `LEAST_QUIET`. If fewer sets than that have so
-    many, all rounds of all sets count. Which rounds count depends on what other programs used,
-    never on a speed.
-    """
+    """What the sets of a group show; None where there are none."""
     if not found.sets:
         return None
-    quiet = [one for one in found.sets if _quiet_rounds(one) >= LEAST_QUIET]
-    disturbed = len(quiet) < LEAST_QUIET
-    counting = found.sets if disturbed else quiet
-    ratios: dict[str, dict[int, float]] = {cell: {} for cell in found.cells}
-    for one in counting:
-        for cell, ratio in ratios_of(one, found.cells[0], disturbed).items():
-            ratios[cell][one.number] = ratio
+    counting, disturbed = _counting(found.sets)
     rounds = [each for one in found.sets for turns in one.turns for each in turns.rounds]
     used = [each for one in counting for turns in one.turns for each in turns.rounds]
     busy = [
@@ -120,7 +109,7 @@ def measured(found: Interleaved) -> Measured | None:
     ]
     return Measured(
         cells=found.cells,
-        ratios=ratios,
+        ratios=ratios_by_set(found.cells, found.sets),
         sets=len(counting),
         rounds=len(used) if disturbed else sum(each.quiet for each in used),
         all_rounds=len(rounds),
@@ -131,6 +120,28 @@ def measured(found: Interleaved) -> Measured | None:
         excluded=found.excluded,
         adaptive=found.precision is not None,
     )
+
+
+def ratios_by_set(cells: Sequence[str], sets: Sequence[MeasuredSet]) -> dict[str, dict[int, float]]:
+    """Of each cell, by set that counts, its speed / that of the first cell."""
+    counting, disturbed = _counting(sets)
+    ratios: dict[str, dict[int, float]] = {cell: {} for cell in cells}
+    for one in counting:
+        for cell, ratio in ratios_of(one, cells[0], disturbed).items():
+            ratios[cell][one.number] = ratio
+    return ratios
+
+
+def _counting(sets: Sequence[MeasuredSet]) -> tuple[list[MeasuredSet], bool]:
+    """The sets that count, and whether all of their rounds do.
+
+    A set counts with its quiet rounds if it has `LEAST_QUIET`. If fewer sets than that have so
+    many, all rounds of all sets count. Which rounds count depends on what other programs used,
+    never on a speed.
+    """
+    quiet = [one for one in sets if _quiet_rounds(one) >= LEAST_QUIET]
+    disturbed = len(quiet) < LEAST_QUIET
+    return (list(sets) if disturbed else quiet), disturbed
 
 
 def _quiet_rounds(one: MeasuredSet) -> int:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from touchstone.results.files import REMAKE, InputError, read_object
+from touchstone.results.files import REMAKE, InputError, not_of_this_version, read_object
 from touchstone.schema.status import STATUSES
 
 METRIC, UNIT = "max_batch_size", "images"
@@ -71,9 +71,7 @@ def _read(path: Path) -> MaxBatch:
     try:
         found = _Search.model_validate(read_object(path, REMAKE))
     except ValidationError as error:
-        first = error.errors()[0]
-        cause = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise InputError(path, f"not a search of this version ({cause})", REMAKE) from None
+        raise not_of_this_version(path, "a search", error) from None
     if found.status not in STATUSES:
         raise InputError(path, f"unknown outcome {found.status!r}", REMAKE)
     metric, limit = found.max_batch_size, found.limit
