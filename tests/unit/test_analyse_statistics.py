@@ -144,6 +144,14 @@ def test_the_detectable_change_is_as_uncertain_as_the_noise(freedom):
     assert Ratio(3, 0.0).detectable_limits is None
 
 
+def test_an_interval_that_says_nothing_is_finite():
+    """Two repeats of three cells leave one degree of freedom, and a quantile of 31."""
+    found = Ratio(2, 0.0, 30.0, 1, cells=3)
+    ends = [*found.interval(), found.detectable, *found.detectable_limits]
+    assert all(math.isfinite(end * 100) for end in ends)
+    assert found.interval()[0] < 1e-300 and found.detectable > 1e300
+
+
 def sitting(rng, noise, drift, shift=0.0):
     """Three runs: a sitting's own deviation and each run's, on the logarithm."""
     middle = rng.gauss(shift, drift)
