@@ -1,6 +1,6 @@
 # The commands of Touchstone; `make help` lists them. Each installs what it needs, in this folder only.
-.PHONY: help run unlock verify machine-check test test-fast test-all test-conda test-slurm fuzz test-faults \
-    parity gpu-check bench simulate lint snakefmt ruff format mypy words dev docs pin clean
+.PHONY: help run unlock verify wheels machine-check test test-fast test-all test-conda test-slurm fuzz \
+    test-faults parity gpu-check bench simulate lint snakefmt ruff format mypy words dev docs pin clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL = run
 SNAKEMAKE = .venv/bin/snakemake
@@ -30,6 +30,9 @@ unlock: .venv/base ## remove the lock that a killed execution left
 
 verify: .venv/base ## check downloads, converted data and results; REPAIR=1 deletes damaged data
 	@.venv/bin/python workflow/scripts/cli.py verify $(if $(REPAIR),--repair)
+
+wheels: .venv/base ## fill wheels/ for a machine without a network; FRAMEWORKS="pytorch jax"
+	@.venv/bin/python workflow/scripts/cli.py wheels $(FRAMEWORKS)
 
 machine-check: ## measure in minutes what this machine can do, beside four published machines
 	@$(MAKE) --no-print-directory run CONFIG=config/studies/machine-check.yaml

@@ -68,6 +68,7 @@ STARTS = {
     "run-node": (("--at", "here"), 2, "usage: touchstone "),
     "tabulate-parity": (("certificate.json", "--output", "parity.csv"), 1, "error: not shown "),
     "verify": ((".",), 0, ""),
+    "wheels": (("none",), 1, "error: none: no such environment; there are base, "),
 }
 """By command: arguments, exit status, how its messages begin."""
 

@@ -7,7 +7,9 @@ import zipfile
 
 import pytest
 
+from fixtures.commands import call
 from touchstone import packages
+from touchstone.commands import wheels as command
 
 
 def configured(*lines, **environment):
@@ -45,8 +47,8 @@ def test_uvs_own_variables_choose_no_package():
 
 
 def test_a_setting_that_uv_does_not_have_is_left_to_pip():
-    with pytest.raises(packages.NotTranslated, match="pip's setting constraint"):
-        configured("global.constraint='/etc/versions.txt'")
+    with pytest.raises(packages.NotTranslated, match="pip's setting no-binary"):
+        configured("global.no-binary=':all:'")
 
 
 @pytest.fixture
@@ -63,6 +65,7 @@ def listed(tmp_path, monkeypatch):
         archive.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in names))
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(packages, "WHEELS", tmp_path / "none")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
@@ -112,6 +115,53 @@ def test_a_file_with_another_hash_is_installed_by_neither(listed, python, capfd)
         packages.install(python, listed, sys.version_info[:2], said.append)
     assert len(said) == 1 and "DO NOT MATCH" in capfd.readouterr().err
     assert shown(python, INSTALLER) == ""
+
+
+def test_a_constraint_refuses_a_pin_and_changes_none(listed, python, tmp_path, monkeypatch, capfd):
+    constraints = tmp_path / "constraints.txt"
+    monkeypatch.setenv("PIP_CONSTRAINT", str(constraints))
+    constraints.write_text("toy<1\n")
+    said = []
+    with pytest.raises(subprocess.CalledProcessError):
+        packages.install(python, listed, sys.version_info[:2], said.append)
+    assert len(said) == 1 and "conflict" in capfd.readouterr().err
+    assert shown(python, INSTALLER) == ""
+    constraints.write_text("toy<2\n")
+    packages.install(python, listed, sys.version_info[:2], said.append)
+    assert len(said) == 1 and shown(python, INSTALLER) == "uv 42"
+
+
+@pytest.fixture
+def wheels(listed, tmp_path, monkeypatch):
+    """The folder of wheels, filled from a place that pip is not set up to search afterwards."""
+    environments = tmp_path / "home/envs"
+    environments.mkdir(parents=True)
+    version = ".".join(map(str, sys.version_info[:2]))
+    text = f"dependencies:\n  - python={version}\n  - pip\n  - pip:\n      - {listed.read_text()}"
+    for name in ("base", "toy"):
+        (environments / f"{name}.yaml").write_text(text)
+    monkeypatch.setattr(command, "ROOT", tmp_path / "home")
+    monkeypatch.setattr(command.catalogue, "names", lambda: [])
+    folder = tmp_path / "home/some wheels"
+    monkeypatch.setattr(packages, "WHEELS", folder)
+    monkeypatch.chdir(tmp_path)
+    assert call("wheels", "toy").returncode == 0
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    return folder
+
+
+@pytest.mark.parametrize("program", ["uv", "pip"])
+def test_wheels_are_the_only_place_to_search_where_they_are(
+    program, wheels, listed, python, monkeypatch
+):
+    assert [path.name for path in wheels.iterdir()] == ["toy-1.0-py3-none-any.whl"]
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    if program == "pip":
+        monkeypatch.setattr(packages, "uv", lambda: None)
+    said = []
+    packages.install(python, listed, sys.version_info[:2], said.append)
+    assert said == [] and shown(python, INSTALLER) == f"{program} 42"
 
 
 def test_uv_gets_an_interpreter_that_the_machine_lacks(tmp_path, monkeypatch):

@@ -1,8 +1,9 @@
 """Install a list of pinned packages beside an interpreter: by uv where it can, otherwise by pip.
 
 uv gets pip's settings: where packages come from is asked of `pip config`. Where pip has a setting
-that uv has no equal of, and where uv fails, pip installs. Only the standard library is imported:
-this module installs the base environment.
+that uv has no equal of, and where uv fails, pip installs. If the folder `wheels/` is there, which
+`make wheels` fills, packages come from it only. Only the standard library is imported: this module
+installs the base environment.
 """
 
 import ast
@@ -13,11 +14,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from touchstone.paths import ROOT
+
+WHEELS = ROOT / "wheels"
+"""The folder of packages for a machine without a network."""
 TRANSLATED = {
     "index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "no-index": "UV_NO_INDEX",
     "find-links": "UV_FIND_LINKS", "trusted-host": "UV_INSECURE_HOST", "cert": "SSL_CERT_FILE",
     "proxy": "ALL_PROXY", "timeout": "UV_HTTP_TIMEOUT", "default-timeout": "UV_HTTP_TIMEOUT",
-    "no-cache-dir": "UV_NO_CACHE",
+    "no-cache-dir": "UV_NO_CACHE", "constraint": "UV_CONSTRAINT",
 }  # fmt: skip
 """pip's settings, and uv's variables of the same meaning."""
 WITHOUT_EFFECT = {
@@ -36,6 +41,13 @@ _YES = {"1", "true", "yes", "on", "y", "t"}
 
 class NotTranslated(Exception):
     """pip has a setting that uv has no equal of."""
+
+
+def surroundings() -> dict[str, str]:
+    """The environment variables with which pip looks for packages where this project does."""
+    if not WHEELS.is_dir():
+        return dict(os.environ)
+    return {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS.as_uri()}
 
 
 def uv() -> str | None:
@@ -114,19 +126,29 @@ def install(
         listed.write_text("\n".join(some) + "\n", encoding="utf-8")
         # Twice quiet: errors are still shown.
         command = [*pip, "install", "--quiet", "--quiet", *again, "--requirement", str(listed)]
-        subprocess.run(command, check=True, stdout=sys.stderr)
+        subprocess.run(command, env=surroundings(), check=True, stdout=sys.stderr)
 
 
 def _by_uv(program: str, pip: list[str], listed: Path, *, hashed: bool) -> str | None:
     """Install by uv; says in one line why that was not possible, or gives None."""
     try:
+        own = surroundings()
         asked = [*pip, "config", "list"]
-        configured = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        configured = subprocess.run(asked, env=own, capture_output=True, text=True, check=True)
         command = [program, "pip", "install", "--quiet", "--python", pip[0]]
-        command += ["--require-hashes"] * hashed + ["--requirement", str(listed)]
-        surroundings = variables(configured, dict(os.environ))
-        command += ["--no-index"] * (surroundings.pop("UV_NO_INDEX", "0") == "1")
-        ended = subprocess.run(command, env=surroundings, capture_output=True, text=True)
+        command += ["--requirement", str(listed)]
+        given = variables(configured.stdout, own)
+        command += ["--no-index"] * (given.pop("UV_NO_INDEX", "0") == "1")
+        ended = None
+        if hashed and "UV_CONSTRAINT" in given:
+            # uv wants hashes of constraints too. They choose no version of a pinned list, but may
+            # refuse it.
+            tried = [*command, "--dry-run"]
+            ended = subprocess.run(tried, env=given, capture_output=True, text=True)
+            del given["UV_CONSTRAINT"]
+        if ended is None or ended.returncode == 0:
+            command += ["--require-hashes"] * hashed
+            ended = subprocess.run(command, env=given, capture_output=True, text=True)
     except (NotTranslated, OSError, subprocess.CalledProcessError, SyntaxError, ValueError) as why:
         return str(why)
     if ended.returncode:

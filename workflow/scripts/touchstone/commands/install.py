@@ -27,7 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--quiet"]
         command += ["--disable-pip-version-check", "--no-deps", "--requirement", str(only)]
         # Without it, pip installs the whole list, and says itself what is wrong.
-        subprocess.run(command, stdout=sys.stderr, stderr=subprocess.DEVNULL, check=False)
+        own = packages.surroundings()
+        subprocess.run(command, env=own, stdout=sys.stderr, stderr=subprocess.DEVNULL, check=False)
         only.unlink()
     try:
         packages.install(Path(sys.executable), listed, sys.version_info[:2], _say)

