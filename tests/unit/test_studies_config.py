@@ -135,7 +135,10 @@ def test_piccione2018_has_every_network_of_every_data_set(root):
         ("synthetic-224", "googlenet", 8, 0.001),
         ("synthetic-224", "vgg16", 8, 0.001),
     }
-    assert {c.input for c in cells} == {"records"}
+    assert {(c.input, c.reader_threads) for c in cells} == {("records", None)}
+    examples = {"mnist": 60_000, "cifar10": 50_000}
+    steps = {(c.dataset, c.batches(n).steps) for c in cells if (n := examples.get(c.dataset))}
+    assert steps == {("mnist", 938), ("cifar10", 390)}  # as its table of iterations has them
     assert {(c.dataset == "synthetic-224", c.steps) for c in cells} == {(True, 300), (False, None)}
     for scale in ("hour", "smoke"):
         short = make_plan(overlaid(root, "piccione2018", scale=scale), root).cells.values()

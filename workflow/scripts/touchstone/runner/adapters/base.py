@@ -149,6 +149,7 @@ class TrainingAdapter(InferenceAdapter):
         that was loaded, of neighbours where the input is "synthetic"; or, where it was opened, one
         for each batch of a list of what `fetch` gave.
 
+        Where the job has a `rest`, a batch of so many examples comes in a call of its own.
         Each has its learning rate, float64 (steps,), and, where the job augments, int32 draws
         (steps, batch size, 3): see `batches.BatchSampler`. Returns a handle at once if it can."""
 

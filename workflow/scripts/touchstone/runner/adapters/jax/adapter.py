@@ -28,6 +28,7 @@ from touchstone.runner.adapters.jax.network import (
     pool_threads,
     rows_last,
 )
+from touchstone.runner.adapters.jax.two_sizes import StepOfTwoSizes
 from touchstone.runner.job import Job
 from touchstone.schema.events import Software
 from touchstone.schema.spec import Layer
@@ -75,6 +76,8 @@ class Adapter(Inputs):
             if self.replicas > 1:
                 jax.config.update("jax_num_cpu_devices", self.replicas)
         if self.group:
+            if job.rest:
+                raise NotImplementedError("JAX's partial batches are not split over nodes here")
             self._join()
         try:
             devices = jax.devices("cpu" if device == "cpu" else "cuda")
@@ -133,7 +136,9 @@ class Adapter(Inputs):
                 # Running statistics are each replica's own, which no check would allow.
                 out_specs=(same, same), check_vma=False,
             )  # fmt: skip
-        self.step = jax.jit(step, donate_argnums=0)
+        self.step: Any = jax.jit(step, donate_argnums=0)
+        if self.job.rest:
+            self.step = StepOfTwoSizes(self.step, self.job.rest)
         if self.group:
             from jax.experimental import multihost_utils
 
@@ -382,7 +387,9 @@ class Adapter(Inputs):
             own["nodes"] = len(self.hosts)
         return {
             **own,
-            "batch_size": self.batch_size * self.world_size,
+            "batch_size": self.step.last_size
+            if self.job.rest
+            else self.batch_size * self.world_size,
             "threads": pool_threads() // self.replicas,
             "precision": self._precision(),
             "device": platforms.pop() if len(platforms) == 1 else str(platforms),
