@@ -278,6 +278,7 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
         if evaluates:
             evaluated(begin)
         if phases.training_accuracy:
+            adapter.close_records()
             images, labels = examples(adapter, job, "train")
             correct, loss = evaluate(adapter, images, labels, sampler.batch_size)
             events.write(Fit(len(labels), correct, json_number(loss)))

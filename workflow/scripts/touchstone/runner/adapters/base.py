@@ -139,6 +139,10 @@ class TrainingAdapter(InferenceAdapter):
         them; runs beside other calls."""
         raise NotImplementedError("this adapter has its examples in memory only")
 
+    def close_records(self) -> None:
+        """After training: close the files that were opened, for not all can be read twice at a
+        time."""
+
     @abstractmethod
     def load_examples(self, images: Array, labels: Array) -> None:
         """Put the training set, float32 as in `prepare`, where steps take it from."""

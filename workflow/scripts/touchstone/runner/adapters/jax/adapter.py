@@ -136,9 +136,8 @@ class Adapter(Inputs):
                 # Running statistics are each replica's own, which no check would allow.
                 out_specs=(same, same), check_vma=False,
             )  # fmt: skip
-        self.step: Any = jax.jit(step, donate_argnums=0)
-        if self.job.rest:
-            self.step = StepOfTwoSizes(self.step, self.job.rest)
+        jitted = jax.jit(step, donate_argnums=0)
+        self.step: Any = StepOfTwoSizes(jitted, self.job.rest) if self.job.rest else jitted
         if self.group:
             from jax.experimental import multihost_utils
 
