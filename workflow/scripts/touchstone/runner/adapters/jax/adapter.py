@@ -238,7 +238,7 @@ class Adapter(Inputs):
         images, labels = self._batch(data, batch)
         if self.job.augmentation:
             images = self._augmented(images, draws)
-        self.batch_size = len(labels)
+        self.batch_size = len(labels) * self.world_size
         key = jax.random.fold_in(self.key, number)
         if self.world_size > 1:
             key = jax.random.fold_in(key, lax.axis_index(AXIS))
@@ -380,15 +380,13 @@ class Adapter(Inputs):
         devices = {device for array in arrays for device in array.devices()}
         platforms = {device.platform for device in devices}
         own = self._probed()
+        own["batch_size"] = self.step.last_size if self.job.rest else self.batch_size
         if self.world_size > 1:
             own["replicas"] = len(devices)
         if self.group:
             own["nodes"] = len(self.hosts)
         return {
             **own,
-            "batch_size": self.step.last_size
-            if self.job.rest
-            else self.batch_size * self.world_size,
             "threads": pool_threads() // self.replicas,
             "precision": self._precision(),
             "device": platforms.pop() if len(platforms) == 1 else str(platforms),
