@@ -36,6 +36,24 @@ def test_the_losses_of_lenet5_are_those_of_numpy(framework, study, digits):
     assert found[:STEPS] == pytest.approx(expected, rel=LOSS)
 
 
+@pytest.mark.parametrize("source", ["memory", "records"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_partial_batch_is_trained_on_as_numpy_does(framework, source, study, digits):
+    """Epochs of 640 examples in batches of 300: every third step has 40 of them."""
+    path = study(
+        framework, ".jsonl", batch_size=300, last_batch="keep", epochs=3, warmup_seconds=0.0,
+        input=source, reader_threads=1 if source == "memory" else 2, data=study.few(framework),
+    )  # fmt: skip
+    spec = json.loads(path.with_suffix(".json").read_text())
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [loss for event in events if event["event"] == "chunk" for loss in event["losses"]]
+    assert found == pytest.approx(training.losses(spec, *digits, 9), rel=LOSS)
+    measured = next(e for e in events if e.get("name") == "measured")
+    assert measured["steps"] == 4 and measured["examples"] == 680
+    (settings,) = (e for e in events if e["event"] == "settings")
+    assert settings["effective"]["batch_size"] == 40
+
+
 @pytest.mark.framework("pytorch")
 def test_another_spec_would_be_noticed(study, digits):
     path = study("pytorch", ".jsonl", epochs=2, warmup_seconds=0.0)

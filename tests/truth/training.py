@@ -51,13 +51,15 @@ def first_weights(parameters, seed):
     return found
 
 
-def batches(seed, examples, size, steps):
-    """The examples of each step: epochs in an order of their own, without the partial batch."""
+def batches(seed, examples, size, steps, keep=False):
+    """The examples of each step: epochs in an order of their own, without the partial batch unless
+    that is kept."""
     found, epoch = [], 0
     while len(found) < steps:
         order = np.random.RandomState([seed, epoch]).permutation(examples)
-        whole = examples // size * size
-        found += list(order[:whole].reshape(-1, size))
+        found += [order[first : first + size] for first in range(0, examples, size)]
+        if len(found[-1]) < size and not keep:
+            found.pop()
         epoch += 1
     return found[:steps]
 
@@ -152,14 +154,15 @@ def losses(spec, images, labels, steps):
     velocity = {name: np.zeros_like(weight) for name, weight in weights.items()}
     layers, found = Layers(spec["network"]["layers"], weights), []
     size = spec["factors"]["batch_size"]
-    for batch in batches(spec["seed"], data["train_examples"], size, steps):
+    keep = spec["phases"]["last_batch"] == "keep"
+    for batch in batches(spec["seed"], data["train_examples"], size, steps, keep):
         logits = layers.forward(x[batch][:, None])
         logits -= logits.max(axis=1, keepdims=True)
         chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        rows = np.arange(size)
+        rows = np.arange(len(batch))
         found.append(float(-np.log(chances[rows, labels[batch]]).mean()))
         chances[rows, labels[batch]] -= 1
-        for name, slope in layers.backward(chances / size).items():
+        for name, slope in layers.backward(chances / len(batch)).items():
             spared = name.endswith(".bias") and "bias" in optimizer["spared"]
             decay = 0 if spared else optimizer["weight_decay"]
             step = slope + decay * weights[name]

@@ -115,6 +115,40 @@ def test_the_partial_batch_of_an_epoch_is_dropped(tmp_path):
     assert value(record, "final_loss") == 14.5
 
 
+def test_a_partial_batch_that_is_kept_counts_its_own_examples(tmp_path):
+    make_run(tmp_path)
+    # Ten steps an epoch as before, but the last of them has 24 examples.
+    edit_json(tmp_path / "spec.json", data__train_examples=600, phases__last_batch="keep")
+    with pytest.raises(InputError, match="its steps x batch size are"):
+        build_record(tmp_path)
+    events = read_events(tmp_path)
+    measured = next(e for e in events if e.get("name") == "measured")
+    seconds = measured["end"] - measured["begin"]
+    measured["examples"] -= 2 * (64 - 24)
+    write_events(tmp_path, events)
+    record = build_record(tmp_path)
+    assert record["status"] == "ok"
+    assert value(record, "throughput") == measured["examples"] / seconds
+    assert value(record, "step_rate") == measured["steps"] / seconds
+
+
+def test_the_training_accuracy_is_that_of_the_whole_training_set(tmp_path):
+    record = build_record(make_run(tmp_path))
+    why = "the cell does not ask for it (`training_accuracy: true`)"
+    assert reason(record, "training_accuracy") == why
+    edit_json(tmp_path / "spec.json", phases__training_accuracy=True)
+    assert (
+        reason(build_record(tmp_path), "training_accuracy") == "the training set was not evaluated"
+    )
+    events = read_events(tmp_path)
+    fit = {"event": "fit", "examples": 640, "correct": 480, "loss": 0.5}
+    write_events(tmp_path, [*events[:-1], fit, events[-1]])
+    assert value(build_record(tmp_path), "training_accuracy") == 0.75
+    write_events(tmp_path, [*events[:-1], {**fit, "examples": 100}, events[-1]])
+    with pytest.raises(InputError, match="the training set has 640"):
+        build_record(tmp_path)
+
+
 def limited(folder, steps):
     """The default run, of a cell of 20 epochs that ends after so many measured steps."""
     make_run(folder)

@@ -32,7 +32,7 @@ def test_figures_are_svg_and_png_and_draw_every_run(yin):
 FIGURES = {
     "2": "step_rate", "3": "cpu_utilization", "4": "gpu_utilization", "5": "cpu_utilization",
     "6": "gpu_utilization", "7": "host_memory", "8": "gpu_memory", "9": "step_rate",
-    "10": "time_to_accuracy", "11": "test_accuracy", "12": "test_accuracy",
+    "10": "time_to_accuracy", "11": "training_accuracy", "12": "training_accuracy",
 }  # fmt: skip
 """What the figures of the thesis show, from its list of figures and text."""
 

@@ -15,7 +15,8 @@ def results(root, model, bundles=()):
     """The results of a study with the claims of yin2020, on a machine of that model."""
     make_study(root)
     for path in root.glob("records/*/*.json"):
-        edit_json(path, provenance__machine__cpu_model=model)
+        accuracy = {"value": 0.9, "unit": "1"}
+        edit_json(path, provenance__machine__cpu_model=model, metrics__training_accuracy=accuracy)
     for path in root.glob("runs/*/*/env.json"):
         edit_json(path, machine__cpu_model=model)
     config = {

@@ -11,7 +11,7 @@ from typing import TextIO
 from touchstone.measure.runner_output import Follower
 from touchstone.reading import parse_json, text_of
 from touchstone.schema.events import Chunk, Phase
-from touchstone.schema.spec import OperationSpec, RunSpec, TrainingSpec
+from touchstone.schema.spec import OperationSpec, RunSpec, TrainingSpec, epochs_of
 from touchstone.schema.values import from_json
 
 PATH = Path("results/.progress.jsonl")
@@ -84,8 +84,7 @@ class Progress:
         self.steps, self.limit, self.probe = 0, None, False  # of runs that last for a time
         if isinstance(spec, TrainingSpec):
             phases = spec.phases
-            steps_per_epoch = spec.data.train_examples // self.batch_size
-            self.steps = phases.probe_steps or phases.epochs * steps_per_epoch
+            self.steps = phases.probe_steps or phases.epochs * epochs_of(spec).steps
             self.limit, self.probe = phases.measured_steps, phases.probe_steps is not None
             if self.limit:  # how long its warm-up will be is not known yet
                 self.steps = min(self.steps, 1 + phases.warmup_steps + self.limit)

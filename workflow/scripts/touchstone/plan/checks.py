@@ -138,7 +138,7 @@ class Known:
         dataset = self.datasets[cell.dataset]
         photos = dataset.photos is not None
         found += environment.cell_faults(cell, self.own, self.usable, photos)
-        found += [*_replica_faults(cell), *_photo_faults(cell, dataset)]
+        found += [*_replica_faults(cell, dataset.splits.train), *_photo_faults(cell, dataset)]
         if inference.is_inference(cell):
             found += inference.faults(cell, dataset.splits.test)
         elif cell.global_batch_size > dataset.splits.train:
@@ -146,10 +146,10 @@ class Known:
                 f"batch_size: {cell.global_batch_size} is more than the {dataset.splits.train} "
                 f"training examples of {cell.dataset}; choose a smaller one"
             )
-        elif cell.epochs * (dataset.splits.train // cell.global_batch_size) < 2:
+        elif cell.epochs * cell.batches(dataset.splits.train).steps < 2:
             found.append("epochs: a single step leaves none to measure; train for more epochs")
         elif cell.steps is not None:
-            found += _step_faults(cell, dataset.splits.train // cell.global_batch_size)
+            found += _step_faults(cell, cell.batches(dataset.splits.train).steps)
         pair = (cell.network, cell.dataset)
         if pair not in self.graphs:
             try:
@@ -222,10 +222,16 @@ def _step_faults(cell: Cell, per_epoch: int) -> list[str]:
     return found
 
 
-def _replica_faults(cell: Cell) -> list[str]:
-    """What of a cell cannot be split evenly over its replicas."""
+def _replica_faults(cell: Cell, examples: int = 0) -> list[str]:
+    """What of a cell with so many training examples cannot be split evenly over its replicas."""
     found, count = [], cell.world_size
     where = f" on {cell.nodes} nodes" if cell.nodes > 1 else ""
+    rest = cell.batches(examples).rest if examples else 0
+    if rest % count:
+        found.append(
+            f"last_batch: the last batch of an epoch has {rest} examples, which cannot be split "
+            f"evenly over {count} replicas{where}; choose 'drop'"
+        )
     if cell.global_batch_size % count:
         found.append(
             f"batch_size: {cell.batch_size} examples cannot be split evenly over {count} "

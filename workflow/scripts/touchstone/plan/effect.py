@@ -20,6 +20,11 @@ NEEDS: Mapping[str, tuple[str, Callable[[Cell], bool]]] = {
     ),
     "lr_gamma": ("schedule: step", lambda c: c.schedule == "step"),
     "reader_threads": ("input: records", lambda c: c.input == "records"),
+    "training_accuracy": ("an end with its epochs: no steps", lambda c: c.steps is None),
+    "kept_weights": (
+        "evaluate_every above 0, or workload: inference",
+        lambda c: c.evaluate_every > 0 or inference.is_inference(c),
+    ),
     "batch_split": ("several replicas or nodes", lambda c: c.world_size > 1),
 }
 """By setting, what else a training must have for it, in words and as a test."""

@@ -111,7 +111,9 @@ def seconds_of_steps(cell: Cell, folder: Path, cores: float) -> float | None:
     if is_inference(cell):
         work = 2 * graph.macs * data.splits.test
         return work / speed + cell.warmup_seconds + 2 * cell.inference_seconds
-    steps, tested = cell.epochs * (data.splits.train // cell.global_batch_size), data.splits.test
+    steps, tested = cell.epochs * cell.batches(data.splits.train).steps, data.splits.test
+    if cell.training_accuracy:
+        tested += data.splits.train
     if cell.steps is not None:
         steps, tested = min(steps, cell.steps + cell.warmup_steps), 0
     work = 2 * (graph.training_macs * steps * cell.global_batch_size + graph.macs * tested)

@@ -13,6 +13,7 @@ DECIDE = (
     "network", "dataset", "initialisation", "learning_rate", "optimizer", "momentum", "nesterov",
     "beta1", "beta2", "epsilon", "weight_decay", "weight_decay_form", "weight_decay_on", "schedule",
     "milestones", "lr_gamma", "lr_warmup_epochs", "crop_padding", "flip", "epochs", "seed",
+    "last_batch", "kept_weights",
 )  # fmt: skip
 """The settings that decide which weights a training cell leaves, beside its framework and batch
 size; in all others, as its threads or its device, it may differ from the cell that predicts."""
@@ -24,6 +25,7 @@ OF_TRAINED = (*OF_WEIGHTS, "trained_batch_size")
 """Settings that no cell with initial weights has."""
 OF_TRAINING = (
     "operation_seconds", "evaluate_every", "target_accuracy", "reader_threads", "steps",
+    "training_accuracy",
 )  # fmt: skip
 """Settings that no inference cell has."""
 ONLY = ("weights", "trained_batch_size", "inference_seconds")

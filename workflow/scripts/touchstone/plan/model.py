@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from touchstone.plan.parts import Environment, EnvironmentName, Interleave, Scale
+from touchstone.schema.epochs import Epochs
 from touchstone.schema.spec import PINNED
 
 RESULTS_FORMAT: Literal[3] = 3
@@ -99,11 +100,12 @@ class Cell(BaseModel):
         Field(gt=0, description="`inference`: batch size of that training cell; null is the same"),
     ] = None
     reader_threads: Annotated[
-        int,
+        int | None,
         Field(
             ge=0,
             description="`records`: threads that read ahead, in addition to those that compute; "
-            "0: read before each step",
+            "0: read before each step; null: as many as compute, which is one per core that the "
+            "run may use",
         ),
     ] = 1
     replicas: Annotated[
@@ -198,8 +200,16 @@ class Cell(BaseModel):
     ] = False
     epochs: Annotated[
         int,
-        Field(gt=0, description="passes over the training set; the last partial batch is dropped"),
+        Field(gt=0, description="passes over the training set"),
     ] = 20
+    last_batch: Annotated[
+        Literal["drop", "keep"],
+        Field(
+            description="the examples that are left after the last whole batch of an epoch: "
+            "`drop`, or `keep` them as a smaller batch; `unsupported` where a framework compiles "
+            "for one batch size or normalises by it"
+        ),
+    ] = "drop"
     steps: Annotated[
         int | None,
         Field(
@@ -226,6 +236,22 @@ class Cell(BaseModel):
             "evaluation reaches it; null: none",
         ),
     ] = None
+    training_accuracy: Annotated[
+        bool,
+        Field(
+            description="also evaluate the network on its training set, after the last epoch and "
+            "as on the test set (no dropout, no augmentation): the metric `training_accuracy`. Its "
+            "time is in no phase and in no other metric of time"
+        ),
+    ] = False
+    kept_weights: Annotated[
+        Literal["last", "best"],
+        Field(
+            description="which weights inference takes: those of the `last` epoch, or with "
+            "`evaluate_every` those of the evaluation with the `best` accuracy, the earliest of "
+            "equal ones; an inference cell names the same as the cell that trains"
+        ),
+    ] = "last"
     seed: Annotated[
         int,
         Field(
@@ -308,6 +334,10 @@ class Cell(BaseModel):
     def global_batch_size(self) -> int:
         """Examples of a step, over all replicas."""
         return self.batch_size * (self.world_size if self.batch_split == "per_replica" else 1)
+
+    def batches(self, examples: int) -> Epochs:
+        """The batches of its epochs, which have so many examples."""
+        return Epochs(examples, self.global_batch_size, self.last_batch)
 
 
 class Study(BaseModel):

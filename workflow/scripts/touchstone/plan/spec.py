@@ -105,6 +105,9 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> RunSpec:
             warmup_seconds=cell.warmup_seconds,
             chunk_seconds=cell.chunk_seconds,
             measured_steps=cell.steps,
+            last_batch=cell.last_batch,
+            training_accuracy=cell.training_accuracy,
+            kept_weights=cell.kept_weights,
         ),
     )
 

@@ -9,7 +9,7 @@ from statistics import median
 from touchstone.plan.model import Cell
 from touchstone.published.claim_model import Where
 from touchstone.published.dossier import Dossier, Layout
-from touchstone.published.points import Level, Point, counterpart, level, matches
+from touchstone.published.points import ACCURACIES, Level, Point, counterpart, level, matches
 from touchstone.published.table import show, words
 
 NOT_IN_SOURCE = "not in the source"
@@ -54,7 +54,7 @@ class Entry:
     @property
     def ratio(self) -> float | None:
         """Measured / published; accuracies have none, for a share has no natural zero."""
-        if self.changed or self.metric == "test_accuracy":
+        if self.changed or self.metric in ACCURACIES:
             return None
         if self.measured is None or not self.published:
             return None

@@ -107,6 +107,8 @@ def _metrics(cell: Cell, wanted: set[str]) -> Iterator[str]:
             there = metric in OF_PREDICTION
         elif metric in CENSORED:
             there = cell.target_accuracy is not None
+        elif metric == "training_accuracy":
+            there = cell.training_accuracy
         else:
             there = metric != "total_inference_time"
         if there and (cell.device == "gpu" or not metric.startswith("gpu_")):

@@ -223,6 +223,7 @@ CLOCKS = {
     "training_time": "Measured: from the first step to the last (monotonic clock).",
     "total_training_time": "Measured: from the first step to the end of the last evaluation.",
     "test_accuracy": "Measured: correct / all test examples, after the last epoch.",
+    "training_accuracy": "Measured: correct / all training examples, after the last epoch.",
     "cpu_utilization": "Measured: CPU time of the process tree / (time x logical cores).",
     "host_memory": "Measured: mean proportional set size of the process tree.",
 }

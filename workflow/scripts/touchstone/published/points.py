@@ -28,8 +28,9 @@ OF_CALLS = (
 )  # fmt: skip
 """The metrics that a study shows of a basic operation, which trains nothing."""
 
+ACCURACIES = ("test_accuracy", "training_accuracy")
 OF_THE_WHOLE = (
-    "training_time", "total_training_time", "test_accuracy", "final_loss",
+    "training_time", "total_training_time", *ACCURACIES, "final_loss",
     "total_inference_time", *CENSORED,
 )  # fmt: skip
 """The metrics that other data, or more or less training, change for no other reason."""

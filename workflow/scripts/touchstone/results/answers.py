@@ -4,7 +4,7 @@ import math
 from itertools import pairwise
 
 from touchstone.results.flags import share_of_others
-from touchstone.results.losses import accuracy_of, final_loss
+from touchstone.results.losses import accuracy_of, final_loss, training_accuracy_of
 from touchstone.results.measured import Answer
 from touchstone.results.metrics import METRICS
 from touchstone.results.phases import Phase, measured_chunks, trained_until
@@ -28,10 +28,13 @@ from touchstone.schema.spec import InferenceSpec, OperationSpec
 from touchstone.schema.status import ERROR, OK
 
 OF_TRAINING = (
-    "throughput", "training_time", "total_training_time", "test_accuracy", "final_loss",
+    "throughput", "training_time", "total_training_time", "test_accuracy", "training_accuracy",
+    "final_loss",
     "cpu_time_per_1000_images", "gpu_energy_per_image", "cpu_energy_per_image",
 )  # fmt: skip
 """Metrics that an operation does not have."""
+OF_STEPS = ("training_time", "total_training_time", "training_accuracy", "final_loss")
+"""Those of them that inference does not have either."""
 OF_INFERENCE = (
     "model_load_time", "latency_p50", "latency_p95", "latency_p99", "total_inference_time",
 )  # fmt: skip
@@ -99,11 +102,12 @@ def answers_of(
         answers["gpu_allocator_peak"] = _allocator_peak(run)
         if not isinstance(run.spec, OperationSpec):
             answers["test_accuracy"] = accuracy_of(run)
+            answers["training_accuracy"] = training_accuracy_of(run)
     if isinstance(run.spec, OperationSpec):
         answers |= dict.fromkeys(OF_TRAINING, "an operation is called, not trained")
     if isinstance(run.spec, InferenceSpec):
         why = "the cell predicts, and trains nothing"
-        answers |= dict.fromkeys(("training_time", "total_training_time", "final_loss"), why)
+        answers |= dict.fromkeys(OF_STEPS, why)
     else:
         answers |= dict.fromkeys(OF_INFERENCE, "the cell does not predict")
     return answers

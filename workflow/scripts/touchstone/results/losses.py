@@ -7,7 +7,7 @@ from touchstone.results.measured import Answer, as_metric, events_error
 from touchstone.results.metrics import CENSORED
 from touchstone.results.phases import Phase, trained_until
 from touchstone.results.run_files import Run
-from touchstone.schema.events import Chunk, Evaluation
+from touchstone.schema.events import Chunk, Evaluation, Fit
 from touchstone.schema.spec import OperationSpec, TrainingSpec
 from touchstone.schema.status import DIVERGED, ERROR, OK, TIMEOUT
 
@@ -114,6 +114,19 @@ def accuracy_of(run: Run) -> Answer:
         return f"no evaluation after epoch {epochs}"
     examples = _test_examples(run)
     return last[-1].correct / examples if examples else "the test set is empty"
+
+
+def training_accuracy_of(run: Run) -> Answer:
+    """The accuracy on the training set; raises EventsError if that has another size."""
+    if not isinstance(run.spec, TrainingSpec) or not run.spec.phases.training_accuracy:
+        return "the cell does not ask for it (`training_accuracy: true`)"
+    examples = run.spec.data.train_examples
+    for event in run.of(Fit):
+        if event.examples != examples or not 0 <= event.correct <= examples:
+            cause = f"evaluated {event.correct} / {event.examples} training examples correct"
+            raise events_error(run, f"{cause}, the training set has {examples}")
+        return event.correct / examples
+    return "the training set was not evaluated"
 
 
 def _test_examples(run: Run) -> int:

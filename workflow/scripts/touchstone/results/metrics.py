@@ -37,6 +37,11 @@ METRICS = {
         " evaluations, which are of every epoch with `evaluate_every: 1`.",
     ),
     "test_accuracy": Metric("1", "Correct / all examples of the test set, after the last epoch."),
+    "training_accuracy": Metric(
+        "1",
+        "Correct / all examples of the training set, after the last epoch, as evaluated without"
+        " dropout and augmentation: with `training_accuracy: true`.",
+    ),
     "final_loss": Metric("1", "Mean training loss over the last epoch's steps."),
     "cpu_cores": Metric(
         "cores",

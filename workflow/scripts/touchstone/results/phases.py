@@ -7,7 +7,7 @@ from touchstone.results.metrics import PHASES
 from touchstone.results.run_files import Run
 from touchstone.results.steadiness import Chunk
 from touchstone.schema import events
-from touchstone.schema.spec import TrainingSpec
+from touchstone.schema.spec import TrainingSpec, epochs_of
 
 
 class Phase(NamedTuple):
@@ -63,12 +63,16 @@ def planned_steps(run: Run, steps: int, phases: dict[str, Phase]) -> tuple[int, 
     spec = run.spec
     if not isinstance(spec, TrainingSpec):
         return 0, steps
-    per_epoch = spec.data.train_examples // spec.factors.batch_size
+    per_epoch = epochs_of(spec).steps
     planned = spec.phases.epochs * per_epoch
     if limit := spec.phases.measured_steps:
-        before = sum(phases[name].steps for name in ("first_step", "warmup") if name in phases)
-        planned = min(planned, before + limit)
+        planned = min(planned, steps_before(phases) + limit)
     return per_epoch, planned
+
+
+def steps_before(phases: dict[str, Phase]) -> int:
+    """The steps before the measured phase."""
+    return sum(phases[name].steps for name in ("first_step", "warmup") if name in phases)
 
 
 def measured_chunks(run: Run, measured: Phase) -> list[Chunk]:

@@ -9,10 +9,17 @@ from touchstone.results.flags import flags_of, noisy_flags
 from touchstone.results.losses import epoch_means, evaluations_of, losses_of, to_accuracy
 from touchstone.results.measured import as_metric, events_error
 from touchstone.results.metrics import METRICS
-from touchstone.results.phases import Phase, measured_chunks, phases_of, planned_steps
+from touchstone.results.phases import (
+    Phase,
+    measured_chunks,
+    phases_of,
+    planned_steps,
+    steps_before,
+)
 from touchstone.results.run_files import Run, read_run
 from touchstone.safe_text import one_line
 from touchstone.schema.events import Outcome, Result, Settings, Software
+from touchstone.schema.spec import TrainingSpec, epochs_of
 from touchstone.schema.status import DIVERGED, ERROR, OK
 from touchstone.schema.values import to_json
 
@@ -41,7 +48,7 @@ def build_record(folder: Path, fault: str | None = None) -> dict[str, Any]:
         _check_finished(run, phases, steps, steps_planned)
     finished = status not in (DIVERGED, ERROR) and steps == steps_planned and "measured" in phases
     if "measured" in phases:
-        _check_measured(run, phases["measured"])
+        _check_measured(run, phases["measured"], steps_before(phases))
     stated = [outcome.reason, *(result.reason for result in run.of(Result))]
     reason = None if status == OK else one_line(next(filter(None, stated), "no reason given"))
     means = epoch_means(losses, steps_per_epoch)
@@ -108,13 +115,16 @@ def _check_finished(run: Run, phases: dict[str, Phase], steps: int, planned: int
         raise events_error(run, f"the outcome is ok after {steps} of {planned} planned steps")
 
 
-def _check_measured(run: Run, measured: Phase) -> None:
-    """InputError when the measured phase contradicts its own chunks or the batch size."""
+def _check_measured(run: Run, measured: Phase, before: int) -> None:
+    """InputError when the measured phase contradicts its own chunks or the batch size; `before` are
+    the steps before it."""
     steps = sum(chunk.steps for chunk in measured_chunks(run, measured))
     if measured.seconds <= 0 or measured.steps < 1 or measured.steps != steps:
         cause = f"the measured phase states {measured.steps} steps in {measured.seconds:g} s"
         raise events_error(run, f"{cause}, its chunks have {steps}")
     expected = measured.steps * run.spec.factors.batch_size
+    if isinstance(run.spec, TrainingSpec):
+        expected = epochs_of(run.spec).examples_of(before, measured.steps)
     if measured.examples != expected:
         cause = f"the measured phase states {measured.examples} examples"
         raise events_error(run, f"{cause}, its steps x batch size are {expected}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from touchstone.runner.initial_weights import normal_numbers
 from touchstone.runner.job import Job
+from touchstone.schema.epochs import DROP, Epochs
 from touchstone.schema.spec import Augmentation, Data
 from touchstone.schema.types import Array
 
@@ -18,11 +19,11 @@ class BatchSampler:
     """The batches of every epoch: a new seeded permutation of the examples, or, without `shuffled`,
     the order of the set.
 
-    The last partial batch of an epoch is dropped. NumPy freezes the stream of RandomState
-    (NEP 19), so every NumPy gives the same order. With an `augmentation` every example has
-    draws (top, left, mirrored): the corner at which it is cut out of itself with `crop_padding`
-    zeros on every side, and 1 if the cut is then mirrored left to right. Of every batch, it gives
-    the `share`.
+    The last partial batch of an epoch is dropped or kept, as `last_batch` says. NumPy freezes the
+    stream of RandomState (NEP 19), so every NumPy gives the same order. With an `augmentation`
+    every example has draws (top, left, mirrored): the corner at which it is cut out of itself with
+    `crop_padding` zeros on every side, and 1 if the cut is then mirrored left to right. Of every
+    batch, it gives the `share`.
     """
 
     def __init__(
@@ -33,19 +34,26 @@ class BatchSampler:
         augmentation: Optional[Augmentation] = None,
         share: slice = slice(None),
         shuffled: bool = True,
+        last_batch: str = DROP,
     ) -> None:
         self.seed, self.examples, self.batch_size = seed, examples, batch_size
         self.augmentation, self.share, self.shuffled = augmentation, share, shuffled
-        self.steps = examples // batch_size
-        self.epoch = 0
-        self.left = self._rows(np.empty(0, np.int64))
-        self.left_draws = self._rows(np.empty((0, 3), np.int32))
+        self.epochs = Epochs(examples, batch_size, last_batch)
+        self.steps = self.epochs.steps
+        self.step, self.epoch = 0, 0
+        self.left, self.left_draws = np.empty(0, np.int64), np.empty((0, 3), np.int32)
 
-    def _rows(self, examples: Any) -> Any:
-        """One row per step of what there is one of per example; a partial batch is dropped."""
-        steps = len(examples) // self.batch_size
-        kept = examples[: steps * self.batch_size]
-        return kept.reshape((steps, self.batch_size) + examples.shape[1:])
+    def alike(self, steps: int) -> int:
+        """How many of the next `steps` batches have one size."""
+        return self.epochs.alike(self.step, steps)
+
+    def _rows(self, examples: Any, steps: int) -> Any:
+        """One row per step, which are `alike`, of what is left of each example."""
+        size = self.epochs.size_of(self.step)
+        rows = examples[: steps * size].reshape((steps, size) + examples.shape[1:])
+        ends = (self.share.start, self.share.stop)
+        share = slice(*(end if end is None else end * size // self.batch_size for end in ends))
+        return rows[:, share]
 
     def _draws(self, augmentation: Augmentation) -> Array:
         random = np.random.RandomState([self.seed, self.epoch, 1])
@@ -54,23 +62,27 @@ class BatchSampler:
         return np.concatenate([corner, mirrored], axis=1).astype(np.int32)
 
     def peek(self, steps: int) -> Any:
-        """The indices that the next `steps` batches will have."""
-        while len(self.left) < steps:
+        """The indices that the next `steps` batches will have; only those of the `alike`."""
+        steps, kept = self.alike(steps), self.epochs.examples
+        while len(self.left) < self.epochs.examples_of(self.step, steps):
             order = np.arange(self.examples)
             if self.shuffled:
                 order = np.random.RandomState([self.seed, self.epoch]).permutation(order)
-            self.left = np.concatenate([self.left, self._rows(order)])
+            self.left = np.concatenate([self.left, order[:kept]])
             if self.augmentation:
-                rows = self._rows(self._draws(self.augmentation))
-                self.left_draws = np.concatenate([self.left_draws, rows])
+                draws = self._draws(self.augmentation)[:kept]
+                self.left_draws = np.concatenate([self.left_draws, draws])
             self.epoch += 1
-        return self.left[:steps, self.share]
+        return self._rows(self.left, steps)
 
     def take(self, steps: int) -> Any:
-        """The next `steps` batches: indices, int64 (steps, batch size), and draws or None."""
+        """The next `steps` batches, which must be `alike`: indices, int64 (steps, batch size), and
+        draws or None."""
         taken = self.peek(steps)
-        draws = self.left_draws[:steps, self.share] if self.augmentation else None
-        self.left, self.left_draws = self.left[steps:], self.left_draws[steps:]
+        draws = self._rows(self.left_draws, steps) if self.augmentation else None
+        gone = self.epochs.examples_of(self.step, steps)
+        self.left, self.left_draws = self.left[gone:], self.left_draws[gone:]
+        self.step += steps
         return taken, draws
 
 
@@ -78,7 +90,7 @@ def sampler_of(job: Job, share: slice = slice(None)) -> BatchSampler:
     """The sampler of a job's training set. Noise is not shuffled, which would only cost time."""
     return BatchSampler(
         job.seed, job.data.train_examples, job.batch_size, job.augmentation, share,
-        job.input != "synthetic",
+        job.input != "synthetic", job.last_batch,
     )  # fmt: skip
 
 
@@ -167,4 +179,4 @@ def reader_of(adapter: Any, job: Job) -> Optional[RecordReader]:
     if count != data.train_examples:
         message = "{}: {} records, the spec says {}"
         raise ValueError(message.format(path, count, data.train_examples))
-    return RecordReader(adapter.fetch_records, job.execution.reader_threads)
+    return RecordReader(adapter.fetch_records, job.execution.reader_threads or 0)

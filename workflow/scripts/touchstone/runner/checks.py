@@ -51,13 +51,15 @@ def prove_settings(
     check_settings(requested, effective)
 
 
-def requested_settings(job: Job, threads: int, rate: float, adapter: Adapter) -> Dict[str, Any]:
-    """The settings of training that must be read back with these very values; `rate` is that of the
-    last step."""
+def requested_settings(
+    job: Job, threads: int, rate: float, batch_size: int, adapter: Adapter
+) -> Dict[str, Any]:
+    """The settings of training that must be read back with these very values; `rate` and
+    `batch_size` are those of the last step."""
     execution = job.execution
     settings = settings_without_updates(job, threads, adapter)
     settings.update(job.optimizer.own_settings(), learning_rate=float(rate))
-    settings["optimizer"] = job.optimizer.name
+    settings.update(optimizer=job.optimizer.name, batch_size=batch_size)
     settings["reader_threads"] = execution.reader_threads if job.input == "records" else 0
     return settings
 

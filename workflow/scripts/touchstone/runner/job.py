@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Optional
 
+from touchstone.schema.epochs import DROP, Epochs
 from touchstone.schema.spec import (
     NO_NETWORK,
     Augmentation,
@@ -47,7 +48,8 @@ class Job(NamedTuple):
     """What an adapter is to do.
 
     `kind` is that of the spec. `batch_size` is of all replicas together. `supplied_masks` says that
-    dropout multiplies by masks that it is given. Training in one process has no `group`.
+    dropout multiplies by masks that it is given. Training in one process has no `group`. Of the
+    `last_batch` of an epoch see `Epochs`.
     """
 
     kind: str
@@ -63,6 +65,12 @@ class Job(NamedTuple):
     augmentation: Optional[Augmentation] = None
     supplied_masks: bool = False
     group: Optional[Group] = None
+    last_batch: str = DROP
+
+    @property
+    def rest(self) -> int:
+        """Examples of the partial batch at the end of an epoch; 0 where there is none."""
+        return Epochs(self.data.train_examples, self.batch_size, self.last_batch).rest
 
     @property
     def crop_padding(self) -> int:
@@ -70,11 +78,14 @@ class Job(NamedTuple):
         return self.augmentation.crop_padding if self.augmentation else 0
 
 
-def job_of(spec: RunSpec, group: Optional[Group] = None) -> Job:
-    """What the adapter is to do for a run, in the process that has this place in a group."""
-    factors = spec.factors
+def job_of(spec: RunSpec, group: Optional[Group] = None, threads: int = 1) -> Job:
+    """What the adapter is to do for a run, in the process that has this place in a group and so
+    many threads."""
+    factors, execution = spec.factors, spec.execution
+    if execution.reader_threads is None:
+        execution = execution._replace(reader_threads=threads)
     job = Job(
-        kind_of(spec), factors.framework, spec.seed, spec.execution, factors.batch_size,
+        kind_of(spec), factors.framework, spec.seed, execution, factors.batch_size,
         factors.input, group=group,
     )  # fmt: skip
     if isinstance(spec, OperationSpec):
@@ -83,8 +94,9 @@ def job_of(spec: RunSpec, group: Optional[Group] = None) -> Job:
     if isinstance(spec, InferenceSpec):
         return job
     return job._replace(
-        optimizer=spec.optimizer, schedule=spec.schedule, augmentation=spec.augmentation
-    )
+        optimizer=spec.optimizer, schedule=spec.schedule, augmentation=spec.augmentation,
+        last_batch=spec.phases.last_batch,
+    )  # fmt: skip
 
 
 def parity_job(spec: ParitySpec, steps: ParitySteps) -> Job:

@@ -44,13 +44,13 @@ class Work(NamedTuple):
 
     begin: begins that many steps; at most one chunk of them is queued after another
     finish: waits for all steps begun
-    examples: of a step; of a call of an operation 1
+    examples: of all steps begun so far; of a call of an operation 1
     prove: proves the settings, at the end
     """
 
     begin: Callable[[int], Any]
     finish: Callable[[], Any]
-    examples: int
+    examples: Callable[[], int]
     prove: Callable[[], None]
 
 
@@ -63,7 +63,7 @@ class NoEvents:
 
 def training(spec: TrainingSpec, adapter: Any, threads: int, events: Any) -> Work:
     """Training steps, epoch after epoch without an end or an evaluation."""
-    job = job_of(spec)
+    job = job_of(spec, threads=threads)
     reader = reader_of(adapter, job)
     loaded = None if reader else examples(adapter, job, "train")
     adapter.build(initial_weights(spec.network.parameters, spec.seed))
@@ -77,12 +77,17 @@ def training(spec: TrainingSpec, adapter: Any, threads: int, events: Any) -> Wor
     loop = StepLoop(adapter, sampler, rates, NoEvents(), sys.maxsize, reader, waits)
 
     def prove() -> None:
-        requested = requested_settings(job, threads, loop.last_rates[-1], adapter)
+        requested = requested_settings(
+            job, threads, loop.last_rates[-1], loop.last_batch_size(), adapter
+        )
         effective = dict(adapter.settings(), arithmetic=arithmetic(adapter))
         effective["reader_threads"] = reader.live() if reader else 0
         prove_settings(events, adapter, job, requested, effective)
 
-    return Work(lambda steps: loop.begin("slice", steps), loop.finish, sampler.batch_size, prove)
+    def begun() -> int:
+        return sampler.epochs.examples_of(0, loop.step)
+
+    return Work(lambda steps: loop.begin("slice", steps), loop.finish, begun, prove)
 
 
 def inference(spec: InferenceSpec, adapter: Any, threads: int, events: Any) -> Work:
@@ -105,7 +110,10 @@ def inference(spec: InferenceSpec, adapter: Any, threads: int, events: Any) -> W
         effective = dict(adapter.inference_settings(), arithmetic=arithmetic(adapter))
         prove_settings(events, adapter, job, requested, effective)
 
-    return Work(lambda steps: predictions.begin("slice", steps), predictions.finish, size, prove)
+    def begun() -> int:
+        return predictions.made * size
+
+    return Work(lambda steps: predictions.begin("slice", steps), predictions.finish, begun, prove)
 
 
 def operation(spec: OperationSpec, adapter: Any, threads: int, events: Any) -> Work:
@@ -123,7 +131,7 @@ def operation(spec: OperationSpec, adapter: Any, threads: int, events: Any) -> W
         requested = {"arithmetic": shown_by_products(job)}
         prove_settings(events, adapter, job, requested, {"arithmetic": arithmetic(adapter)})
 
-    return Work(lambda steps: calls.begin("slice", steps), calls.finish, 1, prove)
+    return Work(lambda steps: calls.begin("slice", steps), calls.finish, lambda: calls.made, prove)
 
 
 class Slicer:
@@ -141,13 +149,14 @@ class Slicer:
         arrived, before = time.monotonic(), _usage()
         if not self.size:
             self._find_size()
-        begin, steps = time.monotonic(), 0
+        examples, steps, begin = self.work.examples(), 0, time.monotonic()
         while not steps or time.monotonic() - begin < seconds:
             self.work.begin(self.size)
             steps += self.size
         self.work.finish()
         end, after = time.monotonic(), _usage()
-        return Answer(arrived, begin, end, steps, steps * self.work.examples, *before, *after)
+        examples = self.work.examples() - examples
+        return Answer(arrived, begin, end, steps, examples, *before, *after)
 
     def _find_size(self) -> None:
         """Do the first step, and double chunks until one lasts half as long as it should."""
@@ -175,7 +184,7 @@ def conducted(commands: int, answers: int) -> Callable[[RunSpec, Any, int], None
     """The work of a runner whose conductor has the other ends of these two pipes."""
 
     def work(spec: RunSpec, events: Any, threads: int) -> None:
-        adapter = make_adapter(job_of(spec), threads)
+        adapter = make_adapter(job_of(spec, threads=threads), threads)
         events.write(software_of(adapter))
         begin = events.phase("import", BEGIN)
         try:

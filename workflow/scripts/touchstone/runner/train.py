@@ -15,8 +15,8 @@ from touchstone.runner.initial_weights import initial_weights
 from touchstone.runner.job import job_of
 from touchstone.runner.lr_schedule import LRSchedule
 from touchstone.runner.outcome import Diverged, raise_foreseen
-from touchstone.schema.events import Chunk, Evaluation, Memory
-from touchstone.schema.spec import TrainingPhases, TrainingSpec
+from touchstone.schema.events import Chunk, Evaluation, Fit, Memory
+from touchstone.schema.spec import BEST, LAST, TrainingPhases, TrainingSpec
 from touchstone.schema.types import Array
 
 
@@ -76,15 +76,24 @@ class StepLoop:
     def begin(self, phase: str, steps: int) -> None:
         """Begin a chunk; wait for the one before it, so that at most one is queued.
 
-        A loop that `waits` also waits for this one: its time is then a latency.
+        A loop that `waits` also waits for this one: its time is then a latency. A partial batch
+        is a chunk of its own.
         """
+        left = steps
+        while left:
+            alike = self.sampler.alike(left)
+            left -= alike
+            self._begin(phase, alike, left or steps)
+
+    def _begin(self, phase: str, steps: int, next_steps: int) -> None:
+        """Begin a chunk of batches of one size; the next one will probably have `next_steps`."""
         first, start = self.step, time.monotonic()
         if self.announce:
             self.announce(steps)
         batches, draws = self.sampler.take(steps)
         self.step += steps
         if self.reader:
-            following = self.sampler.peek(min(steps, self.total - self.step))
+            following = self.sampler.peek(min(next_steps, self.total - self.step))
             batches = self.reader.take(batches, following)
         self.last_rates = self.rates.take(first, steps)
         handle = self.adapter.train_steps(batches, self.last_rates, draws)
@@ -92,6 +101,10 @@ class StepLoop:
         self._finish(previous)
         if self.waits:
             self.finish()
+
+    def last_batch_size(self) -> int:
+        """Examples of the last step that was begun, of all replicas."""
+        return self.sampler.epochs.size_of(self.step - 1)
 
     def finish(self) -> float:
         """Wait for every step begun; returns the time."""
@@ -118,7 +131,6 @@ class StepLoop:
 def run_phases(
     loop: StepLoop,
     phases: TrainingPhases,
-    batch_size: int,
     events: Any,
     begin: float,
     evaluated: Callable[[float], float],
@@ -133,7 +145,8 @@ def run_phases(
 
     def phase(name: str, begin: float, first: int) -> float:
         steps = loop.step - first
-        written: float = events.phase(name, begin, steps=steps, examples=steps * batch_size)
+        examples = loop.sampler.epochs.examples_of(first, steps)
+        written: float = events.phase(name, begin, steps=steps, examples=examples)
         return written
 
     def left() -> int:
@@ -200,7 +213,7 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
     if process:
         size = spec.factors.batch_size // process.size
         share = slice(process.rank * size, (process.rank + 1) * size)
-    job = job_of(spec, group_of(process))
+    job = job_of(spec, group_of(process), threads)
     adapter = make_adapter(job, threads)
     events.write(software_of(adapter))
     # The wait for other nodes comes before it.
@@ -233,8 +246,14 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
             process.follow(loop)
             return
 
+        most_correct = -1
+
         def evaluated(begin: float) -> float:
+            nonlocal most_correct
             correct, loss = evaluate(adapter, test_images, test_labels, sampler.batch_size)
+            if correct > most_correct and phases.kept_weights == BEST and spec.keep_weights:
+                keep_weights(adapter, spec.keep_weights, test_images, sampler.batch_size)
+            most_correct = max(correct, most_correct)
             events.write(
                 Evaluation(
                     loop.step // sampler.steps, loop.step, len(test_labels), correct,
@@ -244,10 +263,12 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
             end: float = events.phase("evaluation", begin)
             return end
 
-        begin = run_phases(loop, phases, sampler.batch_size, events, begin, evaluated)
+        begin = run_phases(loop, phases, events, begin, evaluated)
         if process:
             process.end()
-        requested = requested_settings(job, threads, loop.last_rates[-1], adapter)
+        requested = requested_settings(
+            job, threads, loop.last_rates[-1], loop.last_batch_size(), adapter
+        )
         effective = dict(adapter.settings(), arithmetic=arithmetic(adapter))
         effective["reader_threads"] = reader.live() if reader else 0
         prove_settings(events, adapter, job, requested, effective)
@@ -256,8 +277,13 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
             return
         if evaluates:
             evaluated(begin)
+        if phases.training_accuracy:
+            adapter.close_records()
+            images, labels = examples(adapter, job, "train")
+            correct, loss = evaluate(adapter, images, labels, sampler.batch_size)
+            events.write(Fit(len(labels), correct, json_number(loss)))
         events.write(Memory(adapter.device_memory_peak()))
-        if spec.keep_weights is not None:
+        if spec.keep_weights and phases.kept_weights == LAST:
             keep_weights(adapter, spec.keep_weights, test_images, sampler.batch_size)
     except Exception as error:
         if process and not FOLLOWS:

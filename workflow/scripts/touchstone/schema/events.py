@@ -114,6 +114,19 @@ class Evaluation(NamedTuple):
     loss: Optional[float]
 
 
+class Fit(NamedTuple):
+    """The training set was evaluated, after the last epoch.
+
+    examples: of the training set
+    correct: of them, labelled correctly
+    loss: mean cross-entropy; null: not a finite number
+    """
+
+    examples: int
+    correct: int
+    loss: Optional[float]
+
+
 class Deviation(NamedTuple):
     """Results were compared with others: those in double precision, or those kept with weights.
 
@@ -167,13 +180,23 @@ class Outcome(NamedTuple):
 
 
 Event = Union[
-    Start, Phase, Software, Settings, Chunk, Evaluation, Deviation, Memory, Result, Outcome
+    Start,
+    Phase,
+    Software,
+    Settings,
+    Chunk,
+    Evaluation,
+    Fit,
+    Deviation,
+    Memory,
+    Result,
+    Outcome,
 ]
 
 KINDS: Dict[str, Any] = {
     cls.__name__.lower(): cls
     for cls in (
-        Start, Phase, Software, Settings, Chunk, Evaluation, Deviation, Memory, Result, Outcome
+        Start, Phase, Software, Settings, Chunk, Evaluation, Fit, Deviation, Memory, Result, Outcome
     )
 }  # fmt: skip
 """The class of each `event`."""

@@ -6,12 +6,15 @@ docs/contracts.md has these classes as tables: a line `name: text` of a docstrin
 
 from typing import Any, Dict, List, NamedTuple, Optional, Union
 
+from touchstone.schema.epochs import DROP, Epochs
 from touchstone.schema.values import WrongValue, from_json, to_json
 
 FORMAT = 1
 """Of the file `spec.json`."""
 
 
+LAST, BEST = "last", "best"
+"""Which weights a run keeps: of its last epoch, or of the evaluation with the best accuracy."""
 PINNED = "pinned"
 """The environment of every cell that names no other: that of `envs/<framework>.yaml`."""
 
@@ -212,7 +215,7 @@ class Execution(NamedTuple):
     mode: an execution mode of the framework
     threads: null: as many as there are cores that the process may use
     wait_policy: of idle threads: `default`, `passive` or `active`
-    reader_threads: that read records one chunk ahead; 0: the training thread reads
+    reader_threads: that read records one chunk ahead; 0: none; null: as many as compute
     deterministic: whether only deterministic algorithms are used
     replicas: that train one model, on each node
     nodes: machines that train one model
@@ -228,7 +231,7 @@ class Execution(NamedTuple):
     mode: str
     threads: Optional[int]
     wait_policy: str
-    reader_threads: int
+    reader_threads: Optional[int]
     deterministic: bool
     replicas: int = 1
     nodes: int = 1
@@ -256,6 +259,9 @@ class TrainingPhases(NamedTuple):
     measured_steps: at which the measured phase ends; nothing is evaluated then
     measured_seconds: at which the measured phase of a trial ends, s; nothing is evaluated then
     probe_steps: instead of `epochs`, in a search for the largest batch; one batch is evaluated
+    last_batch: of an epoch, if it is a partial one: `drop` or `keep`
+    training_accuracy: whether the training set is evaluated too, after the last epoch
+    kept_weights: those of the `last` epoch, or of the evaluation with the `best` accuracy
     """
 
     epochs: int
@@ -267,6 +273,9 @@ class TrainingPhases(NamedTuple):
     measured_steps: Optional[int] = None
     measured_seconds: Optional[float] = None
     probe_steps: Optional[int] = None
+    last_batch: str = DROP
+    training_accuracy: bool = False
+    kept_weights: str = LAST
 
 
 class TimedPhases(NamedTuple):
@@ -485,6 +494,12 @@ class ParitySpec(NamedTuple):
 RunSpec = Union[TrainingSpec, InferenceSpec, OperationSpec]
 """The spec of a run of a study."""
 Spec = Union[TrainingSpec, InferenceSpec, OperationSpec, ParitySpec]
+
+
+def epochs_of(spec: TrainingSpec) -> Epochs:
+    """The epochs of a run that trains."""
+    return Epochs(spec.data.train_examples, spec.factors.batch_size, spec.phases.last_batch)
+
 
 KINDS: Dict[str, Any] = {
     "training": TrainingSpec,

@@ -139,6 +139,10 @@ class TrainingAdapter(InferenceAdapter):
         them; runs beside other calls."""
         raise NotImplementedError("this adapter has its examples in memory only")
 
+    def close_records(self) -> None:
+        """After training: close the files that were opened, for not all can be read twice at a
+        time."""
+
     @abstractmethod
     def load_examples(self, images: Array, labels: Array) -> None:
         """Put the training set, float32 as in `prepare`, where steps take it from."""
@@ -149,6 +153,7 @@ class TrainingAdapter(InferenceAdapter):
         that was loaded, of neighbours where the input is "synthetic"; or, where it was opened, one
         for each batch of a list of what `fetch` gave.
 
+        Where the job has a `rest`, a batch of so many examples comes in a call of its own.
         Each has its learning rate, float64 (steps,), and, where the job augments, int32 draws
         (steps, batch size, 3): see `batches.BatchSampler`. Returns a handle at once if it can."""
 

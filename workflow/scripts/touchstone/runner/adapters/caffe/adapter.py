@@ -51,6 +51,8 @@ class Adapter(Inputs):
             raise NotImplementedError("Caffe sees no GPU: this build computes on CPUs only")
         if job.execution.precision != "fp32":
             raise NotImplementedError("Caffe's Python interface has single precision only")
+        if job.rest and any(layer["op"] == "lstm" for layer in job.network.layers):
+            raise NotImplementedError("Caffe's LSTM here has the batch size in its inputs")
         BLAS.openblas_set_num_threads(threads)
         caffe.set_mode_cpu()
         caffe.set_random_seed(job.seed)
@@ -93,8 +95,17 @@ class Adapter(Inputs):
         for name, array in self.arrays.items():
             array[...] = self._ordered(name, weights[name]) * self.sums.get(name, np.float32(1))
         self.evaluated.share_with(self.net)
-        self.data, self.labelled = (self.net.blobs[name].data for name in ("data", "label"))
+        self._resize(batch_size)
         self._optimize()
+
+    def _resize(self, batch_size: int) -> None:
+        """Have the network take batches of this size."""
+        blobs = [self.net.blobs[name] for name in ("data", "label")]
+        if blobs[0].shape[0] != batch_size:
+            for blob in blobs:
+                blob.reshape(batch_size, *blob.shape[1:])
+            self.net.reshape()
+        self.data, self.labelled = (blob.data for blob in blobs)
 
     def _ordered(self, name: str, array: Any) -> Any:
         """A canonical array in Caffe's order, or one of Caffe's in the canonical: Caffe's LSTM has
@@ -156,6 +167,7 @@ class Adapter(Inputs):
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses, last = np.empty(len(rates), np.float32), len(self.net.layers) - 1
         steps = batches if isinstance(batches, np.ndarray) else each_batch(batches)
+        self._resize((batches if isinstance(batches, np.ndarray) else batches[0][1]).shape[1])
         for i, batch in enumerate(steps):
             if isinstance(batch, tuple):
                 self.data[...], self.labelled[...] = batch

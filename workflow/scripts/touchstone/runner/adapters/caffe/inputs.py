@@ -96,6 +96,10 @@ class Inputs(base.TrainingAdapter):
             return photo_of(datum.data, (height, width, channels)).transpose(2, 0, 1)[::-1]
         return np.frombuffer(datum.data, np.uint8).reshape(channels, height, width)
 
+    def close_records(self) -> None:
+        # The last references to the environment of LMDB.
+        self.records, self.transactions = [], []
+
     def fetch_records(self, indices: Array) -> Any:
         height, width, channels = self.job.data.shape
         images = np.empty(indices.shape + (channels, height, width), np.float32)

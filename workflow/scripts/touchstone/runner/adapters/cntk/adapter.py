@@ -18,6 +18,7 @@ from touchstone.runner.adapters.cntk.network import (
     dilated_filter,
     has_avx2,
     is_another,
+    require_one_size,
     with_padding,
 )
 from touchstone.runner.job import Job
@@ -25,6 +26,8 @@ from touchstone.schema.events import Software
 from touchstone.schema.spec import Layer, Network
 from touchstone.schema.types import Array
 
+FACTORS = {"first": 1.0, "second": 1.0, "share": 1.0}
+"""What our own update equation takes beside its settings: Adam's corrections, 1 / batch size."""
 AVX2 = 5
 """What MKL's own variable calls AVX2, and its library tells of itself."""
 PRECISIONS = {"fp32": np.float32, "fp64": np.float64}
@@ -52,6 +55,7 @@ class Adapter(Inputs):
         if precision not in PRECISIONS:
             raise NotImplementedError("CNTK has only fp32 and fp64 on CPUs, not " + precision)
         self.dtype = PRECISIONS[precision]
+        require_one_size(job)
 
     def build(self, weights: Dict[str, Array]) -> None:
         network = self.job.network
@@ -214,7 +218,7 @@ class Adapter(Inputs):
     def _normalised(self, x: Any, layer: Layer, own: Any) -> Any:
         """Batch normalisation; CNTK has a time constant for the momentum of the statistics."""
         momentum = layer["momentum"]
-        constant = -self._batch_size() / math.log(momentum) if momentum else 0
+        constant = -self.job.batch_size / math.log(momentum) if momentum else 0
         return C.batch_normalization(
             x, own["scale"], own["offset"], own["mean"], own["variance"], spatial=True,
             normalization_time_constant=constant, epsilon=layer["epsilon"],
@@ -233,7 +237,7 @@ class Adapter(Inputs):
             self.decayed = set(decayed if asked.weight_decay else ())
             self.scalars = {
                 key: self._parameter(np.array([value]))
-                for key, value in dict(asked.own_settings(), first=1.0, second=1.0).items()
+                for key, value in dict(asked.own_settings(), **FACTORS).items()
                 if not isinstance(value, bool)
             }
             self.states: Dict[str, Any] = {}
@@ -243,11 +247,13 @@ class Adapter(Inputs):
         spared = [name for name in self.trained if name not in decayed]
         groups = [(decayed, asked.weight_decay), (spared, 0.0)]
         self.groups = [(names, decay) for names, decay in groups if names]
-        self.momentum = C.momentum_schedule(asked.momentum, minibatch_size=self._batch_size())
+        self.momentum = C.momentum_schedule(asked.momentum, minibatch_size=self._reference())
         return [self._own_learner(names, decay) for names, decay in self.groups]
 
-    def _batch_size(self) -> Any:
-        return self.job.batch_size
+    def _reference(self) -> Any:
+        """The batch size for which CNTK's learners take rates and momenta; where there are partial
+        batches, that of each."""
+        return C.learners.IGNORE if self.job.rest else self.job.batch_size
 
     def _own_learner(self, names: Any, decay: Any) -> Any:
         arrays, rate = [self.arrays[name] for name in names], self._schedule(self.rate)
@@ -259,15 +265,17 @@ class Adapter(Inputs):
 
     def _schedule(self, rate: Any) -> Any:
         """This rate for the mean gradient of a batch; CNTK's own would be for the sum."""
-        return C.learning_parameter_schedule(rate, minibatch_size=self._batch_size())
+        return C.learning_parameter_schedule(rate, minibatch_size=self._reference())
 
     def _equation(self, parameters: List[Any], gradients: Any) -> Any:
         """One step of the spec's update equation (docs/parity.md), as assignments."""
         described = {each.name: each for each in self.job.network.parameters}
         decoupled, scalars = self.job.optimizer.decoupled, self.scalars
+        share = self._constant([1.0 / self.job.batch_size])
+        share = scalars["share"] if self.job.rest else share
         updates = []
         for name, array, gradient in zip(self.trained, parameters, gradients):
-            gradient = gradient * self._constant([1.0 / self._batch_size()])  # it is a sum
+            gradient = gradient * share  # it is a sum
             if described[name].l1:
                 sign = C.greater(array, 0) - C.less(array, 0)
                 gradient = gradient + self._constant([described[name].l1]) * sign
@@ -303,8 +311,8 @@ class Adapter(Inputs):
             return rate * (gradient + scalars["momentum"] * velocity)
         return rate * velocity
 
-    def _set_rate(self, rate: Any) -> None:
-        """Make the next step one with this rate."""
+    def _set_rate(self, rate: Any, batch_size: int) -> None:
+        """Make the next step one with this rate and batch size."""
         asked = self.job.optimizer
         self.steps += 1
         if rate != self.rate and self.universal:
@@ -313,6 +321,8 @@ class Adapter(Inputs):
             for learner in self.trainer.parameter_learners:
                 learner.reset_learning_rate(self._schedule(rate))
         self.rate = rate
+        if self.universal and self.job.rest:
+            self.scalars["share"].value = np.array([1.0 / batch_size], self.dtype)
         if asked.name == "adam":
             for key, power in (("first", 1.0), ("second", 0.5)):
                 beta = asked.beta1 if key == "first" else asked.beta2
@@ -324,7 +334,7 @@ class Adapter(Inputs):
         for i, (images, labels) in enumerate(self._batches(batches)):
             if draws is not None:
                 images = self._augmented(images, draws[i])
-            self._set_rate(float(rates[i]))
+            self._set_rate(float(rates[i]), len(labels))
             given = {self.image: images, self.label: self.one_hot[labels]}
             given.update((self.masks[name], mask) for name, mask in self.supplied.items())
             self.trainer.train_minibatch(given)
@@ -408,7 +418,8 @@ class Adapter(Inputs):
         kinds = {each.create_checkpoint()["type"] for each in self.trainer.parameter_learners}
         if self.universal:
             own: Dict[str, Any] = {key: float(each.value[0]) for key, each in self.scalars.items()}
-            del own["first"], own["second"]
+            for key in FACTORS:
+                del own[key]
             if asked.name == "sgd":
                 own["nesterov"] = asked.nesterov
         else:

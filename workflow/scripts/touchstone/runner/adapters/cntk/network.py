@@ -92,3 +92,12 @@ def channels_first(shape: Any) -> Any:
 def has_avx2() -> bool:
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         return " avx2 " in file.read()
+
+
+def require_one_size(job: Job) -> None:
+    """Raise NotImplementedError where a partial batch would not be normalised as the others are."""
+    if job.rest and any(layer["op"] == "batch_norm" for layer in job.network.layers):
+        raise NotImplementedError(
+            "CNTK counts the momentum of running statistics in examples, so that a partial batch"
+            " would change them less"
+        )

@@ -28,6 +28,7 @@ from touchstone.runner.adapters.jax.network import (
     pool_threads,
     rows_last,
 )
+from touchstone.runner.adapters.jax.two_sizes import StepOfTwoSizes
 from touchstone.runner.job import Job
 from touchstone.schema.events import Software
 from touchstone.schema.spec import Layer
@@ -75,6 +76,8 @@ class Adapter(Inputs):
             if self.replicas > 1:
                 jax.config.update("jax_num_cpu_devices", self.replicas)
         if self.group:
+            if job.rest:
+                raise NotImplementedError("JAX's partial batches are not split over nodes here")
             self._join()
         try:
             devices = jax.devices("cpu" if device == "cpu" else "cuda")
@@ -133,7 +136,8 @@ class Adapter(Inputs):
                 # Running statistics are each replica's own, which no check would allow.
                 out_specs=(same, same), check_vma=False,
             )  # fmt: skip
-        self.step = jax.jit(step, donate_argnums=0)
+        jitted = jax.jit(step, donate_argnums=0)
+        self.step: Any = StepOfTwoSizes(jitted, self.job.rest) if self.job.rest else jitted
         if self.group:
             from jax.experimental import multihost_utils
 
@@ -234,7 +238,7 @@ class Adapter(Inputs):
         images, labels = self._batch(data, batch)
         if self.job.augmentation:
             images = self._augmented(images, draws)
-        self.batch_size = len(labels)
+        self.batch_size = len(labels) * self.world_size
         key = jax.random.fold_in(self.key, number)
         if self.world_size > 1:
             key = jax.random.fold_in(key, lax.axis_index(AXIS))
@@ -376,13 +380,13 @@ class Adapter(Inputs):
         devices = {device for array in arrays for device in array.devices()}
         platforms = {device.platform for device in devices}
         own = self._probed()
+        own["batch_size"] = self.step.last_size if self.job.rest else self.batch_size
         if self.world_size > 1:
             own["replicas"] = len(devices)
         if self.group:
             own["nodes"] = len(self.hosts)
         return {
             **own,
-            "batch_size": self.batch_size * self.world_size,
             "threads": pool_threads() // self.replicas,
             "precision": self._precision(),
             "device": platforms.pop() if len(platforms) == 1 else str(platforms),

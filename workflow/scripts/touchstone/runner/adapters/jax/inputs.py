@@ -54,6 +54,10 @@ class Inputs(base.TrainingAdapter):
         self.data = self._everywhere([np.float32(data.pixel_maximum), mean, std])
         return len(self.records)
 
+    def close_records(self) -> None:
+        # The last references to the environment of LMDB.
+        self.records, self.transactions = [], []
+
     def fetch_records(self, indices: Array) -> Any:
         pixels, labels = self._joined([self.records[i] for i in indices.ravel().tolist()])
         return pixels.reshape(*indices.shape, -1), labels.reshape(indices.shape)

@@ -61,6 +61,11 @@ class Adapter(Inputs):
             raise NotImplementedError(LACKING[precision])
         if precision == "bf16" and not gpu and not has_avx512():
             raise NotImplementedError("MXNet has bf16 only on processors with AVX-512")
+        if job.rest and any(layer["op"] == "batch_norm" for layer in job.network.layers):
+            raise NotImplementedError(
+                "MXNet's running variances are biased, and what corrects them here takes batches of"
+                " one size"
+            )
         self.dtype = DTYPES[precision]
         self.mixed = precision == "bf16"
         if self.mixed:  # before there is a network, since it replaces the operators
@@ -147,7 +152,8 @@ class Adapter(Inputs):
         )  # fmt: skip
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
-        size = self.job.batch_size // self.replicas
+        rows = batches if isinstance(batches, np.ndarray) else batches[0][1]
+        size = rows.shape[1] // self.replicas
         shares = [slice(i * size, (i + 1) * size) for i in range(self.replicas)]
         parts = [
             self._prepared(batches, draws, context, share)

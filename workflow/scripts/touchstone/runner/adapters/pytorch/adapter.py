@@ -112,7 +112,13 @@ class Adapter(Inputs):
         return torch.autocast(self.device.type, self.computed)
 
     def _require_compiler(self) -> None:
-        """Raise NotImplementedError where torch.compile's Inductor cannot make machine code."""
+        """Raise NotImplementedError where torch.compile's Inductor cannot make machine code, or
+        would make it for two batch sizes."""
+        if self.job.rest:
+            raise NotImplementedError(
+                "torch.compile compiles for one batch size here, and would do so again for the"
+                " partial batch in the measured phase"
+            )
         if self.device.type == "cuda":
             if importlib.util.find_spec("triton") is None:
                 raise NotImplementedError("torch.compile needs Triton for a GPU, which is missing")

@@ -67,6 +67,10 @@ class Inputs(base.TrainingAdapter):
         self.pixel_maximum = torch.tensor(float(data.pixel_maximum), device=self.device)
         return len(self.records)
 
+    def close_records(self) -> None:
+        # The last references to the environment of LMDB.
+        self.records, self.transactions = [], []
+
     def fetch_records(self, indices: Array) -> Any:
         records = [self.records[i] for i in indices.ravel().tolist()]
         pixels, labels = joined(records, None if self._size() else self.job.data.shape)

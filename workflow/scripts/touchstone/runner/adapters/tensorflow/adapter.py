@@ -43,6 +43,11 @@ class Adapter(Inputs, Layers, Settings):
             raise NotImplementedError("TF32 is arithmetic of NVIDIA's GPUs, which no CPU has")
         # fp32 means IEEE single precision: no TF32 in products or convolutions.
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
+        if job.rest and job.execution.mode == "xla":
+            raise NotImplementedError(
+                "XLA compiles for one batch size, and would do so again for the partial batch in"
+                " the measured phase"
+            )
         devices = tf.config.list_physical_devices("GPU")
         if job.execution.device == "cpu":
             tf.config.set_visible_devices([], "GPU")
@@ -110,9 +115,10 @@ class Adapter(Inputs, Layers, Settings):
         self.loss_scale = tf.Variable(FIRST_SCALE, trainable=False)
         self.finite_steps = tf.Variable(0, trainable=False)
         self.last_scalars = tf.Variable(tf.zeros(3, self.dtype), trainable=False)
+        self.last_size = tf.Variable(self.job.batch_size, trainable=False)
         self.masks = {}
         self.forward = tf.function(lambda images: self._forward(images, False), autograph=False)
-        size = self.job.batch_size
+        size = None if self.job.rest else self.job.batch_size
         batches = tf.TensorSpec([None, size], tf.int64)
         if self.job.input == "records":
             pixels = int(np.prod(self.job.data.shape))
@@ -252,6 +258,8 @@ class Adapter(Inputs, Layers, Settings):
     def _chunk(self, batches: Any, scalars: Any, draws: Array) -> Any:
         steps = tf.shape(scalars)[0]
         columns = tf.unstack(scalars, axis=1)
+        indices = batches[1] if self.job.input == "records" else batches
+        size = tf.shape(indices)[1] if self.job.rest else self.job.batch_size
         if self.job.input == "memory":
             batches = self._gathered(batches)
 
@@ -269,6 +277,8 @@ class Adapter(Inputs, Layers, Settings):
         start = 0, tf.TensorArray(self.dtype, size=steps)
         _, losses = tf.while_loop(lambda i, _: i < steps, step, start)
         self.last_scalars.assign(scalars[steps - 1])
+        if self.job.rest:
+            self.last_size.assign(size)
         return losses.stack()
 
     def _scalars(self, rates: Array) -> Any:

@@ -66,14 +66,14 @@ class Inputs(base.TrainingAdapter):
                     for each in (data.mean, data.std)
                 )
             self.scales.append((pixel_maximum, mean, std))
-        signature = [tf.TensorSpec([None, batch_size], tf.int64)]
+        signature = [tf.TensorSpec([None, None if self.job.rest else batch_size], tf.int64)]
         self.parse = tf.function(self._parse, input_signature=signature)
         return len(self.records)
 
     def _parse(self, indices: Array) -> Any:
         pixels, labels = self._examples(tf.gather(self.records, tf.reshape(indices, [-1])))
         size = int(np.prod(self.job.data.shape))
-        rows = tf.reshape(pixels, [-1, self.job.batch_size, size])
+        rows = tf.reshape(pixels, [-1, self._size(indices[0]), size])
         return rows, tf.reshape(labels, tf.shape(indices))
 
     def fetch_records(self, indices: Array) -> Any:
@@ -121,7 +121,7 @@ class Inputs(base.TrainingAdapter):
         """For each replica, the images and labels of a whole chunk (docs/performance.md)."""
         parts = []
         for i, place in enumerate(self.places):
-            rows = batches[:, self._part(i)]
+            rows = batches[:, self._part(i, batches[0])]
             with tf.device(place):
                 parts.append([tf.gather(array, rows) for array in self.sets[i]])
         return parts
@@ -137,17 +137,23 @@ class Inputs(base.TrainingAdapter):
             return [neighbours(whole, rows) for whole in self.sets[replica]]
         pixels, labels = (self._share(part[i]) for part in batches)
         pixel_maximum, mean, std = self.scales[replica]
+        if self.job.rest:
+            mean, std = (whole[: tf.shape(pixels)[0]] for whole in (mean, std))
         rows = (tf.cast(pixels, tf.float32) / pixel_maximum - mean) / std
         images = tf.reshape(rows, [-1, *self.job.data.shape])
         return tf.cast(images, self.dtype), labels
 
     def _share(self, batch: Any) -> Any:
         """What of a batch is that of the replica that is being traced."""
-        return batch[self._part(self._replica())] if self.strategy else batch
+        return batch[self._part(self._replica(), batch)] if self.strategy else batch
 
-    def _part(self, replica: Any) -> Any:
+    def _size(self, batch: Any) -> Any:
+        """The number of examples in a batch: a constant where all batches have one size."""
+        return tf.shape(batch)[0] if self.job.rest else self.job.batch_size
+
+    def _part(self, replica: Any, batch: Any) -> Any:
         """Which examples of a batch are a replica's."""
-        size = self.job.batch_size // self.replicas
+        size = self._size(batch) // self.replicas
         return slice(replica * size, (replica + 1) * size)
 
     def _augmented(self, images: Array, draws: Array) -> Any:

@@ -58,7 +58,7 @@ def spread_filter(weight: Any, dilation: Any) -> Any:
 
 def neighbours(whole: Any, rows: Any) -> Any:
     """Those rows of an array, which lie together: where its alignment allows it, not a copy."""
-    found = whole[rows[0] : rows[0] + rows.shape[0]]
+    found = whole[rows[0] : rows[0] + (rows.shape[0] or tf.size(rows, rows.dtype))]
     found.set_shape([rows.shape[0], *whole.shape[1:]])
     return found
 

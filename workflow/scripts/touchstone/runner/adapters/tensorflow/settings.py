@@ -54,6 +54,7 @@ class Settings(base.TrainingAdapter):
     computed: Any
     dtype: Any
     last_scalars: Any
+    last_size: Any
     optimizer: Any
     predicted: Any
     predictor: Any
@@ -123,7 +124,7 @@ class Settings(base.TrainingAdapter):
             **settings,
             "learning_rate": rate,
             "weight_decay": self.optimizer.weight_decay,
-            "batch_size": int(step.inputs[0].shape[1]),
+            "batch_size": int(step.inputs[0].shape[1] or self.last_size.numpy()),
             "threads": tf.config.threading.get_intra_op_parallelism_threads() // self.replicas,
             "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads()
             or "automatic",
