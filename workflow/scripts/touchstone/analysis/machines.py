@@ -9,9 +9,10 @@ from touchstone.analysis.compare_results import Change, ResultsFolder, Run, comp
 from touchstone.results.bundle import FRESH, unpack
 from touchstone.results.certificates import read_certificates
 from touchstone.results.files import InputError
+from touchstone.results.gathering import gather
 from touchstone.results.metrics import METRICS
 from touchstone.results.study import Cell, Result, Study, read_study
-from touchstone.results.tables import counted, gather
+from touchstone.results.tables import counted
 from touchstone.safe_text import csv_of
 from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import SESSION_SD, Ratio, summarise, unpaired_ratio
