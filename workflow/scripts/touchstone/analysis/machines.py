@@ -1,6 +1,6 @@
 """Several machines' results, cell by cell, against the first of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -230,9 +230,12 @@ def as_table(machines: Sequence[Machine]) -> str:
 # The rows of the page
 
 
-def throughput_rows(machines: Sequence[Machine], names: Iterable[str]) -> list[dict[str, Any]]:
+def throughput_rows(
+    machines: Sequence[Machine],
+    names: Iterable[str],
+    changes: Mapping[str, Mapping[str, Change]],
+) -> list[dict[str, Any]]:
     """A row per cell: for every machine its throughput, and its ratio to the first's."""
-    changes = against_first(machines, "throughput")
     rows = []
     for name in names:
         entries = []
