@@ -28,8 +28,10 @@ def relu(bottom):
 
 
 def conv(name, bottom, filters, kernel, pad):
-    told = f"num_output: {filters} kernel_size: {kernel} pad: {pad} {FILLER}"
-    return layer("Convolution", name, bottom, name, f"convolution_param {{ {told} }}") + relu(name)
+    parameters = f"num_output: {filters} kernel_size: {kernel} pad: {pad} {FILLER}"
+    return layer("Convolution", name, bottom, name, f"convolution_param {{ {parameters} }}") + relu(
+        name
+    )
 
 
 def pool(name, bottom):
@@ -37,13 +39,13 @@ def pool(name, bottom):
 
 
 def dense(name, bottom, units):
-    told = f"inner_product_param {{ num_output: {units} {FILLER} }}"
-    return layer("InnerProduct", name, bottom, name, told)
+    parameters = f"inner_product_param {{ num_output: {units} {FILLER} }}"
+    return layer("InnerProduct", name, bottom, name, parameters)
 
 
 def half(bottom):
-    told = "dropout_param { dropout_ratio: 0.5 }"
-    return layer("Dropout", bottom + "/drop", bottom, bottom, told)
+    parameters = "dropout_param { dropout_ratio: 0.5 }"
+    return layer("Dropout", bottom + "/drop", bottom, bottom, parameters)
 
 
 LOSS = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: "loss" }\n'

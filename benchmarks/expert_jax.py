@@ -97,9 +97,9 @@ def normalise(x, scale, offset):
 def gradients_of_norm(arrays, gradients):
     x, mean, root, scale = arrays
     gradient, count = gradients[0], x.size // x.shape[3]
-    white = (x - mean) * root
-    of_offset, of_scale = (jnp.sum(each, (0, 1, 2)) for each in (gradient, gradient * white))
-    of_x = scale * root * (gradient - (of_offset + white * of_scale) / count)
+    normalised = (x - mean) * root
+    of_offset, of_scale = (jnp.sum(each, (0, 1, 2)) for each in (gradient, gradient * normalised))
+    of_x = scale * root * (gradient - (of_offset + normalised * of_scale) / count)
     return of_x, of_scale, of_offset
 
 

@@ -150,10 +150,10 @@ def main() -> None:
                 ours, empty = (
                     snakemake(folder / name, "--dry-run", "--quiet") for name in ("ours", "empty")
                 )
-                told = "   ".join(
+                columns = "   ".join(
                     "{:6.1f} s {:6.1f} CPU-s {:5.0f} MiB".format(*one) for one in (ours, empty)
                 )
-                print(f"{cells:5}   {state:10}   {told}   {ours[1] / empty[1]:.2f}", flush=True)
+                print(f"{cells:5}   {state:10}   {columns}   {ours[1] / empty[1]:.2f}", flush=True)
 
 
 if __name__ == "__main__":

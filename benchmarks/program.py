@@ -97,8 +97,8 @@ def trial(training, asked):
 def seen(measured, **more):
     """What a program saw of its measured steps, as it tells it."""
     seconds, cpu_seconds, busy_seconds = measured
-    told = {"seconds": seconds, "cpu_seconds": cpu_seconds, "busy_seconds": busy_seconds}
-    return dict(told, memory_peak=memory_peak(), **more)
+    measured = {"seconds": seconds, "cpu_seconds": cpu_seconds, "busy_seconds": busy_seconds}
+    return dict(measured, memory_peak=memory_peak(), **more)
 
 
 def expert(candidates, make):

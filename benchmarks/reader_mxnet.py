@@ -6,11 +6,11 @@ import mxnet as mx
 def by_hand(stem, shape, mean, std, batch_size):
     """A function that reads one shuffled epoch and returns how many images it gave."""
     names = "rgb"[: shape[2]]
-    told = {f"mean_{c}": 255 * value for c, value in zip(names, mean, strict=True)}
-    told.update({f"std_{c}": 255 * value for c, value in zip(names, std, strict=True)})
+    moments = {f"mean_{c}": 255 * value for c, value in zip(names, mean, strict=True)}
+    moments.update({f"std_{c}": 255 * value for c, value in zip(names, std, strict=True)})
     records = mx.io.ImageRecordIter(
         path_imgrec=stem + ".rec", path_imgidx=stem + ".idx", batch_size=batch_size, shuffle=True,
-        data_shape=(shape[2], *shape[:2]), preprocess_threads=1, verbose=False, **told,
+        data_shape=(shape[2], *shape[:2]), preprocess_threads=1, verbose=False, **moments,
     )  # fmt: skip
 
     def epoch():

@@ -10,7 +10,7 @@ import pytest
 from fixtures.commands import call
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
 from touchstone.analysis.compare_results import COLUMNS
-from touchstone.results.tables import gather
+from touchstone.results.gathering import gather
 
 CELLS = [{"framework": f, "batch_size": 64} for f in ("pytorch", "mxnet")]
 PYTORCH, MXNET = (cell_name({**FACTORS, **cell}) for cell in CELLS)

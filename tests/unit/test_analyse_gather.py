@@ -8,11 +8,13 @@ import time
 import pytest
 
 from fixtures.runs import FACTORS, cell_name, make_record, write_plan
+from touchstone.analysis.findings import compute
 from touchstone.results.certificates import proof, read_certificates
 from touchstone.results.files import InputError
+from touchstone.results.gathering import gather
 from touchstone.results.metrics import METRICS
 from touchstone.results.planned import read_plan
-from touchstone.results.tables import COMPARISONS, MEASUREMENTS, SUMMARY, gather
+from touchstone.results.tables import COMPARISONS, MEASUREMENTS, SUMMARY
 
 
 def rows(path):
@@ -358,7 +360,7 @@ def test_gather_is_linear(tmp_path):
         """CPU time of one execution; what else the machine does is no part."""
         root = tmp_path / str(count)
         begin = time.process_time()
-        gather(root / "plan.tsv", root / "records", root / "tables", {})
+        compute(gather(root / "plan.tsv", root / "records", root / "tables", {}), {})
         took = time.process_time() - begin
         assert len(rows(root / "tables" / "measurements.csv")) == 3 * count * len(METRICS)
         return took

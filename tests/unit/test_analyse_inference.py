@@ -12,9 +12,9 @@ from touchstone.analysis.findings import compute
 from touchstone.report.page import FIGURES, make_report
 from touchstone.results.answers import OF_INFERENCE
 from touchstone.results.files import InputError, write_json
+from touchstone.results.gathering import gather
 from touchstone.results.record import build_record
 from touchstone.results.study import read_study
-from touchstone.results.tables import gather
 from touchstone.schema.spec import InferenceSpec, spec_from_json, spec_to_json
 
 BATCH = 64

@@ -13,9 +13,9 @@ from touchstone.report.figures.render import drawing, make_figures, render
 from touchstone.report.page import make_report
 from touchstone.results.answers import OF_TRAINING
 from touchstone.results.files import InputError
+from touchstone.results.gathering import gather
 from touchstone.results.record import build_record
 from touchstone.results.study import read_study
-from touchstone.results.tables import gather
 from touchstone.schema.spec import Calls, OperationSpec, spec_from_json, spec_to_json
 
 

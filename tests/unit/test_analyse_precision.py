@@ -11,8 +11,8 @@ from touchstone.analysis import answer_tables
 from touchstone.analysis.findings import answers_of
 from touchstone.analysis.precision import COLUMNS, gains
 from touchstone.results.certificates import read_certificates
+from touchstone.results.gathering import gather
 from touchstone.results.study import read_study
-from touchstone.results.tables import gather
 from touchstone.statistics.intervals import paired_difference
 from unit.test_analyse_gather import certificate
 

@@ -13,6 +13,7 @@ from touchstone.statistics.intervals import (
     TOO_FEW,
     Ratio,
     Summary,
+    critical,
     deviation,
     logarithms,
     paired_ratio,
@@ -228,3 +229,10 @@ def test_runs_that_had_no_value_yet_count_as_larger_than_all():
     assert summarise([3.0, 5.0, 6.0], beyond=1) == Summary(3, median=5.5, min=3.0)
     assert summarise([3.0, 5.0], beyond=2) == Summary(2, min=3.0)  # not more than half
     assert summarise([], beyond=3) == Summary(0)
+
+
+@pytest.mark.parametrize("cells, groups", [(3, 3), (3, 50), (4, 6), (6, 15)])
+@pytest.mark.parametrize("freedom", [2, 7, 200])
+def test_as_many_groups_as_pairs_need_no_quantile_of_all_pairs(cells, groups, freedom):
+    of_pairs = stats.studentized_range.ppf(0.95, cells, freedom) / math.sqrt(2)
+    assert critical(freedom, 0.95, cells, groups) >= of_pairs

@@ -4,6 +4,8 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -27,15 +29,22 @@ def why_not_writable(folder: Path) -> str | None:
     return None
 
 
-def write_atomic(path: Path, data: str | bytes) -> None:
-    """Write all of a file or nothing: a reader never sees a half-written one."""
+@contextmanager
+def replacement(path: Path) -> Iterator[Path]:
+    """The path of a new file, which gets the name `path` at the end; an error deletes it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+        yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, data: str | bytes) -> None:
+    """Write all of a file or nothing: a reader never sees a half-written one."""
+    with replacement(path) as temporary:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 def own_file(path: Path, mode: Literal["r", "w"]) -> TextIO:

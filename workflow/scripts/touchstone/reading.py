@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,7 +31,11 @@ def text_of(path: Path, most: int = MOST_BYTES) -> str:
         ValueError: it is longer, or not UTF-8.
     """
     with path.open("rb") as file:
-        content = file.read(most + 1)
+        # A buffer for `most` bytes takes longer than reading a record.
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(min(size, most) + 1)
+        if len(content) > size:  # it has no size, as a pipe has none, or grows
+            content += file.read(most + 1 - len(content))
     if len(content) > most:
         raise ValueError(f"it is longer than {most:,} bytes")
     return content.decode()

@@ -8,7 +8,7 @@ from touchstone.analysis.findings_model import CellSummary, MetricSummary
 from touchstone.analysis.part import Workload
 from touchstone.analysis.peaks import Peak, Place, place_of, share_of_peak, why_no_share
 from touchstone.results.metrics import CENSORED, METRICS, PHASES
-from touchstone.results.study import Cell, Result, Study
+from touchstone.results.study import Cell, Result, Study, each_once
 from touchstone.statistics.intervals import summarise
 
 STEP_TIME = "step_time"
@@ -94,8 +94,8 @@ def _metric(cell: Cell, name: str, values: list[float]) -> MetricSummary:
 def _missing(cell: Cell) -> dict[str, list[str]]:
     """By reason, the metrics that a run has no value of."""
     names: dict[str, dict[str, None]] = {}
-    for run in cell.runs:
-        for metric, reason in run.reasons.items():
+    for reasons in each_once(run.reasons for run in cell.runs):
+        for metric, reason in reasons.items():
             names.setdefault(reason, {})[metric] = None
     return {reason: list(metrics) for reason, metrics in names.items()}
 

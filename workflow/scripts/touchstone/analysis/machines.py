@@ -1,6 +1,6 @@
 """Several machines' results, cell by cell, against the first of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -9,9 +9,10 @@ from touchstone.analysis.compare_results import Change, ResultsFolder, Run, comp
 from touchstone.results.bundle import FRESH, unpack
 from touchstone.results.certificates import read_certificates
 from touchstone.results.files import InputError
+from touchstone.results.gathering import gather
 from touchstone.results.metrics import METRICS
 from touchstone.results.study import Cell, Result, Study, read_study
-from touchstone.results.tables import counted, gather
+from touchstone.results.tables import counted
 from touchstone.safe_text import csv_of
 from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import SESSION_SD, Ratio, summarise, unpaired_ratio
@@ -229,9 +230,12 @@ def as_table(machines: Sequence[Machine]) -> str:
 # The rows of the page
 
 
-def throughput_rows(machines: Sequence[Machine], names: Iterable[str]) -> list[dict[str, Any]]:
+def throughput_rows(
+    machines: Sequence[Machine],
+    names: Iterable[str],
+    changes: Mapping[str, Mapping[str, Change]],
+) -> list[dict[str, Any]]:
     """A row per cell: for every machine its throughput, and its ratio to the first's."""
-    changes = against_first(machines, "throughput")
     rows = []
     for name in names:
         entries = []

@@ -10,11 +10,9 @@ from touchstone.plan import frameworks
 from touchstone.results import digests
 from touchstone.results.certificates import read_certificates
 from touchstone.results.files import write_atomic
+from touchstone.results.gathering import gather
 from touchstone.results.interleaved import read_interleaved
 from touchstone.results.max_batch import read_max_batches
-from touchstone.results.planned import read_plan
-from touchstone.results.study import StudyBuilder
-from touchstone.results.tables import gather
 
 TABLES = (
     *("measurements", "summary", "comparisons", "scaling"),
@@ -48,8 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
     searches = read_max_batches(arguments.max_batches)
     released = {name: frameworks.released(name) for name in frameworks.adapters()}
     interleaved = read_interleaved(arguments.interleaved)
-    builder = StudyBuilder(read_plan(arguments.plan))
-    gather(
+    study = gather(
         arguments.plan,
         arguments.records,
         folder,
@@ -57,9 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
         searches,
         released,
         interleaved,
-        builder.add,
     )
-    study = builder.study()
     answers = answers_of(study)
     answer_tables.write(answers.gains, answers.verdicts, answers.trials, folder)
     if arguments.scaling:

@@ -1,10 +1,11 @@
 """The page of several machines: their results side by side."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from touchstone.analysis.compare_results import Change
 from touchstone.analysis.doubts import disturbed_runs, doubts
 from touchstone.analysis.machines import (
     QUANTITIES,
@@ -23,15 +24,14 @@ ROWS = 200
 """Cells that a table of the page has at most."""
 
 
-def answer(machines: Sequence[Machine]) -> str:
+def _answer(first: str, throughputs: Mapping[str, Mapping[str, Change]]) -> str:
     """What the throughputs show of each machine against the first, in words."""
-    first = machines[0]
     sentences = []
-    for name, changes in against_first(machines, "throughput").items():
+    for name, changes in throughputs.items():
         verdicts = Counter(change.verdict for change in changes.values())
         judged = [change.ratio for change in changes.values() if change.ratio]
         counts = ", ".join(f"{verdict} in {n}" for verdict, n in sorted(verdicts.items()))
-        text = f"{name} against {first.name}, of {len(changes)} cells: {counts}"
+        text = f"{name} against {first}, of {len(changes)} cells: {counts}"
         if judged:
             low, high = min(r.value for r in judged), max(r.value for r in judged)
             span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
@@ -65,9 +65,9 @@ def make_pages(machines: Sequence[Machine], figure: str, texts: dict[str, str]) 
         "machines": machines,
         "warnings": [alert for machine in machines for alert in _warnings(machine)],
         "styles": machine_styles(len(machines)),
-        "answer": answer(machines),
+        "answer": _answer(machines[0].name, changes),
         "cells": len(names),
-        "rows": throughput_rows(machines, names[:ROWS]),
+        "rows": throughput_rows(machines, names[:ROWS], changes),
         "times": time_rows(machines, names[:ROWS]),
         "quantities": QUANTITIES,
         "differences": differences,

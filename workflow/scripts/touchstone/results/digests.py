@@ -80,10 +80,10 @@ def changed_in(results: Path, stages: Iterable[str] = OF_STAGES) -> Iterator[Pat
 
 def _lines(folder: Path) -> list[str]:
     try:
-        text = (folder / NAME).read_text(encoding="utf-8", errors="replace")
+        content = (folder / NAME).read_bytes()
     except OSError:
         return []
-    return text.splitlines()
+    return content.decode(errors="replace").splitlines()
 
 
 def _write(folder: Path, digests: dict[Path, str]) -> None:

@@ -88,13 +88,19 @@ def read_records(
 ) -> Iterator[tuple[PlannedCell, list[dict[str, Any]]]]:
     """Each planned cell with its records in order of repeats; other files are left alone.
 
-    A record that is not what `parse` wrote has the flag `edited`.
+    A record that is not what `parse` wrote has the flag `edited`. Parts of provenances that are
+    equal are one object, which keeps a large study small.
 
     Raises:
         InputError: a record is missing, damaged or not that of its place.
     """
+    seen: dict[str, Any] = {}
     for cell in plan:
-        yield cell, [_record(folder, cell.name, i) for i in range(1, cell.repeats + 1)]
+        records = [_record(folder, cell.name, i) for i in range(1, cell.repeats + 1)]
+        for record in records:
+            parts = record["provenance"].items()
+            record["provenance"] = {name: seen.setdefault(repr(p), p) for name, p in parts}
+        yield cell, records
 
 
 def _record(folder: Path, cell: str, repeat: int) -> dict[str, Any]:

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from touchstone.plan.names import framework_name, setting_name, stack_of
 from touchstone.reading import rows_of
 from touchstone.results.files import REMAKE, InputError, read_text
 from touchstone.results.planned import PlannedCell, comparable, read_plan, read_records
-from touchstone.results.tables import STUDY_FLAGS, SUMMARY, counted, counted_choices, shared
+from touchstone.results.tables import STUDY_FLAGS, SUMMARY, counted, counted_choices
 from touchstone.schema.spec import PINNED
 
+T = TypeVar("T")
 FACET = ("network", "dataset", "device")
 GROUP = ("framework", "environment", *FACET, "batch_size")
 
@@ -174,12 +175,19 @@ class Study:
 
         Where runs are ok, theirs: that the other ones failed does not explain a missing sensor.
         """
-        runs = [run for run in self.runs if run.status == "ok"] or self.runs
-        if not runs:
+        if not self.runs:
             return "the study trains no network"
-        if any(run.values[metric] is not None for run in self.runs):
+        if not all(metric in reasons for reasons in self._reasons):
             return None
-        return "; ".join(dict.fromkeys(run.reasons[metric] for run in runs))
+        return "; ".join(dict.fromkeys(one[metric] for one in self._reasons_of_ok or self._reasons))
+
+    @cached_property
+    def _reasons(self) -> list[dict[str, str]]:
+        return each_once(run.reasons for run in self.runs)
+
+    @cached_property
+    def _reasons_of_ok(self) -> list[dict[str, str]]:
+        return each_once(run.reasons for run in self.runs if run.status == "ok")
 
 
 def _distinguishing(plan: list[PlannedCell]) -> tuple[str, ...]:
@@ -219,12 +227,12 @@ def _flags(path: Path) -> dict[str, list[str]]:
 class StudyBuilder:
     """Makes a study of its plan and of records that are given cell by cell, in order of the plan.
 
-    It keeps a part of each record, and what is equal in several of them once.
+    It keeps a part of each record, and reasons that are equal in several of them once.
     """
 
     def __init__(self, plan: list[PlannedCell]) -> None:
         self.distinguishing = _distinguishing(plan)
-        self.shared: dict[str, Any] = {}
+        self.reasons: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         self.cells: list[Cell] = []
 
     def add(self, cell: PlannedCell, records: Iterable[dict[str, Any]]) -> None:
@@ -245,10 +253,10 @@ class StudyBuilder:
             reason=record["reason"],
             flags=list(record["flags"]),
             values={name: metric["value"] for name, metric in metrics},
-            reasons=shared(reasons, self.shared),
+            reasons=self.reasons.setdefault(tuple(reasons.items()), reasons),
             losses=[epoch["loss"] for epoch in record["losses"]],
             phases=record["phases"],
-            provenance=shared(record["provenance"], self.shared),
+            provenance=record["provenance"],
             log_tail=record.get("log_tail", []),
         )
 
@@ -277,11 +285,15 @@ def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
     return builder.study()
 
 
+def each_once(objects: Iterable[T]) -> list[T]:
+    """Each object once, in order of first use; of equal ones all."""
+    return list({id(one): one for one in objects}.values())
+
+
 def distinct(values: Iterable[Any]) -> list[Any]:
     """The different values (anything JSON can hold), in order of first use."""
-    objects = {id(value): value for value in values}  # most are shared
     found: dict[str, Any] = {}
-    for value in objects.values():
+    for value in each_once(values):  # most are shared
         found.setdefault(json.dumps(value, sort_keys=True), value)
     return list(found.values())
 

@@ -77,10 +77,11 @@ def critical(freedom: float, level: float = LEVEL, cells: int = 2, groups: int =
     range over the square root of 2, so that the intervals of all pairs hold together (Tukey;
     Kramer 1956, Biometrics 12, 307). With several groups at least Student's quantile at the
     level that Bonferroni's inequality gives each of them (docs/statistics.md says why that
-    is enough).
+    is enough); by the same inequality that is the larger one where there are no fewer groups than
+    pairs of cells.
     """
     student = _quantile(freedom, 1 - (1 - level) / groups / 2)
-    if cells == 2:
+    if groups >= cells * (cells - 1) // 2:
         return student
     return max(student, _range_quantile(freedom, level, cells))
 

@@ -1,0 +1,202 @@
+"""Writes the three tables of the planned records, and keeps the study that they show."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from touchstone.files import replacement
+from touchstone.plan.names import stack_of
+from touchstone.results.certificates import Certificates, proof
+from touchstone.results.files import write_atomic
+from touchstone.results.interleaved import compare_with_turns, turns_of
+from touchstone.results.max_batch import METRIC, UNIT, MaxBatch, of_cell
+from touchstone.results.metrics import CENSORED, METRICS
+from touchstone.results.planned import (
+    COMPARED,
+    FACTORS,
+    PlannedCell,
+    kind_of,
+    read_plan,
+    read_records,
+)
+from touchstone.results.study import Cell, Study, StudyBuilder
+from touchstone.results.tables import (
+    COMPARISONS,
+    DIFFERENT_ERA,
+    MEASUREMENTS,
+    PARITY_NOT_SHOWN,
+    SUMMARY,
+    chosen,
+    counted,
+    counted_choices,
+    of_older_eras,
+    remarks,
+    trained_mode,
+)
+from touchstone.safe_text import csv_of
+from touchstone.schema.interleaved import Interleaved
+from touchstone.schema.spec import PINNED
+from touchstone.schema.status import STATUSES
+from touchstone.statistics.groups import Group
+from touchstone.statistics.intervals import UNDECIDED, summarise
+
+
+def gather(
+    plan_path: Path,
+    records_folder: Path,
+    output: Path,
+    certificates: Certificates,
+    max_batches: Sequence[MaxBatch] = (),
+    released: Mapping[str, str | None] = MappingProxyType({}),
+    interleaved: Sequence[Interleaved] = (),
+) -> Study:
+    """Write `measurements.csv`, `summary.csv` and `comparisons.csv` of the planned records.
+
+    A row of measurements is one metric of one run. A row of the summary is one metric of one
+    cell over all values that there are: `n` counts them, `status` counts the runs; where the
+    largest batch was searched for, a last row has it, and the outcome of the search. A row of
+    comparisons is one metric's ratio between two cells, the one planned later over the one
+    planned earlier, from the blocks that have both (docs/statistics.md). `released` has the
+    month of each framework's release, for the flag of those that are of another era. Where the
+    cells were measured in turn, as `interleaved` says, the ratios of throughput are from there.
+
+    Returns:
+        The study, whose runs have the flags of the study too.
+    """
+    plan = read_plan(plan_path)
+    # When an environment of the user's own was released is not known.
+    frameworks = {c.factors["framework"] for c in plan if c.factors["environment"] == PINNED}
+    older = of_older_eras({name: released.get(name) for name in frameworks})
+    builder = StudyBuilder(plan)
+    with (
+        replacement(output / "measurements.csv") as measurements_path,
+        replacement(output / "summary.csv") as summary_path,
+        measurements_path.open("w", encoding="utf-8") as measurements,
+        summary_path.open("w", encoding="utf-8") as summary,
+    ):
+        measurements.write(_fields(*MEASUREMENTS) + "\n")
+        summary.write(_fields(*SUMMARY) + "\n")
+        for cell, records in read_records(plan, records_folder):
+            factors = cell.factors
+            stack = stack_of(factors["framework"], factors["environment"])
+            parity = proof(certificates, factors["network"], stack, factors["precision"]).shown
+            for record in records:
+                # An operation is compared with double precision in its own run.
+                shown = parity or record["metrics"]["deviation"]["value"] is not None
+                record["flags"] += [PARITY_NOT_SHOWN] * (not shown)
+                record["flags"] += [DIFFERENT_ERA] * (stack in older)
+                measurements.writelines(_measurements(cell, record))
+            summary.writelines(_summary(cell, records, of_cell(max_batches, factors)))
+            builder.add(cell, records)
+    study = builder.study()
+    write_atomic(output / "comparisons.csv", _comparisons(study, interleaved))
+    return study
+
+
+@lru_cache(maxsize=4096)
+def _fields(*values: str | int | None) -> str:
+    """Two values or more as a part of a line of CSV; what rows share is made once."""
+    return csv_of([values]).removesuffix("\n")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else repr(float(value))
+
+
+def _measurements(cell: PlannedCell, record: dict[str, Any]) -> Iterator[str]:
+    """The rows of a run."""
+    factors = [cell.factors[name] for name in FACTORS]
+    choice = (trained_mode(record["provenance"]), chosen(record["provenance"]))
+    head = _fields(*factors, cell.name, record["repeat"], record["status"], *choice)
+    flags = ", ".join(record["flags"])
+    for name, metric in record["metrics"].items():
+        unit, tail = _fields(name, metric["unit"]), _fields(flags, metric.get("reason"))
+        numbers = f"{_number(metric['value'])},{_number(metric.get('censored_at'))}"
+        yield f"{head},{unit},{numbers},{tail}\n"
+
+
+def _summary(
+    cell: PlannedCell, records: list[dict[str, Any]], search: MaxBatch | None
+) -> Iterator[str]:
+    """The rows of a cell, with that of the search for its largest batch."""
+    status = counted((record["status"] for record in records), STATUSES)
+    flags = counted(flag for record in records for flag in record["flags"])
+    runs = [record["provenance"] for record in records]
+    choices = (counted(filter(None, map(trained_mode, runs))), counted_choices(runs))
+    head = _fields(*(cell.factors[name] for name in FACTORS), cell.name)
+    metrics = [record["metrics"] for record in records]
+    for name, metric in METRICS.items():
+        found = [one[name]["value"] for one in metrics]
+        beyond = found.count(None) if name in CENSORED else 0
+        n, *spread = summarise([value for value in found if value is not None], beyond)
+        censored = sum("censored_at" in one[name] for one in metrics)
+        unit, count = _fields(name, metric.unit), _fields(status, n)
+        values, ending = ",".join(map(_number, spread)), _fields(flags, censored, *choices)
+        yield f"{head},{unit},{count},{values},{ending}\n"
+    if search:
+        n, *spread = summarise([] if search.value is None else [search.value])
+        unit, count = _fields(METRIC, UNIT), _fields(search.status, n)
+        values, ending = ",".join(map(_number, spread)), _fields(flags, 0, *choices)
+        yield f"{head},{unit},{count},{values},{ending}\n"
+
+
+def _comparisons(study: Study, interleaved: Sequence[Interleaved]) -> str:
+    """The table of all pairs of comparable cells, for every metric that has a scale of ratios."""
+    table = io.StringIO()
+    table.write(_fields(*COMPARISONS) + "\n")
+    groups = study.comparable()
+    # Accuracies and losses have no meaningful ratio.
+    models = {
+        name: _models(groups, name, interleaved if name == "throughput" else ())
+        for name, metric in METRICS.items()
+        if metric.unit != "1" and study.why_empty(name) is None
+    }
+    for number, group in enumerate(groups):
+        for reference, cell in combinations(group, 2):
+            provenances = ([run.provenance for run in one.runs] for one in (cell, reference))
+            remark = ", ".join(remarks(*provenances))
+            flags, reference_flags = counted(cell.flags), counted(reference.flags)
+            names = cell.plan.name, reference.plan.name
+            same = [cell.plan.factors[name] for name in FACTORS if name not in COMPARED]
+            own = [c.plan.factors[name] for c in (cell, reference) for name in COMPARED]
+            head = _fields(*same, *own, *names)
+            for name, fitted in models.items():
+                model, basis = fitted[number]
+                ratio = model.ratio(*names)
+                if ratio is None:
+                    continue
+                low, high = ratio.interval() or (None, None)
+                detectable = ratio.detectable, *(ratio.detectable_limits or (None, None))
+                numbers = ",".join(map(_number, (ratio.value, low, high, *detectable)))
+                verdict = (ratio.verdict(name, UNDECIDED), "yes" if ratio.indicative else "no")
+                unit = _fields(name, METRICS[name].unit, ratio.n)
+                tail = _fields(*verdict, remark, flags, reference_flags, basis)
+                table.write(f"{head},{unit},{numbers},{tail}\n")
+    return table.getvalue()
+
+
+def _models(
+    groups: Sequence[Sequence[Cell]], metric: str, interleaved: Sequence[Interleaved]
+) -> list[tuple[Group, str]]:
+    """A model of each group, as the page has it: training, inference and operations apart; with
+    what it rests on, `turns` or `runs`."""
+    found: dict[int, tuple[Group, str]] = {}
+    kinds = [kind_of(group[0].plan) for group in groups]
+    for kind in set(kinds):
+        numbers = [number for number, one in enumerate(kinds) if one == kind]
+        values = [{c.plan.name: _uncensored(c, metric) for c in groups[i]} for i in numbers]
+        turns = turns_of(values, interleaved)
+        bases = ["turns" if one else "runs" for one in turns]
+        models = zip(compare_with_turns(values, turns), bases, strict=True)
+        found |= dict(zip(numbers, models, strict=True))
+    return [found[number] for number in range(len(groups))]
+
+
+def _uncensored(cell: Cell, metric: str) -> dict[int, float]:
+    """The values by block, or none where only the quick runs have one: they are no fair sample."""
+    values = cell.by_block(metric)
+    return {} if metric in CENSORED and len(values) < len(cell.runs) else values
