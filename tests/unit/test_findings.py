@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fixtures.runs import make_record, write_plan
 from fixtures.studies import findings_of, gathered, large, speeds
 from touchstone.analysis.disturbed import Disturbed, disturbed
-from touchstone.analysis.doubts import disturbed_runs, doubts
+from touchstone.analysis.doubts import doubts
 from touchstone.analysis.findings import compute
 from touchstone.analysis.findings_file import read_findings, write_findings
 from touchstone.analysis.findings_model import Findings
@@ -171,10 +171,10 @@ def test_speeds_that_are_too_alike_are_not_settled_by_more_runs():
 
 def test_flags_on_more_than_a_third_of_the_runs_are_a_doubt(tmp_path):
     study = speeds(tmp_path, {"mxnet": [256] * 3, "pytorch": [512] * 3})
-    assert doubts(study, disturbed_runs(study)) == []
+    assert doubts(study) == []
     for run in study.runs[:3]:
         run.flags.append("throttled")
-    (doubt,) = doubts(study, disturbed_runs(study))
+    (doubt,) = doubts(study)
     assert doubt_warning(doubt).fault == (
         "Do not trust these numbers: 3 of 6 runs are flagged throttled."
     )
@@ -185,7 +185,7 @@ def test_flags_that_are_together_on_more_than_a_third_of_the_runs_are_a_doubt(tm
     study = speeds(tmp_path, {"mxnet": [256] * 3, "pytorch": [512] * 3})
     for run, flag in zip(study.runs, ("throttled", "throttled", "drifting"), strict=False):
         run.flags.append(flag)
-    (doubt,) = doubts(study, disturbed_runs(study))
+    (doubt,) = doubts(study)
     assert doubt_warning(doubt).fault == (
         "Do not trust these numbers: 3 of 6 runs are flagged (drifting 1, throttled 2)."
     )

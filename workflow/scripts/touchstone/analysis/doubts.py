@@ -30,11 +30,10 @@ def disturbed_runs(study: Study) -> Disturbed | None:
     return disturbed((run.flags, run.values[METRIC]) for run in study.runs)
 
 
-def doubts(study: Study, disturbance: Disturbed | None) -> list[Doubt]:
-    """The reasons; `noisy_machine` is left out where the study has a `disturbance` (see
-    `disturbed_runs`), which says it."""
+def doubts(study: Study) -> list[Doubt]:
+    """The reasons; `noisy_machine` is left out where `disturbed_runs` says it."""
     total = len(study.runs)
-    counted = DISTURBING - {FLAG} if disturbance else DISTURBING
+    counted = DISTURBING - {FLAG} if disturbed_runs(study) else DISTURBING
     flagged = [flags for run in study.runs if (flags := counted & set(run.flags))]
     found = []
     if len(flagged) > MOST * total:

@@ -77,7 +77,7 @@ def compute(
         units=UNITS,
         answer=answer(trained, comparisons, {cell.name: cell for cell in cells}),
         disturbed=disturbed,
-        doubts=doubts(study, disturbed),
+        doubts=doubts(study),
         outcomes=outcomes(study),
         flags=flags(study, comparisons),
         cells=cells,

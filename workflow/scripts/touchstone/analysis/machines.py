@@ -1,6 +1,7 @@
 """Several machines' results, cell by cell, against the first of them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from touchstone.results.certificates import read_certificates
 from touchstone.results.files import InputError
 from touchstone.results.gathering import gather
 from touchstone.results.metrics import METRICS
-from touchstone.results.study import Cell, Result, Study, read_study
+from touchstone.results.study import Cell, Result, Study
 from touchstone.results.tables import counted
 from touchstone.safe_text import csv_of
 from touchstone.schema.status import STATUSES
@@ -81,8 +82,7 @@ def read_machines(bundles: Sequence[tuple[str, Path]], scratch: Path) -> list[Ma
                 raise InputError(source, cause, RENAME)
         try:
             certificates = read_certificates(sorted((folder / "parity").glob("*.json")))
-            gather(folder / "plan.tsv", folder / "records", folder / "tables", certificates)
-            study = read_study(folder / "plan.tsv", folder / "tables", folder / "records")
+            study = gather(folder / "plan.tsv", folder / "records", folder / "tables", certificates)
             datasets = {cell.plan.factors["dataset"] for cell in study.cells}
             prints = fingerprints(folder / "data", datasets)
         except InputError as error:
@@ -195,6 +195,29 @@ def against_first(machines: Sequence[Machine], metric: str) -> dict[str, dict[st
         }
         for machine in others
     }
+
+
+class Against(NamedTuple):
+    """What the changes of a machine's cells show together.
+
+    verdicts: cells by verdict
+    ratios: the smallest and the largest; None where no cell has one
+    differences: cells by what differs
+    """
+
+    cells: int
+    verdicts: dict[str, int]
+    ratios: tuple[float, float] | None
+    differences: dict[str, int]
+
+
+def summary(changes: Collection[Change]) -> Against:
+    """The changes of a machine against the first, counted."""
+    verdicts = Counter(sorted(change.verdict for change in changes))
+    ratios = [change.ratio.value for change in changes if change.ratio]
+    span = (min(ratios), max(ratios)) if ratios else None
+    differences = Counter(text for change in changes for text in change.differences)
+    return Against(len(changes), verdicts, span, differences)
 
 
 def as_table(machines: Sequence[Machine]) -> str:

@@ -192,14 +192,13 @@ def make(
     grouped: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         grouped.setdefault((finding.grade, finding.check), []).append(finding)
-    disturbed = disturbed_runs(study)
     dates = sorted(run.provenance["started"][:10] for run in study.runs)
     page = environment.get_template("page.html.j2").render(
         title=title,
         table=table,
         machine=machine,
         runs=len(study.runs),
-        warnings=warnings(disturbed, doubts(study, disturbed)),
+        warnings=warnings(disturbed_runs(study), doubts(study)),
         dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
         answer=[
             *reached(study),

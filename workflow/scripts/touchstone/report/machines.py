@@ -1,17 +1,17 @@
 """The page of several machines: their results side by side."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from touchstone.analysis.compare_results import Change
 from touchstone.analysis.doubts import disturbed_runs, doubts
 from touchstone.analysis.machines import (
     QUANTITIES,
+    Against,
     Machine,
     against_first,
     all_cells,
+    summary,
     throughput_rows,
     time_rows,
 )
@@ -24,17 +24,15 @@ ROWS = 200
 """Cells that a table of the page has at most."""
 
 
-def _answer(first: str, throughputs: Mapping[str, Mapping[str, Change]]) -> str:
+def _answer(first: str, throughputs: Mapping[str, Against]) -> str:
     """What the throughputs show of each machine against the first, in words."""
     sentences = []
-    for name, changes in throughputs.items():
-        verdicts = Counter(change.verdict for change in changes.values())
-        judged = [change.ratio for change in changes.values() if change.ratio]
-        counts = ", ".join(f"{verdict} in {n}" for verdict, n in sorted(verdicts.items()))
-        text = f"{name} against {first}, of {len(changes)} cells: {counts}"
-        if judged:
-            low, high = min(r.value for r in judged), max(r.value for r in judged)
-            span = f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
+    for name, against in throughputs.items():
+        counts = ", ".join(f"{verdict} in {n}" for verdict, n in against.verdicts.items())
+        text = f"{name} against {first}, of {against.cells} cells: {counts}"
+        if against.ratios:
+            low, high = (f"{end:.2f}" for end in against.ratios)
+            span = low if low == high else f"{low} to {high}"
             text += f"; throughput {span} times the first's"
         sentences.append(f"{text}.")
     return " ".join(sentences)
@@ -42,8 +40,7 @@ def _answer(first: str, throughputs: Mapping[str, Mapping[str, Change]]) -> str:
 
 def _warnings(machine: Machine) -> list[Alert]:
     """The warnings of a machine's study, each with the machine's name."""
-    disturbed = disturbed_runs(machine.study)
-    found = warnings(disturbed, doubts(machine.study, disturbed))
+    found = warnings(disturbed_runs(machine.study), doubts(machine.study))
     return [alert._replace(fault=f"{machine.name}: {alert.fault}") for alert in found]
 
 
@@ -57,20 +54,17 @@ def make_pages(machines: Sequence[Machine], figure: str, texts: dict[str, str]) 
     environment = templates()
     names = all_cells(machines)
     changes = against_first(machines, "throughput")
-    differences = {
-        name: Counter(text for change in of.values() for text in change.differences)
-        for name, of in changes.items()
-    }
+    against = {name: summary(of.values()) for name, of in changes.items()}
     values = {
         "machines": machines,
         "warnings": [alert for machine in machines for alert in _warnings(machine)],
         "styles": machine_styles(len(machines)),
-        "answer": _answer(machines[0].name, changes),
+        "answer": _answer(machines[0].name, against),
         "cells": len(names),
         "rows": throughput_rows(machines, names[:ROWS], changes),
         "times": time_rows(machines, names[:ROWS]),
         "quantities": QUANTITIES,
-        "differences": differences,
+        "differences": {name: of.differences for name, of in against.items()},
         "figure": figure,
         "texts": texts,
         "level": LEVEL,
