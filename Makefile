@@ -1,6 +1,6 @@
 # The commands of Touchstone; `make help` lists them. Each installs what it needs, in this folder only.
 .PHONY: help run unlock verify machine-check test test-fast test-all test-conda test-slurm fuzz test-faults \
-    parity gpu-check bench simulate lint snakefmt ruff format mypy words dev docs pin clean
+    parity gpu-check bench simulate lint snakefmt ruff format mypy words spelling dev docs pin clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL = run
 SNAKEMAKE = .venv/bin/snakemake
@@ -82,13 +82,13 @@ simulate: export PYTHONPATH = workflow/scripts
 simulate: .venv/base ## simulate how often an answer is wrong, as in docs/statistics.md
 	.venv/bin/python benchmarks/simulate.py
 
-lint: snakefmt ruff format mypy words ## check style, types, workflow and docs
+lint: snakefmt ruff format mypy words spelling ## check style, types, workflow and docs
 	$(SNAKEMAKE) --lint
 	$(SITE)
 
 # Each of these is a commit hook too: see .pre-commit-config.yaml.
 snakefmt: .venv/dev
-	.venv/bin/snakefmt --check Snakefile workflow
+	.venv/bin/snakefmt --check workflow
 
 ruff: .venv/dev
 	.venv/bin/ruff check .
@@ -101,6 +101,11 @@ mypy: .venv/dev
 
 words: .venv/base
 	.venv/bin/python workflow/scripts/cli.py check-style
+
+# What a user reads; pyproject.toml has the words that are right here.
+spelling: .venv/dev
+	.venv/bin/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md config/README.md docs \
+	    workflow/scripts/touchstone/report workflow/scripts/touchstone/published
 
 dev: .venv/dev ## install a developer's tools, and hooks that check each commit
 	.venv/bin/pre-commit install
