@@ -1,9 +1,13 @@
-"""A study that another workflow runs with ours as a module: its results, and what it prints."""
+"""A study that another workflow runs with ours as a module, and Snakemake's own report of it."""
 
+import base64
+import json
 import os
+import re
 import subprocess
 import sys
 
+import pytest
 import yaml
 
 from workflow.project import ENVIRONMENTS, ROOT
@@ -50,16 +54,53 @@ onsuccess:
 """
 
 
-def test_a_study_runs_as_a_module(tmp_path):
-    (tmp_path / "Snakefile").write_text(WORKFLOW)
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"speeds": STUDY, "other": 1}))
-    ended = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--cores", "1"],
-        cwd=tmp_path, env={**os.environ, "TOUCHSTONE_ENVS": str(ENVIRONMENTS)},
-        capture_output=True, text=True,
-    )  # fmt: skip
-    output = ended.stdout + ended.stderr
-    assert ended.returncode == 0, output
+@pytest.fixture(scope="module")
+def snakemake(tmp_path_factory):
+    """A function that runs Snakemake in the folder of the other workflow: folder, output."""
+    folder = tmp_path_factory.mktemp("other")
+    (folder / "Snakefile").write_text(WORKFLOW)
+    (folder / "config.yaml").write_text(yaml.safe_dump({"speeds": STUDY, "other": 1}))
+
+    def run(*arguments):
+        ended = subprocess.run(
+            [sys.executable, "-m", "snakemake", "--cores", "1", *arguments],
+            cwd=folder, env={**os.environ, "TOUCHSTONE_ENVS": str(ENVIRONMENTS)},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        output = ended.stdout + ended.stderr
+        assert ended.returncode == 0, output
+        return folder, output
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def first(snakemake):
+    """The first execution."""
+    return snakemake()
+
+
+def test_a_study_runs_as_a_module(first):
+    folder, output = first
     assert "2 runs: about" in output and "run 2 of 2  scipy-sparse_gemm" in output
-    assert f"Report: {tmp_path}/results/report/tiny/index.html" in output
-    assert int((tmp_path / "lines.txt").read_text()) > 1
+    assert f"Report: {folder}/results/report/tiny/index.html" in output
+    assert int((folder / "lines.txt").read_text()) > 1
+
+
+def test_the_report_of_snakemake_has_page_figures_and_tables(first, snakemake):
+    folder, _ = snakemake("--report", "report.html")
+    page = (folder / "report.html").read_text()
+    results = json.loads(re.search(r"var results = (\{.*?\});?\n", page)[1])
+    categories = json.loads(re.search(r"var categories = (\{.*?\});?\n", page)[1])
+    assert {*categories} == {"Answer", "Tables", "Figures"}
+    shown = {
+        path: base64.b64decode(result["data_uri"].partition("base64,")[2]).decode()
+        for path, result in results.items()
+    }
+    assert "<title>Small matrix products" in shown["results/report/tiny/index.html"]
+    for name in ("throughput", "operations"):
+        assert "<svg" in shown[f"results/figures/{name}.svg"]
+    for name in ("measurements", "summary", "comparisons"):
+        path = f"results/tables/{name}.csv"
+        assert shown[path] == (folder / path).read_text()
+    assert all(result["caption"] for result in results.values())
