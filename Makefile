@@ -1,6 +1,7 @@
 # The commands of Touchstone; `make help` lists them. Each installs what it needs, in this folder only.
 .PHONY: help run unlock verify wheels machine-check test test-fast test-all test-conda test-slurm fuzz \
-    test-faults parity gpu-check bench simulate lint snakefmt ruff format mypy words dev docs pin clean
+    test-faults parity gpu-check bench simulate lint snakefmt ruff format mypy words spelling dev docs \
+    pin clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL = run
 SNAKEMAKE = .venv/bin/snakemake
@@ -85,7 +86,7 @@ simulate: export PYTHONPATH = workflow/scripts
 simulate: .venv/base ## simulate how often an answer is wrong, as in docs/statistics.md
 	.venv/bin/python benchmarks/simulate.py
 
-lint: snakefmt ruff format mypy words ## check style, types, workflow and docs
+lint: snakefmt ruff format mypy words spelling ## check style, types, workflow and docs
 	$(SNAKEMAKE) --lint
 	$(SITE)
 
@@ -104,6 +105,11 @@ mypy: .venv/dev
 
 words: .venv/base
 	.venv/bin/python workflow/scripts/cli.py check-style
+
+# What a user reads; pyproject.toml has the words that are right here.
+spelling: .venv/dev
+	.venv/bin/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md config/README.md docs \
+	    workflow/scripts/touchstone/report workflow/scripts/touchstone/published
 
 dev: .venv/dev ## install a developer's tools, and hooks that check each commit
 	.venv/bin/pre-commit install

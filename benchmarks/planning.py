@@ -93,7 +93,6 @@ def make(folder: Path, cells: int) -> None:
     ours, empty = folder / "ours", folder / "empty"
     for name in ("config", "envs", "profiles", "workflow"):
         shutil.copytree(ROOT / name, ours / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "Snakefile", ours)
     (ours / "config/config.yaml").write_text(yaml.safe_dump(study(cells)))
     empty.mkdir()
     shutil.copytree(ROOT / "profiles", empty / "profiles")

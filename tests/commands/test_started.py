@@ -59,6 +59,7 @@ STARTS = {
         1,
         "error: ",
     ),
+    "export": (("pyperf", "none", "--output", "a.json"), 1, "error: "),
     "report": (
         ("--findings", "none", "--figures", "none", "--config", "none", "--output", "page.html"),
         1,

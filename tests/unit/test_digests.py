@@ -166,5 +166,5 @@ def test_sha256sum_reads_the_lists(results):
 
 
 def test_no_rule_of_the_workflow_knows_the_lists(root):
-    for path in [*root.glob("workflow/rules/*.smk"), root / "Snakefile"]:
+    for path in [*root.glob("workflow/rules/*.smk"), root / "workflow/Snakefile"]:
         assert digests.NAME not in path.read_text()

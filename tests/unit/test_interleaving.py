@@ -9,8 +9,10 @@ import psutil
 import pytest
 
 from fixtures.turns import candidate
+from touchstone.commands import interleave
 from touchstone.measure import interleaving
 from touchstone.measure.interleaving import Failed, Timing, groups_that_fit, measure_set
+from touchstone.plan.parts import Interleave
 
 TIMING = Timing(rounds=3, slice_seconds=0.05, lead_seconds=0.02, max_seconds=30.0)
 BURN = (
@@ -160,3 +162,11 @@ def test_pairs_are_measured_one_after_another(tmp_path):
     measured = measure_set(1, [[a, b], [a, c]], TIMING, seed=1)
     assert [turns.cells for turns in measured.turns] == [["a", "b"], ["a", "c"]]
     json.dumps(measured)
+
+
+def test_a_comparison_has_one_line_in_a_log(tmp_path, capsys):
+    cells = [candidate(tmp_path, name) for name in ("a", "b")]
+    options = Interleave(sets=3, rounds=3, slice_seconds=0.05, lead_seconds=0.02)
+    interleave.measure("two", "identity", options, cells, {}, tmp_path / "sets")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("in turn  two  3 sets  ") and " rounds quiet  " in line

@@ -6,7 +6,15 @@ import re
 
 import pytest
 
-from fixtures.browser import ACCESSIBILITY, NEEDED, PRINTED, dump, evaluate, printed
+from fixtures.browser import (
+    ACCESSIBILITY,
+    NEEDED,
+    PRINTED,
+    dump,
+    evaluate,
+    printed,
+    violations,
+)  # fmt: skip
 from fixtures.published import made
 from fixtures.runs import make_record, make_study, write_plan
 from fixtures.studies import built, page_of
@@ -136,6 +144,29 @@ def test_accessibility_rules_hold(request, name, tmp_path):
     assert evaluate(page, ACCESSIBILITY, tmp_path) == []
 
 
+@pytest.mark.parametrize("name", ["good", "bad", "failed", "sixty", "once"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_axe_finds_no_violation(request, name, width, tmp_path):
+    assert violations(page_of(request.getfixturevalue(name)), tmp_path, width) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (('<main id="main">', "<main></main><main>"), "landmark-no-duplicate-main"),
+        (('aria-label="Table: Phases"', 'aria-label="Table: All pairs"'), "landmark-unique"),
+        (("<h3 id=", "<h5></h5><h4 id="), "heading-order"),
+        (("--soft: #5d5d58", "--soft: #9d9d98"), "color-contrast"),
+        (('<html lang="en">', "<html>"), "html-has-lang"),
+    ],
+)
+def test_axe_finds_each_fault(good, tmp_path, change, rule):
+    page = page_of(good)
+    assert change[0] in page
+    found = violations(page.replace(*change), tmp_path, 1440)
+    assert any(one.startswith(f"{rule}: ") for one in found), found
+
+
 @pytest.mark.parametrize("name", ["bad", "once"])
 def test_contrast_holds_in_the_dark_colours(request, name, tmp_path):
     page = page_of(request.getfixturevalue(name))
@@ -165,6 +196,7 @@ def test_pages_of_published_studies_are_accessible_and_fit(root, name, scale, tm
     assert evaluate(page, ACCESSIBILITY, tmp_path) == []
     for width in (1440, 390):
         assert evaluate(page, OVERFLOW, tmp_path, width) == {"sideways": 0, "cut": []}
+        assert violations(page, tmp_path, width) == []
 
 
 def test_the_first_click_puts_the_largest_first_and_the_third_restores_the_plan(tmp_path):

@@ -30,7 +30,6 @@ class Project:
         for name in ("config", "envs", "profiles", "workflow"):
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-        shutil.copy(ROOT / "Snakefile", folder)
         # The lock of measured runs is among temporary files: no other study is waited for.
         temporary = folder.parent / "temporary"
         temporary.mkdir(exist_ok=True)

@@ -44,7 +44,7 @@ def project(finished):
     """The finished project, whose files are put back after the test."""
     kept = finished.folder.parent / "kept"
     kept.mkdir()
-    for name in ("Snakefile", "config", "envs", "profiles", "workflow"):
+    for name in ("config", "envs", "profiles", "workflow"):
         copy = shutil.copytree if (finished.folder / name).is_dir() else shutil.copy2
         copy(finished.folder / name, kept / name)
     yield finished

@@ -9,6 +9,9 @@ FIGURES = (
     *(["operations"] if any(map(is_operation, PLAN.cells.values())) else []),
     *(["scaling"] if STUDY.scaling else []),
 )
+# What `snakemake --report` shows of the tables and figures.
+TABLE = {"caption": "../report/table.rst", "category": "Tables"}
+FIGURE = {"caption": "../report/figure.rst", "category": "Figures"}
 # Those that have a version for a phone.
 NARROW = FIGURES[:5]
 
@@ -39,9 +42,17 @@ rule gather:
         interleaved=STUDY.interleaved,
     output:
         **({"scaling": "results/tables/scaling.csv"} if STUDY.scaling else {}),
-        measurements="results/tables/measurements.csv",
-        summary="results/tables/summary.csv",
-        comparisons="results/tables/comparisons.csv",
+        measurements=report(
+            "results/tables/measurements.csv", labels={"table": "every run"}, **TABLE
+        ),
+        summary=report(
+            "results/tables/summary.csv",
+            labels={"table": "every configuration"},
+            **TABLE,
+        ),
+        comparisons=report(
+            "results/tables/comparisons.csv", labels={"table": "ratios"}, **TABLE
+        ),
         findings="results/findings.json",
         answers=expand(
             "results/tables/{name}.{kind}",
@@ -68,7 +79,15 @@ rule plot:
         plan="results/plan.tsv",
         summary="results/tables/summary.csv",
     output:
-        expand("results/figures/{name}.{kind}", name=FIGURES, kind=("svg", "png")),
+        [
+            report(
+                f"results/figures/{name}.svg",
+                labels={"figure": name.replace("_", " ")},
+                **FIGURE,
+            )
+            for name in FIGURES
+        ],
+        expand("results/figures/{name}.png", name=FIGURES),
         expand("results/figures/{name}-narrow.svg", name=NARROW),
         "results/figures/captions.json",
     log:
@@ -94,7 +113,12 @@ rule report:
         pages=STUDY.pages,
     output:
         list="results/report/index.html",
-        page=f"{STUDY.report}/index.html",
+        page=report(
+            f"{STUDY.report}/index.html",
+            caption="../report/page.rst",
+            category="Answer",
+            labels={"page": "report"},
+        ),
         answer=f"{STUDY.report}/answer.json",
     log:
         "results/logs/report.log",

@@ -17,6 +17,8 @@ from touchstone.workflow.inputs import JobInputs
 from touchstone.workflow.params import JobParams
 from touchstone.workflow.resources import JobResources
 
+# The workflow that uses this one as a module keeps its configuration as it is.
+config = dict(config)
 # These keys are no part of the study: the results folder that `snakemake compare` compares with, the
 # bundles to merge, and the name of this machine in its own bundle.
 AGAINST = config.pop("against", None)

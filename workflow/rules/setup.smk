@@ -1,11 +1,33 @@
+# Finds the project's own files, from which other workflows may use it as a module (docs/module.md).
 # Makes our packages importable, and checks the configuration's files before Snakemake reads them:
 # Snakemake prints a traceback if the default configuration is not UTF-8, and accepts a duplicate key
 # without a message.
 import gc
+import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-ROOT = Path(workflow.basedir)
+RULES = workflow.current_basedir
+if RULES.is_local:
+    ROOT = Path(RULES.get_path_or_uri(secret_free=True)).parents[1]
+else:
+    # Snakemake keeps a bare clone of the repository that a module was taken from. Our jobs need the
+    # files of its commit.
+    clone = RULES.hosted_repo.repo
+    ROOT = Path(".snakemake/touchstone", clone.commit(RULES.ref).hexsha).absolute()
+    if not ROOT.exists():
+        ROOT.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = tempfile.mkdtemp(dir=ROOT.parent)
+        git = ["git", "-C", unfinished]
+        clone_it = ["clone", "--quiet", "--no-checkout", clone.git_dir, "."]
+        subprocess.run([*git, *clone_it], check=True)
+        subprocess.run([*git, "checkout", "--quiet", ROOT.name], check=True)
+        os.rename(unfinished, ROOT)
+    os.environ.setdefault("TOUCHSTONE_ENVS", str(Path(".venvs").absolute()))
+# A module gets its configuration from the workflow that uses it.
+IS_MODULE = not workflow.modifier.is_main_snakefile()
 sys.path.insert(0, str(ROOT / "workflow/scripts"))
 
 # Python's garbage collector would search millions of Snakemake's objects for cycles repeatedly, which
@@ -19,7 +41,8 @@ from touchstone.plan.read import ConfigError, read
 if why := why_not_writable(Path.cwd()):
     sys.exit(f"error: {why}")
 try:
-    for path in ("config/config.yaml", *(workflow.overwrite_configfiles or ())):
+    own = () if IS_MODULE else ("config/config.yaml",)
+    for path in (*own, *(workflow.overwrite_configfiles or ())):
         read(Path(path))
 except ConfigError as fault:
     sys.exit(f"error: {fault}")

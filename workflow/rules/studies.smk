@@ -14,7 +14,12 @@ rule judge_study:
         tables=["results/tables/measurements.csv", "results/tables/summary.csv"],
     output:
         folder=directory("results/studies/{study}"),
-        page="results/report/{study}/study.html",
+        page=report(
+            "results/report/{study}/study.html",
+            caption="../report/study.rst",
+            category="Answer",
+            labels={"page": "published study"},
+        ),
     log:
         "results/logs/judge_study/{study}.log",
     wildcard_constraints:

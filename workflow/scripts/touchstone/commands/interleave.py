@@ -18,7 +18,7 @@ from touchstone.datasets.errors import DatasetError
 from touchstone.environments import EnvironmentFault
 from touchstone.errors import explained
 from touchstone.files import write_atomic
-from touchstone.measure import skip
+from touchstone.measure import progress, skip
 from touchstone.measure.interleaving import (
     Candidate,
     Failed,
@@ -127,7 +127,8 @@ def measure(
         try:
             return result(taking, why, _sets(group, known, options, together, folder))
         except Failed as failed:
-            print(f"{group}: {failed.cell} takes no turn: {failed}", file=sys.stderr)
+            begin = progress.CLEARED if sys.stderr.isatty() else ""
+            print(f"{begin}{group}: {failed.cell} takes no turn: {failed}", file=sys.stderr)
             on_gpu = candidates[0].spec.execution.device == "gpu"
             if on_gpu and not why and len(candidates) > 2:
                 # Some frameworks take all memory of a GPU.
@@ -160,12 +161,14 @@ def _sets(
             one = measure_set(number, together, timing, together[0][0].spec.seed)
             write_atomic(path, json.dumps({"identity": identity, "set": to_json(one)}) + "\n")
         sets.append(one)
-        _print(group, one, most)
+        if sys.stderr.isatty():
+            _print(group, sets, f"set {number} of {most}", end="")
         late = time.monotonic() - begin >= options.max_seconds
         if len(sets) >= options.sets and options.precision and _narrow(sets, options.precision):
             break
         if late and len(sets) >= LEAST_SETS:
             break
+    _print(group, sets, f"{len(sets)} sets", end="\n")
     return sets
 
 
@@ -176,15 +179,12 @@ def _narrow(sets: list[MeasuredSet], precision: float) -> bool:
     return reached is not None and reached <= 1 + precision
 
 
-def _print(group: str, one: MeasuredSet, most: int) -> None:
-    rounds = [each for turns in one.turns for each in turns.rounds]
+def _print(group: str, sets: Sequence[MeasuredSet], done: str, end: str) -> None:
+    rounds = [each for one in sets for turns in one.turns for each in turns.rounds]
     quiet = sum(each.quiet for each in rounds)
-    print(
-        f"set {one.number} of {most}  {group}  {quiet} of {len(rounds)} rounds quiet "
-        f" {one.seconds:.0f} s",
-        file=sys.stderr,
-        flush=True,
-    )
+    seconds = sum(one.seconds for one in sets)
+    rest = f"  {done}  {quiet} of {len(rounds)} rounds quiet  {seconds:.0f} s"
+    progress.show(sys.stderr, "in turn  ", group, rest, end)
 
 
 def _kept(path: Path, identity: str) -> MeasuredSet | None:

@@ -18,6 +18,8 @@ PATH = Path("results/.progress.jsonl")
 """Its first line has the number of runs, and each other line describes a run that has ended."""
 LONGEST = 1 << 26
 """Bytes of it that are read."""
+CLEARED = "\r\033[K"
+"""Puts the cursor of a terminal at the begin of an empty line."""
 PLAIN_INTERVAL = 60.0
 """Seconds between lines of progress where the output is no terminal."""
 
@@ -65,6 +67,20 @@ def fitted(name: str, rest: str, width: int) -> str:
         name = f"{name[:head]}…{name[len(name) - (room - head - 1) :]}"
     line = name + rest
     return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def show(out: TextIO, before: str, name: str, rest: str, end: str) -> None:
+    """Print `before`, `name` and `rest`; on a terminal in one line, in place of an unfinished one.
+
+    There a line is finished where `end` is a line break.
+    """
+    if out.isatty():
+        width = max(columns() - len(before), 1)
+        text = before + fitted(name, rest, width)
+        out.write(f"{CLEARED}{text[: columns()]}{end}")
+    else:
+        out.write(f"{before}{name}{rest}\n")
+    out.flush()
 
 
 class Progress:
@@ -140,13 +156,7 @@ class Progress:
 
     def _print(self, parts: list[str], end: str) -> None:
         rest = "".join(f"  {part}" for part in parts)
-        if self.out.isatty():
-            width = max(columns() - len(self.before), 1)
-            text = self.before + fitted(self.name, self.repeat + rest, width)
-            self.out.write(f"\r\033[K{text[: columns()]}{end}")
-        else:
-            self.out.write(f"{self.before}{self.name}{self.repeat}{rest}\n")
-        self.out.flush()
+        show(self.out, self.before, self.name, self.repeat + rest, end)
 
     def _follow(self) -> None:
         while new := self.follower.new():

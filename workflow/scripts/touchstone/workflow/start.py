@@ -27,6 +27,11 @@ LONGEST_LINE = 100
 """Columns of a paragraph in a wide terminal."""
 
 
+def is_of(job: Any, rule: str) -> bool:
+    """Whether a job is of our rule of this name; a workflow that uses ours may give it a prefix."""
+    return str(job.rule.name).endswith(rule)
+
+
 def check_lock(arguments: Sequence[str]) -> None:
     """Print what to do about the lock of an execution that was killed; see `lock`.
 
@@ -47,7 +52,7 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     if left := orphans(Path.cwd()):
         sys.exit(f"error: {refusal(left)}")
     begun = list(workflow.dag.needrun_jobs())
-    runs = [job for job in begun if job.rule.name == "train"]
+    runs = [job for job in begun if is_of(job, "train")]
     if workflow.executor_plugin.name == "slurm":
         asked = [(job.rule.name, job.resources) for job in begun if not job.is_local]
         known = partitions()
@@ -74,7 +79,7 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     # every job that has ended, during a measured run.
     workflow.scheduler.job_rate_limiter = None
     needed = Counter(job.wildcards.cell for job in runs)
-    groups = [job.wildcards.group for job in begun if job.rule.name == "interleave"]
+    groups = [job.wildcards.group for job in begun if is_of(job, "interleave")]
     turns = [context.turns[group] for group in groups]
     # The number of runs, for the remaining time in the lines of progress.
     progress.start(needed.total())
@@ -108,7 +113,7 @@ def succeed(workflow: Any, context: Context) -> None:
 
 def print_answer(workflow: Any, context: Context) -> None:
     """Print the study's answer and the paths of its pages, if this execution has the report."""
-    if not any(job.rule.name == "report" for job in workflow.dag.jobs):
+    if not any(is_of(job, "report") for job in workflow.dag.jobs):
         return
     width = min(shutil.get_terminal_size().columns, LONGEST_LINE)
     pages = [f"Page of the study: {Path(page).absolute()}" for page in context.pages]

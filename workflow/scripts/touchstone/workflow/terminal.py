@@ -65,7 +65,8 @@ class Steps(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "event", None) == LogEvent.JOB_INFO:
-            step = STEPS.get(getattr(record, "rule_name", ""), "")
+            rule = getattr(record, "rule_name", "")
+            step = next((text for name, text in STEPS.items() if rule.endswith(name)), "")
             line = step.format(**getattr(record, "wildcards", {}))
             if line and line not in self.announced:
                 self.announced.add(line)
