@@ -2,3 +2,7 @@
 
 
 include: "workflow/Snakefile"
+
+
+# The default target of an included file does not count.
+workflow.default_target = "all"
