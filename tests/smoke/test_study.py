@@ -71,6 +71,7 @@ def test_a_tiny_study_from_configuration_to_page(tmp_path, monkeypatch):
     done("report", "--findings", findings, *figures, "--config", resolved, "--output", page)
     text = page.read_text()
     assert "<title>Small matrix products" in text and "sparse_gemm" in text
+    assert "measured 2 configurations of basic operations and trained no network. " in text
     assert "data:image/svg+xml;base64," in text
     for cell in plan.cells.values():
         assert cell.dataset in text

@@ -71,7 +71,9 @@ def _nothing_to_compare(findings: Findings) -> str:
     speeds = [(c, c.metrics["throughput"]) for c in findings.cells if "throughput" in c.metrics]
     known = [(cell, speed) for cell, speed in speeds if cell.workload == "training"]
     if not known:
-        return "No run reached the end of its measured phase: there is no throughput to compare."
+        return _operations(findings) or (
+            "No run reached the end of its measured phase: there is no throughput to compare."
+        )
     if len(known) == 1:
         ((cell, speed),) = known
         runs = f"the median of {speed.n} runs" if speed.n > 1 else "one run"
@@ -83,6 +85,20 @@ def _nothing_to_compare(findings: Findings) -> str:
     return (
         "No two configurations with a speed do the same work: they differ in network, data set or"
         " training settings, so there is nothing to compare."
+    )
+
+
+def _operations(findings: Findings) -> str:
+    """What a study of basic operations only measured; empty where it measured anything else."""
+    cells = findings.cells_of("operation")
+    found = [(one.median, c) for c in cells if (one := c.metrics.get("flop_rate")) and one.median]
+    if not found or len(cells) < len(findings.cells):
+        return ""
+    rate, cell = max(found, key=lambda one: one[0])
+    return (
+        f"The study measured {len(found)} configuration{'s' * (len(found) > 1)} of basic operations"
+        f" and trained no network. {full_label(cell)} reached the highest rate, {number(rate)}"
+        f" GFLOP/s in {cell.network} {cell.dataset}."
     )
 
 
