@@ -42,10 +42,11 @@ def test_the_script_of_an_environment_names_it_and_is_run_in_it(described, tmp_p
     without = environments.digest(path)
     path = described("3.11", "python -c \"import sys; open(sys.prefix + '/told', 'w').close()\"")
     assert environments.digest(path) != without
+    path.write_text(f"# Installed: 3 MB\n{path.read_text()}")
     python = environments.ensure(path, tmp_path / "made")
     assert python.parent.parent.name == f"toy-{environments.digest(path)}"
     assert (python.parent.parent / "told").exists()
-    assert capfd.readouterr().err == LINE
+    assert capfd.readouterr().err == LINE.replace(" (once)", ", 3 MB (once)")
 
 
 def test_a_script_that_lacks_something_leaves_no_environment(

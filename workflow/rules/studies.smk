@@ -9,6 +9,7 @@ rule judge_study:
     input:
         INPUTS.study_files,
         others=PLAN.study.compare_with,
+        interleaved=STUDY.interleaved,
         plan="results/plan.tsv",
         config="results/config.resolved.yaml",
         tables=["results/tables/measurements.csv", "results/tables/summary.csv"],
@@ -38,7 +39,7 @@ rule judge_study:
     shell:
         "python $TOUCHSTONE_SCRIPTS/cli.py judge --plan {input.plan} --config {input.config}"
         " --tables results/tables --records results/records --output {output.folder}"
-        " --page {output.page} > {log} 2>&1"
+        " --page {output.page} --interleaved {input.interleaved} > {log} 2>&1"
 
 
 rule check_published:

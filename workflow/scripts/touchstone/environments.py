@@ -95,9 +95,10 @@ def make(path: Path, target: Path) -> None:
     """Install the virtual environment `target` of `path`; `frozen.txt` is its last file."""
     version, requirements = read(path)
     python = interpreter(version, path)
-    number = len(requirements)
-    said = f"installing the environment {path.stem}: {number} packages for Python {version} (once)"
-    _print_to_terminal(said)
+    what = f"{len(requirements)} packages for Python {version}"
+    if size := re.search(r"^# Installed: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+        what += f", {size[1]}"
+    _print_to_terminal(f"installing the environment {path.stem}: {what} (once)")
     shutil.rmtree(target, ignore_errors=True)
     pip = [str(target / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     listed = target / "requirements.txt"

@@ -17,6 +17,7 @@ from touchstone.published.page import OtherMachine, make
 from touchstone.published.table import PublishedError, read_table
 from touchstone.results.bundle import pack
 from touchstone.results.files import write_atomic
+from touchstone.results.interleaved import measured, read_interleaved
 from touchstone.results.study import Study, read_study
 
 
@@ -27,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=Path, required=True, help="folder of the records")
     parser.add_argument("--output", type=Path, required=True, help="folder of tables and figures")
     parser.add_argument("--page", type=Path, required=True, help="the page to write")
+    parser.add_argument(
+        "--interleaved", type=Path, nargs="*", default=[], help="of what was measured in turn"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -39,6 +43,7 @@ def run(arguments: argparse.Namespace) -> None:
     except (ConfigError, DossierError, PublishedError) as error:
         sys.exit(f"error: {error}")
     study = read_study(arguments.plan, arguments.tables, arguments.records)
+    turns = [one for one in map(measured, read_interleaved(arguments.interleaved)) if one]
     cells = {
         name: (full, short)
         for full, (name, short) in zip(whole.cells.values(), done.cells.items(), strict=True)
@@ -58,6 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
         [cells[cell.plan.name] for cell in study.cells],
         folder,
         others,
+        turns,
     )
     for name, content in result.files.items():
         write_atomic(arguments.output / name, content)

@@ -50,7 +50,7 @@ def relative(points: Sequence[Point], wanted: Relative) -> list[Point]:
         blocks = sorted(one.values.keys() & other.values.keys())
         values = {b: one.values[b] / other.values[b] for b in blocks if other.values[b] > 0}
         if values:
-            found.append(replace(one, unit="x", values=values))
+            found.append(replace(one, unit="x", values=values, in_turn=None))
     return found
 
 

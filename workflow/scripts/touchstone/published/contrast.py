@@ -11,6 +11,7 @@ from touchstone.published.points import Point
 from touchstone.published.table import number
 from touchstone.statistics.intervals import (
     LEVEL,
+    bounded_exp,
     deviation,
     half_width,
     logarithms,
@@ -58,7 +59,7 @@ class Contrast:
         freedom = self.n - 1 if self.freedom is None else self.freedom
         half = half_width(self.error, freedom, confidence)
         low, high = self.middle - half, self.middle + half
-        return (exp(low), exp(high)) if self.is_ratio else (low, high)
+        return (bounded_exp(low), bounded_exp(high)) if self.is_ratio else (low, high)
 
     @property
     def neutral(self) -> float:
@@ -91,25 +92,31 @@ def mean_of(points: Sequence[Point]) -> Point:
     """The arithmetic mean of several figures, in the blocks that have all of them."""
     blocks = set.intersection(*(set(point.values) for point in points))
     values = {b: fmean(point.values[b] for point in points) for b in sorted(blocks)}
-    return replace(points[0], values=values, cell=None, row=None)
+    return replace(points[0], values=values, cell=None, row=None, in_turn=None)
 
 
 def contrast(one: Point, other: Point) -> Contrast | None:
     """The ratio or difference of two figures, paired by blocks (docs/statistics.md).
 
-    Runs of two machines have no blocks in common: their ratio is that of two sittings.
+    Two cells that took turns with each other are paired by sets (docs/interleaving.md). Runs of
+    two machines have no blocks in common: their ratio is that of two sittings.
 
     None where no block has both, or where a ratio has a value that is not positive.
     """
     if one.counted and other.counted:
-        ours, theirs = (next(iter(point.values.values())) for point in (one, other))
-        return Contrast.counted(log(ours / theirs), True)
+        count, reference = (next(iter(point.values.values())) for point in (one, other))
+        return Contrast.counted(log(count / reference), True)
     if one.unit == "1":
         blocks = sorted(one.values.keys() & other.values.keys())
         if not blocks:
             return None
         return Contrast.of([one.values[b] - other.values[b] for b in blocks], False)
-    if one.factors.get("machine") == other.factors.get("machine"):
+    ours, theirs = one.in_turn, other.in_turn
+    if ours and theirs and ours.group == theirs.group:
+        ratio = paired_ratio(ours.ratios, theirs.ratios)
+        if ratio and ratio.error is not None:
+            ratio = ratio._replace(error=ratio.error * sqrt(ours.factor))
+    elif one.factors.get("machine") == other.factors.get("machine"):
         ratio = paired_ratio(one.values, other.values)
     else:
         ratio = unpaired_ratio([*one.values.values()], [*other.values.values()])

@@ -52,6 +52,7 @@ from touchstone.published.points import (
     sums,
     totals,
     with_changed_labels,
+    with_turns,
 )
 from touchstone.published.table import Table, number, show, words
 from touchstone.published.verdicts import Verdict, summary, verdicts_on
@@ -59,6 +60,7 @@ from touchstone.published.verdicts import as_csv as verdicts_csv
 from touchstone.report.figures.render import drawing, render
 from touchstone.report.rendering import templates
 from touchstone.report.sections.warnings import warnings
+from touchstone.results.interleaved import Measured
 from touchstone.results.study import Cell as MeasuredCell
 from touchstone.results.study import Study, describe_machine, machines
 
@@ -108,7 +110,7 @@ class OtherMachine(NamedTuple):
 def make(
     title: str, scale: str, repeats: tuple[int, int], table: Table, dossier: Dossier,
     study: Study, pairs: Sequence[tuple[Cell, Cell]], folder: str,
-    others: Sequence[OtherMachine] = (),
+    others: Sequence[OtherMachine] = (), turns: Sequence[Measured] = (),
 ) -> Result:  # fmt: skip
     """Judge, tabulate and draw a study.
 
@@ -117,11 +119,12 @@ def make(
         pairs: for each cell of `study`, that of the whole study and the one that was run.
         folder: where the page finds the files.
         others: what other machines measured of the study; it counts for its claims only.
+        turns: what the groups of cells show that were measured in turn.
     """
     published = published_points(table, dossier)
     names = source_names(dossier)
     wholes = [whole for whole, _ in pairs]
-    measured = _measured(dossier, study, wholes)
+    measured = with_turns(_measured(dossier, study, wholes), turns)
     by_cell = {one.plan.name: pair for one, pair in zip(study.cells, pairs, strict=True)}
     changed = {name: changes([pair]) for name, pair in by_cell.items()}
     measured = with_changed_labels(measured, changed)
@@ -202,6 +205,7 @@ def make(
         dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
         answer=[
             *reached(study),
+            *taken_in_turn(turns),
             *answer(claims, findings, _all_changes(changes(pairs), scale, repeats)),
         ],
         claims=claims,
@@ -214,6 +218,19 @@ def make(
         folder=folder,
     )
     return Result(files, page)
+
+
+def taken_in_turn(turns: Sequence[Measured]) -> list[str]:
+    """Which ratios are from turns, in a sentence; none where there were none."""
+    if not turns:
+        return []
+    disturbed = sum(one.disturbed for one in turns)
+    text = (
+        f"The configurations of {len(turns)} comparison{'s' * (len(turns) > 1)} also took turns:"
+        " ratios between their throughputs are from there, not from their runs"
+        " (docs/interleaving.md)."
+    )
+    return [text + f" Other programs disturbed the turns of {disturbed}." * (disturbed > 0)]
 
 
 CLOCKS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from touchstone import networks
 from touchstone.analysis.bottleneck import verdicts
@@ -15,6 +15,7 @@ from touchstone.plan.read import is_operation
 from touchstone.published.claim_model import Where
 from touchstone.published.dossier import PARAMETERS, Dossier, Reading, Sum, Total
 from touchstone.published.table import NUMBERS, Row, Table, convert, show
+from touchstone.results.interleaved import ADAPTIVE, Measured
 from touchstone.results.metrics import CENSORED, METRICS
 from touchstone.results.study import Cell as MeasuredCell
 from touchstone.results.study import Study
@@ -37,11 +38,24 @@ OF_THE_WHOLE = (
 OF_THE_SCALE = ("dataset", "epochs", "steps")
 """The settings that say so."""
 
+SPEED = "throughput"
+"""The metric of which turns are about."""
 BOTTLENECK = "bottleneck"
 NO_BOTTLENECK = (
     "it takes a GPU's utilisation, or this cell with input: records beside the same one with"
     " input: memory"
 )
+
+
+class InTurn(NamedTuple):
+    """What turns show of a cell: by set, its speed / that of the first cell of its group.
+
+    `group` is its place among the study's groups; `factor` multiplies the variance.
+    """
+
+    group: int
+    ratios: Mapping[int, float]
+    factor: float
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,8 @@ class Point:
     A published figure has one value; `row` is its place, `reading` how it was taken, and
     `missing` why this workflow has nothing like it. A measured one has the name of its cell;
     `changed` is what the scale of the study changed, where no published figure is like it then.
-    `counted` is a figure without noise: the parameters of a network.
+    `counted` is a figure without noise: the parameters of a network. `in_turn` is there where the
+    cell took turns, from which its ratios to the others of its group are then.
     """
 
     metric: str
@@ -66,6 +81,7 @@ class Point:
     flags: tuple[str, ...] = ()
     changed: str | None = None
     counted: bool = False
+    in_turn: InTurn | None = None
 
 
 def level(name: str, value: Any) -> Level:
@@ -188,6 +204,19 @@ def with_changed_labels(
         words = ", ".join(change[name] for name in OF_THE_SCALE if name in change)
         found.append(replace(point, changed=words or None))
     return found
+
+
+def with_turns(points: Iterable[Point], turns: Iterable[Measured]) -> list[Point]:
+    """Measured figures, of which throughputs have what turns show (docs/interleaving.md)."""
+    known = {
+        cell: InTurn(place, ratios, ADAPTIVE if one.adaptive else 1.0)
+        for place, one in enumerate(turns)
+        for cell, ratios in one.ratios.items()
+    }
+    return [
+        replace(point, in_turn=known.get(point.cell or "") if point.metric == SPEED else None)
+        for point in points
+    ]
 
 
 def on_machine(points: Iterable[Point], name: str) -> list[Point]:

@@ -93,7 +93,7 @@ def _range_quantile(freedom: float, level: float, cells: int) -> float:
     return float(studentized_range.ppf(level, cells, freedom)) / sqrt(2)
 
 
-def _exp(exponent: float) -> float:
+def bounded_exp(exponent: float) -> float:
     """exp of an end of an interval, at most 1e304: with one degree of freedom it may be any number,
     and the findings hold finite ones."""
     return exp(min(exponent, 700.0))
@@ -170,7 +170,7 @@ class Ratio(NamedTuple):
         if self.error is None or self.freedom is None:
             return None
         half = critical(self.freedom, level, self.cells, self.groups) * self.error
-        return _exp(self.log - half), _exp(self.log + half)
+        return bounded_exp(self.log - half), bounded_exp(self.log + half)
 
     @property
     def p_value(self) -> float | None:
@@ -190,7 +190,7 @@ class Ratio(NamedTuple):
         """
         if self.error is None or self.freedom is None:
             return None
-        return _exp(noncentrality(self.freedom, self.cells, self.groups) * self.error) - 1
+        return bounded_exp(noncentrality(self.freedom, self.cells, self.groups) * self.error) - 1
 
     @property
     def detectable_limits(self) -> tuple[float, float] | None:
@@ -203,7 +203,7 @@ class Ratio(NamedTuple):
             return None
         needed = noncentrality(self.freedom, self.cells, self.groups) * self.error
         low, high = _error_limits(self.freedom)
-        return _exp(low * needed) - 1, _exp(high * needed) - 1
+        return bounded_exp(low * needed) - 1, bounded_exp(high * needed) - 1
 
     def verdict(self, metric: str, undecided: str = NO_DIFFERENCE) -> str:
         """`faster`, `slower` (speeds and times), `higher`, `lower`, or that nothing was shown."""
