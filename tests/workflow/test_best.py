@@ -93,7 +93,7 @@ def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp
     for words, path, folder in zip(chosen, files, folders, strict=True):
         assert f"chosen: {words}<" in page
         assert path.endswith(folder) and (project.folder / path / "events.jsonl").exists()
-        assert f'href="../{path.removeprefix("results/")}/events.jsonl"' in page
+        assert f'href="../../{path.removeprefix("results/")}/events.jsonl"' in page
     # The trials are no runs of the study, and what came of them makes nothing stale.
     assert len((project.folder / "results/.order.jsonl").read_text().splitlines()) == 2
     assert project.jobs() == {}
