@@ -54,7 +54,7 @@ def jobs(folder, snakefile, naming="", **variables):
 
 def test_a_module_of_a_checkout_plans_the_default_study(other):
     found, _ = jobs(other, repr(str(ROOT / "workflow/Snakefile")))
-    assert found["train"] == found["parse_run"] == "18" and found["report"] == "1"
+    assert found["train"] == found["parse_run"] == "9" and found["report"] == "1"
 
 
 def test_a_module_has_its_own_configuration_and_names(other):
@@ -62,7 +62,7 @@ def test_a_module_has_its_own_configuration_and_names(other):
     path.write_text(re.sub(r"repeats: \d+", "repeats: 2", path.read_text()))
     naming = " as touchstone_*"
     found, _ = jobs(other, repr(str(ROOT / "workflow/Snakefile")), naming)
-    assert found["touchstone_train"] == "12" and found["touchstone_interleave"] == "2"
+    assert found["touchstone_train"] == "6" and found["touchstone_interleave"] == "1"
 
 
 def test_a_module_of_a_hosted_repository_gets_the_files_of_its_commit(other, tmp_path):
@@ -83,7 +83,7 @@ def test_a_module_of_a_hosted_repository_gets_the_files_of_its_commit(other, tmp
 
     snakefile = 'github("someone/touchstone", path="workflow/Snakefile", tag="v1")'
     found, _ = jobs(other, snakefile, XDG_CACHE_HOME=str(cache))
-    assert found["train"] == "18"
+    assert found["train"] == "9"
     unpacked = other / ".snakemake/touchstone" / head.stdout.strip()
     assert (unpacked / "workflow/scripts/cli.py").is_file()
     assert [path.name for path in unpacked.parent.iterdir()] == [unpacked.name]
