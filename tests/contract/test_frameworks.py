@@ -156,9 +156,10 @@ def test_a_run_ends_after_its_measured_steps_and_evaluates_nothing(framework, st
     assert phases["measured"]["steps"] == FEW_STEPS["steps"] and "evaluation" not in phases
     losses = losses_of(events)
     assert len(losses) == sum(phase.get("steps", 0) for phase in phases.values())
-    # So far it is the run that goes on to its end.
+    # So far it is the run that goes on to its end. Rounding grows with the steps: with two threads
+    # JAX's losses from records and from memory were 4e-3 apart after twenty.
     longer = losses_of(events_of(study(framework, ".jsonl", **EPOCH)))
-    assert np.abs(np.subtract(losses, longer[: len(losses)])).max() <= LOSS
+    assert np.abs(np.subtract(losses[:10], longer[:10])).max() <= LOSS / 10
 
 
 PLANTED = {
