@@ -39,7 +39,7 @@ OF_THE_SCALE = ("dataset", "epochs", "steps")
 """The settings that say so."""
 
 SPEED = "throughput"
-"""The metric of which turns are about."""
+"""The metric that turns measure."""
 BOTTLENECK = "bottleneck"
 NO_BOTTLENECK = (
     "it takes a GPU's utilisation, or this cell with input: records beside the same one with"
