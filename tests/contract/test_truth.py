@@ -13,6 +13,8 @@ STEPS = 10
 RECORDS = "recordio"
 LOSS = 1e-4
 """Relative, in single precision: a value within rounding of 0 before a ReLU may go either way."""
+KNOWN: dict[str, list[float]] = {}
+"""Losses by the part of a spec that they depend on, for all tests of a process."""
 
 
 @pytest.fixture(scope="module")
@@ -24,21 +26,38 @@ def digits(study):
     return training.read_recordio(stem, 4000)
 
 
+@pytest.fixture
+def losses_of(digits):
+    """The losses of the first steps of a spec, in NumPy; those of equal specs are computed once."""
+
+    def compute(spec, steps):
+        key = json.dumps(
+            [steps, spec["factors"]["batch_size"], spec["phases"]["last_batch"]]
+            + [spec[name] for name in ("seed", "network", "optimizer", "schedule", "augmentation")]
+            + [spec["data"][name] for name in ("mean", "std", "pixel_maximum", "train_examples")]
+        )
+        if key not in KNOWN:
+            KNOWN[key] = training.losses(spec, *digits, steps)
+        return KNOWN[key]
+
+    return compute
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_losses_of_lenet5_are_those_of_numpy(framework, study, digits):
+def test_the_losses_of_lenet5_are_those_of_numpy(framework, study, losses_of):
     """Its spec, the weights, the order of the examples, every layer, the gradients, the update."""
     path = study(framework, ".jsonl", epochs=2, warmup_seconds=0.0)
     spec = json.loads(path.with_suffix(".json").read_text())
     events = [json.loads(line) for line in path.read_text().splitlines()]
     found = [loss for event in events if event["event"] == "chunk" for loss in event["losses"]]
-    expected = training.losses(spec, *digits, STEPS)
+    expected = losses_of(spec, STEPS)
     assert expected[0] > 2.2 and expected[-1] < expected[0]  # it learns
     assert found[:STEPS] == pytest.approx(expected, rel=LOSS)
 
 
 @pytest.mark.parametrize("source", ["memory", "records"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_partial_batch_is_trained_on_as_numpy_does(framework, source, study, digits):
+def test_a_partial_batch_is_trained_on_as_numpy_does(framework, source, study, losses_of):
     """Epochs of 640 examples in batches of 300: every third step has 40 of them."""
     path = study(
         framework, ".jsonl", batch_size=300, last_batch="keep", epochs=3, warmup_seconds=0.0,
@@ -47,7 +66,8 @@ def test_a_partial_batch_is_trained_on_as_numpy_does(framework, source, study, d
     spec = json.loads(path.with_suffix(".json").read_text())
     events = [json.loads(line) for line in path.read_text().splitlines()]
     found = [loss for event in events if event["event"] == "chunk" for loss in event["losses"]]
-    assert found == pytest.approx(training.losses(spec, *digits, 9), rel=LOSS)
+    assert len(found) == 9
+    assert found[:6] == pytest.approx(losses_of(spec, 6), rel=LOSS)  # NumPy takes seconds a step
     measured = next(e for e in events if e.get("name") == "measured")
     assert measured["steps"] == 4 and measured["examples"] == 680
     (settings,) = (e for e in events if e["event"] == "settings")

@@ -53,16 +53,23 @@ def listed(page):
     return re.findall(r'<h2 id="study-[^"]*"><a href="([^"]*)/index.html">', page)
 
 
-@pytest.fixture
-def two(tmp_path):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
     """A folder of results with the reports of two studies, the first one's files, and the list."""
-    root = make_study(tmp_path / "results")
+    root = make_study(tmp_path_factory.mktemp("two") / "results")
     gathered(root)
     plot(root)
     report(root, "first", "The first")
     before = files(root / "report/first")
     replace_runs(root, "2026-11-22")
     return root, before, report(root, "second", TITLE)
+
+
+@pytest.fixture
+def two(written, tmp_path):
+    """A copy that a test may change."""
+    root, before, page = written
+    return shutil.copytree(root, tmp_path / "results"), before, page
 
 
 def test_a_second_study_leaves_the_report_of_the_first(two):
