@@ -47,9 +47,14 @@ test: .venv/dev ## prove that the product works; FRAMEWORKS="pytorch jax" tests 
 test-fast: .venv/dev ## run the tests that need no framework, in a minute
 	$(TEST) -m fast tests/smoke tests/unit
 
+# The lines and branches that tests execute go to .coverage/report.txt, with those of what they start.
+test-all: export COVERAGE_FILE = $(CURDIR)/.coverage/data
 test-all: .venv/dev ## run all tests: also conda, Slurm, browsers, sensors and long studies
+	rm -rf .coverage && mkdir .coverage
 	.venv/bin/python -m pytest -rs tests/conda tests/slurm
-	$(TEST) --ignore tests/conda --ignore tests/slurm
+	$(TEST:python=coverage run) --ignore tests/conda --ignore tests/slurm || status=$$?; \
+	    .venv/bin/coverage combine --quiet && .venv/bin/coverage report > .coverage/report.txt; \
+	    grep ^TOTAL .coverage/report.txt; exit $${status:-0}
 
 test-conda: .venv/dev ## test `snakemake --use-conda`, with a conda of its own if there is none
 	.venv/bin/python -m pytest tests/conda

@@ -45,7 +45,8 @@ def replace_runs(root, day):
 
 
 def files(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder): path.read_bytes() for path in found}
 
 
 def listed(page):

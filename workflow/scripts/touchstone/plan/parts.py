@@ -99,5 +99,5 @@ class Interleave(BaseModel):
     ] = 30
     max_seconds: Annotated[
         float,
-        Field(gt=0, description="no set of a comparison begins later than this after the first, s"),
+        Field(gt=0, description="after this time no set begins if 3 or more are measured, s"),
     ] = 900.0
