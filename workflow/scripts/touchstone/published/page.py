@@ -250,7 +250,7 @@ def reached(study: Study) -> list[str]:
     """What the machine reached at best in the basic operations, if the study has those."""
     kinds = [("GFLOP/s in matrix products", "flops"), ("GB/s in copies", "memory")]
     found = {
-        place.label: [
+        place._replace(device=place.device.upper()).label: [
             f"{number(rate)} {what}" for what, key in kinds if (rate := getattr(peak, key))
         ]
         for place, peak in peaks(study.operations).items()

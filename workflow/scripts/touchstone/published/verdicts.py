@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from touchstone.published.claim_model import Claim, levels_named
 from touchstone.published.claims import (
     CONTRADICTED,
+    NOT_COMPARABLE,
     NOT_MEASURED,
     REPRODUCED,
     STAND_IN,
     UNDECIDED,
-    VERDICTS,
     Judge,
     Judgement,
 )
 from touchstone.published.exports import csv_of
 from touchstone.published.points import Point
+from touchstone.report.text import listing
 
 OWN_WORDS = {
     REPRODUCED: "holds",
@@ -34,6 +35,14 @@ COUNTED = {
     "no figures": "have no figures",
 }
 """The same words of several claims."""
+VERBS = {
+    REPRODUCED: "reproduce",
+    CONTRADICTED: "contradict",
+    UNDECIDED: "cannot decide",
+    NOT_COMPARABLE: "cannot be compared with",
+    NOT_MEASURED: "did not measure",
+}
+"""What the runs here do with claims of each verdict."""
 ALL = "all"
 
 
@@ -83,12 +92,14 @@ def summary(found: Sequence[Verdict]) -> list[str]:
     here = Counter(one.here.verdict for one in found)
     own = Counter(one.own_word for one in found)
     stand_ins = sum(one.here.stand_in for one in found)
-    listed = ", ".join(f"{here[word]} {word}" for word in VERDICTS if here[word])
-    text = f"Of {len(found)} claims, here: {listed}"
+    done = listing(f"{verb} {here[verdict]}" for verdict, verb in VERBS.items() if here[verdict])
+    text = f"Of the source's {len(found)} claims, the runs here {done}."
+    if here[NOT_MEASURED] == len(found):
+        text = f"The runs here measured none of the source's {len(found)} claims."
     if stand_ins:
-        text += f"; {stand_ins} by a {STAND_IN}, a CPU in place of the source's GPU"
-    listed = ", ".join(f"{own[word]} {words}" for word, words in COUNTED.items() if own[word])
-    return [f"{text}.", f"By the source's own table: {listed}."]
+        text += f" {stand_ins} are judged by a {STAND_IN}, a CPU in place of the source's GPU."
+    counts = listing(f"{own[word]} {words}" for word, words in COUNTED.items() if own[word])
+    return [text, f"By the source's own table, {counts}."]
 
 
 def as_csv(found: Sequence[Verdict]) -> str:
