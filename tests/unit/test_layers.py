@@ -20,7 +20,7 @@ LAYERS = [
     {"runner", "networks", "datasets"},
     {"operations"},
     {"environments"},
-    {"contents", "packages"},
+    {"contents", "packages", "containers"},
     {"schema", "errors", "files", "paths", "reading", "safe_text", "yaml_file", "__init__"},
 ]
 """From the top; what is in one set does not know of each other."""

@@ -109,7 +109,7 @@ def test_all_faults_are_reported_at_once(tmp_path, root):
         "missing": "missing.yaml does not exist; give the path of one that does",
         "list": "list.yaml: no conda environment file; write `dependencies:`",
         "conda": "it has the conda packages cudnn=9",
-        "ngc": "container: a run cannot be started in a container yet",
+        "ngc": "container: nvcr.io/nvidia/pytorch:26.01-py3 ",
         "pinned": "the name is that of the environments in envs/",
         "sweeps[0].environment[1]": "no environment is named 'mine'",
     }.items():

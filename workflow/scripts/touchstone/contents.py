@@ -6,10 +6,12 @@ import subprocess
 from functools import cache
 from typing import NamedTuple
 
+from touchstone.schema.variables import IMAGE
+
 SECONDS = 120.0
 """Longer than an interpreter on a slow network disk takes to list its packages."""
 SCRIPT = """
-import hashlib, importlib.util, json, re, sys
+import hashlib, importlib.util, json, os, re, sys
 try:
     from importlib.metadata import distributions
     found = [(d.metadata["Name"], d.metadata["Version"], d.read_text("RECORD"))
@@ -23,8 +25,9 @@ for name, version, record in found:
         files = hashlib.sha256(record.encode()).hexdigest() if record else ""
         # The first one is imported.
         packages.setdefault(re.sub("[-_.]+", "-", name).lower(), [name, version or "", files])
-lacking = [name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]
-print(json.dumps([sys.version, [packages[key] for key in sorted(packages)], lacking]))
+lacking = [name for name in sys.argv[2:] if importlib.util.find_spec(name) is None]
+listed = [packages[key] for key in sorted(packages)]
+print(json.dumps([sys.version, listed, lacking, os.environ.get(sys.argv[1])]))
 """
 
 
@@ -36,19 +39,22 @@ class Contents(NamedTuple):
     """What an interpreter sees.
 
     `version` is its own, as 3.12.4; `packages` are `name==version`, sorted; `lacking` are the
-    modules that were asked for and are not there. `digest` (12 hex digits) changes with any of the
-    first two, and where a package is installed again with other files.
+    modules that were asked for and are not there. `image` names the build of the image of the
+    container in which the interpreter is, if it is in one of ours. `digest` (12 hex digits) changes
+    with any of these but `lacking`, and where a package is installed again with other files.
     """
 
     version: str
     packages: list[str]
     lacking: list[str]
     digest: str
+    image: str | None = None
 
 
 @cache
-def contents(python: str, modules: tuple[str, ...] = ()) -> Contents:
-    """What the interpreter `python` sees of its own packages, without writing anything there.
+def contents(python: str | tuple[str, ...], modules: tuple[str, ...] = ()) -> Contents:
+    """What the interpreter `python`, or the one that this command reaches, sees of its own
+    packages, without writing anything there.
 
     Neither the user's own packages nor `PYTHONPATH` count, which no run gets. An interpreter is
     read once in a process.
@@ -56,7 +62,8 @@ def contents(python: str, modules: tuple[str, ...] = ()) -> Contents:
     Raises:
         Unreadable: it does not exist, does not run or does not answer.
     """
-    command = [python, "-I", "-B", "-c", SCRIPT, *modules]
+    reached = (python,) if isinstance(python, str) else python
+    command = [*reached, "-I", "-B", "-c", SCRIPT, IMAGE, *modules]
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=SECONDS
@@ -70,9 +77,10 @@ def contents(python: str, modules: tuple[str, ...] = ()) -> Contents:
         raise Unreadable(f"it ends with exit status {ended.returncode} ({said[-1][:200]})")
     try:
         # A module that it imports by itself may print too.
-        version, packages, lacking = json.loads(ended.stdout.splitlines()[-1])
+        version, packages, lacking, image = json.loads(ended.stdout.splitlines()[-1])
         listed = [f"{name}=={number}" for name, number, _ in packages]
     except (ValueError, IndexError, TypeError):
         raise Unreadable("it does not list its packages; is it a Python?") from None
-    digest = hashlib.sha256(json.dumps([version, packages]).encode()).hexdigest()[:12]
-    return Contents(version.split()[0], listed, lacking, digest)
+    named = [version, packages] if image is None else [version, packages, image]
+    digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()[:12]
+    return Contents(version.split()[0], listed, lacking, digest, image)

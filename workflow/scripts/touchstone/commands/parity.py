@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from touchstone.containers import is_launcher
 from touchstone.environments import EnvironmentFault, Missing
 from touchstone.measure.launch import thread_variables
-from touchstone.measure.variables import of_environment
+from touchstone.measure.variables import of_environment, of_process
 from touchstone.paths import RUNNER
 from touchstone.plan.environment import add_argument, places, runner_python
 from touchstone.plan.parity import parity_spec
@@ -52,7 +53,10 @@ def run(arguments: argparse.Namespace) -> None:
         json.dump(spec_to_json(spec), file)
         file.flush()
         command = [python, str(RUNNER), file.name, str(arguments.output)]
-        variables = {**os.environ, **thread_variables(1, "passive"), **of_environment(environment)}
+        own = {**thread_variables(1, "passive"), **of_environment(environment)}
+        variables = {**os.environ, **own}
+        if is_launcher(python):
+            variables = of_process(python, variables, own)
         status = subprocess.run(command, env=variables).returncode
     if status:
         log = f"results/logs/parity_steps/{arguments.network}-{arguments.output.stem}.log"

@@ -14,7 +14,6 @@ import json
 import os
 import random
 import select
-import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -133,8 +132,7 @@ class Process:
 
     def kill(self) -> None:
         """End it, in whatever state it is."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.end()
         self.process.wait()
         for descriptor in (self.commands, self.answers, self.ended):
             if descriptor >= 0:

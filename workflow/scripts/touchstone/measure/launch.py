@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -9,12 +10,18 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from touchstone.containers import is_launcher
 from touchstone.measure import processes, variables
 from touchstone.schema.spec import RunSpec
+from touchstone.schema.variables import LIFELINE
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal a process gets when its parent dies."""
+
+
+SHELL_SIGNAL = 128
+"""What shells and container engines add to the number of the signal that ended a program."""
 
 
 class Fault(RuntimeError):
@@ -57,6 +64,30 @@ def variables_of(spec: RunSpec, used: Sequence[int]) -> dict[str, str]:
     return found
 
 
+class Runner(subprocess.Popen[bytes]):
+    """The process of a run.
+
+    `lifeline` is, where the run is in a container, the end of a pipe with which it ends: an engine
+    may start processes in sessions of their own.
+    """
+
+    in_container = False
+    lifeline = -1
+
+    def end(self) -> None:
+        """End it, and what is in its session or its container; it is still to be waited for."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        if self.lifeline >= 0:
+            os.close(self.lifeline)
+            self.lifeline = -1
+
+    def exit_code(self, status: int) -> int:
+        """The exit code that the status of `wait` means; negative where a signal ended the run."""
+        code = os.waitstatus_to_exitcode(status)
+        return SHELL_SIGNAL - code if self.in_container and code > SHELL_SIGNAL else code
+
+
 def start_runner(
     command: Sequence[str],
     used: Sequence[int],
@@ -64,7 +95,7 @@ def start_runner(
     output: IO[bytes],
     descriptors: Sequence[int] = (),
     group: processes.ControlGroup | None = None,
-) -> subprocess.Popen[bytes]:
+) -> Runner:
     """Start a runner on some cores, which dies with this process.
 
     Args:
@@ -81,13 +112,22 @@ def start_runner(
         os.sched_setaffinity(0, used)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
-    return subprocess.Popen(
+    given = {**own, "PYTHONNOUSERSITE": "1"}
+    in_container, held, holding = is_launcher(command[0]), -1, list[int]()
+    if in_container:
+        lifeline, held = os.pipe()
+        given[LIFELINE], holding = str(lifeline), [lifeline]
+    runner = Runner(
         command,
         stdout=output,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
-        env={**variables.passed(os.environ), **own, "PYTHONNOUSERSITE": "1"},
-        pass_fds=descriptors,
+        env=variables.of_process(command[0], os.environ, given),
+        pass_fds=[*descriptors, *holding],
         start_new_session=True,
         preexec_fn=prepare,
     )
+    for descriptor in holding:
+        os.close(descriptor)
+    runner.in_container, runner.lifeline = in_container, held
+    return runner

@@ -111,6 +111,14 @@ def tree(pid: int) -> list[int]:
     return found
 
 
+def is_contained(pid: int) -> bool:
+    """Whether a process is in another namespace of process ids than this one, as in a container."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid") != os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return False
+
+
 def become_reaper() -> None:
     """Let orphaned descendants of this process become its children."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -8,17 +8,16 @@ outcome is `error`.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from touchstone import __version__
+from touchstone.containers import is_launcher
 from touchstone.contents import Contents
 from touchstone.measure import (
     attempts,
@@ -30,7 +29,7 @@ from touchstone.measure import (
     variables,
 )
 from touchstone.measure.disturbance import Disturbance
-from touchstone.measure.launch import Fault, cores, start_runner, variables_of
+from touchstone.measure.launch import Fault, Runner, cores, start_runner, variables_of
 from touchstone.measure.oom import OomKills
 from touchstone.measure.progress import Progress
 from touchstone.measure.sampler import Sampler
@@ -94,7 +93,7 @@ def supervise(
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
     unknown: environment.Unknown = {}
-    run = _run(used, own)
+    run = _run(used, own, is_launcher(command[0]))
     start = _start(spec, run["started"], unknown, trial)
     processes.become_reaper()
     others = frozenset(processes.children(os.getpid()))
@@ -121,8 +120,7 @@ def supervise(
     finally:
         os.close(asked)
         # Whatever happens to this process, nothing of the run goes on after it.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.end()
         cpu_seconds, out_of_memory = _end(process, watched, kills)
     code = process.returncode
     account = runner_output.account_of(events)
@@ -187,18 +185,19 @@ def _software(spec: RunSpec, found: Contents | None) -> dict[str, Any]:
             "name": spec.factors.environment,
             "python": found and found.version,
             "digest": found and found.digest,
+            **({"image": found.image} if found and found.image else {}),
         },
     }
 
 
-def _run(used: list[int], own: dict[str, str]) -> dict[str, Any]:
+def _run(used: list[int], own: dict[str, str], in_container: bool = False) -> dict[str, Any]:
     """What `run` in env.json says of a run that begins now."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "threads": len(used),
         "affinity": used,
-        "environment": {**variables.recorded(os.environ), **own},
-        "dropped": variables.dropped(os.environ),
+        "environment": {**variables.recorded(os.environ, in_container), **own},
+        "dropped": variables.dropped(os.environ, in_container),
         "load_before": environment.load(),
     }
 
@@ -253,15 +252,13 @@ def _start(
     }
 
 
-def _end(
-    process: subprocess.Popen[bytes], watched: sensors.Watched, kills: OomKills
-) -> tuple[float, bool]:
+def _end(process: Runner, watched: sensors.Watched, kills: OomKills) -> tuple[float, bool]:
     """Reap the runner and end what it left behind.
 
     Returns the CPU time of all of them, s, and whether the kernel ended it for want of memory.
     """
     _, ended, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(ended)
+    process.returncode = process.exit_code(ended)
     order.ended()
     watched.end()
     out_of_memory = kills.ended(process.returncode)
@@ -274,7 +271,7 @@ def _end(
 
 
 def _watch(
-    process: subprocess.Popen[bytes],
+    process: Runner,
     asked: int,
     watched: sensors.Watched,
     spec: RunSpec,

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from touchstone import environments
+from touchstone import containers, environments
+from touchstone.containers import Container, NoContainer
 from touchstone.contents import Contents, Unreadable, contents
 from touchstone.environments import EnvironmentFault
 from touchstone.paths import ROOT
@@ -23,15 +24,11 @@ READERS = {"lmdb": {"lmdb": "lmdb"}, "datum": {"lmdb": "lmdb"}}
 PHOTOS = {"lmdb": {"simplejpeg": "simplejpeg"}}
 """The same, of photos."""
 KINDS = ("python", "file", "container")
-NO_CONTAINERS = (
-    "container: a run cannot be started in a container yet; run all of Touchstone in it, or name "
-    "the interpreter of an environment with `python`"
-)
 
 
 class Place(NamedTuple):
-    """Where an environment of the user is: `kind` is `python` or `file`, and `path` as the study
-    says it, relative to the working folder."""
+    """Where an environment of the user is: its kind, and `path` as the study says it: of an
+    interpreter or a file, relative to the working folder, or the name of a container's image."""
 
     kind: str
     path: str
@@ -39,9 +36,10 @@ class Place(NamedTuple):
     @classmethod
     def of(cls, environment: Environment) -> Place:
         """The place of an environment that has no faults."""
-        if environment.python is not None:
-            return cls("python", environment.python)
-        return cls("file", environment.file or "")
+        for kind in KINDS:
+            if (path := getattr(environment, kind)) is not None:
+                return cls(kind, path)
+        raise ValueError(f"an environment without any of {', '.join(KINDS)}")
 
     @property
     def absolute(self) -> str:
@@ -49,10 +47,23 @@ class Place(NamedTuple):
         return str(Path(self.path).expanduser().absolute())
 
     def digest(self) -> str:
-        """What names all that is installed there. Raises Unreadable, EnvironmentFault."""
+        """What names all that is installed there. Raises Unreadable, EnvironmentFault and
+        NoContainer."""
+        if self.kind == "file":
+            return environments.digest(Path(self.absolute))
+        return _read(self).digest
+
+    def python(self, name: str, device: str) -> str:
+        """The Python that runs cells there; `name` is the environment's. Raises EnvironmentFault.
+
+        Of a container it is a launcher, which is written.
+        """
         if self.kind == "python":
-            return _read(self).digest
-        return environments.digest(Path(self.absolute))
+            return self.absolute
+        try:
+            return _container(self.path).launcher(name, device)
+        except NoContainer as fault:
+            raise EnvironmentFault(f"environment {name}: {fault}") from None
 
     def options(self, name: str) -> list[str]:
         """The options of a command that runs in this environment."""
@@ -71,11 +82,11 @@ def faults(name: str, environment: Environment) -> list[str]:
     if len(given) != 1:
         which = " and ".join(given) or "none of them"
         found.append(f"it has {which}; give it exactly one of {', '.join(KINDS)}")
-    elif given == ["container"]:
-        found.append(NO_CONTAINERS)
     else:
         try:
             Place.of(environment).digest()
+        except NoContainer as fault:
+            found.append(f"container: {fault}")
         except (Unreadable, EnvironmentFault, OSError) as fault:
             what = getattr(environment, given[0])
             found.append(f"{given[0]}: {_why(Place.of(environment), what, fault)}")
@@ -84,6 +95,8 @@ def faults(name: str, environment: Environment) -> list[str]:
 
 def _why(place: Place, given: str, fault: Exception) -> str:
     path = Path(place.absolute)
+    if place.kind == "container":
+        return f"{given}: {fault}; give an image that has python3, and an engine that starts it"
     if not path.exists():
         return f"{given} does not exist; give the path of one that does"
     if path.is_dir():
@@ -114,12 +127,18 @@ def cell_faults(
             f"environment: {name} has {environment.framework}, not {cell.framework}; write a sweep "
             "of its own for each framework"
         ]
-    if environment.python is None or name not in usable:
+    if name not in usable:
         return []
     place = Place.of(environment)
-    lacking = _lacking(place, cell, photos)
+    lacking = [] if place.kind == "file" else _lacking(place, cell, photos)
     if not lacking:
         return []
+    if place.kind == "container":
+        return [
+            f"environment: {name}, {place.path}, lacks what a run needs: {', '.join(lacking)}; "
+            f"build an image from it with `RUN python3 -m pip install {shlex.join(lacking)}` "
+            "(docs/environments.md), or remove the environment"
+        ]
     install = [place.absolute, "-m", "pip", "install", *lacking]
     return [
         f"environment: {name} lacks what a run needs; install it with `{shlex.join(install)}`, or "
@@ -139,8 +158,16 @@ def _lacking(place: Place, cell: Cell, photos: bool) -> list[str]:
 
 def _read(place: Place) -> Contents:
     """What an interpreter sees, of all modules that a run of any framework needs. Raises
-    Unreadable."""
+    Unreadable and NoContainer."""
+    if place.kind == "container":
+        return contents(_container(place.path).python("cpu"), _modules())
     return contents(place.absolute, _modules())
+
+
+@cache
+def _container(image: str) -> Container:
+    """Raises NoContainer."""
+    return containers.find(image, environments.installed() / "containers")
 
 
 @cache
@@ -157,7 +184,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     """The option that says where environments of the user are, as `Place.options` writes it."""
     parser.add_argument(
         "--environment", nargs=3, action="append", default=[], dest="environments",
-        metavar=("NAME", "KIND", "PATH"), help="of the study: `python` or `file`, and its path",
+        metavar=("NAME", "KIND", "PATH"), help=f"of the study: {', '.join(KINDS)}, and its path",
     )  # fmt: skip
 
 
@@ -167,7 +194,7 @@ def places(arguments: argparse.Namespace) -> Places:
 
 
 def file_of(name: str, framework: str, device: str, known: Places) -> Path | None:
-    """The environment file of a cell; None where its interpreter exists already."""
+    """The environment file of a cell; None where its interpreter or image exists already."""
     if name == PINNED:
         return ROOT / frameworks.environment(framework, device)
     return Path(known[name].absolute) if known[name].kind == "file" else None
@@ -177,7 +204,7 @@ def runner_python(name: str, framework: str, device: str, known: Places) -> str:
     """The Python that runs a cell, installed if necessary. Raises EnvironmentFault."""
     path = file_of(name, framework, device, known)
     if path is None:
-        return known[name].absolute
+        return known[name].python(name, device)
     python = environments.runner_python(path)
     environments.remember(path, python)
     return python
@@ -186,4 +213,6 @@ def runner_python(name: str, framework: str, device: str, known: Places) -> str:
 def remembered_python(name: str, framework: str, device: str, known: Places) -> str:
     """The Python that an earlier job of this folder ran such a cell in. Raises EnvironmentFault."""
     path = file_of(name, framework, device, known)
-    return known[name].absolute if path is None else environments.remembered_python(path)
+    if path is None:
+        return known[name].python(name, device)
+    return environments.remembered_python(path)

@@ -35,7 +35,11 @@ class Environment(BaseModel):
     ] = None
     container: Annotated[
         str | None,
-        Field(description="not supported yet; run all of Touchstone in the container instead"),
+        Field(
+            description="an image that Apptainer or Podman runs, as "
+            "`nvcr.io/nvidia/pytorch:26.01-py3`, or the path of an image's file for Apptainer; it "
+            "must be on this machine"
+        ),
     ] = None
 
 

@@ -16,6 +16,13 @@ MIRROR = "TOUCHSTONE_MIRROR"
 SAMPLE_NOW = "TOUCHSTONE_SAMPLE_NOW"
 """A pipe's file descriptor: a byte asks the sensors of this node for a sample."""
 
+INTO_CONTAINER = "TOUCHSTONE_INTO_CONTAINER"
+"""For the launcher of a container: the names of the variables that the container gets."""
+IMAGE = "TOUCHSTONE_IMAGE"
+"""In a container: what names the build of its image."""
+LIFELINE = "TOUCHSTONE_LIFELINE"
+"""For the launcher of a container: the descriptor of a pipe with whose other end the run ends."""
+
 RANK = "TOUCHSTONE_REPLICA"
 """The rank of a process that trains with others; the first one, rank 0, does not have it."""
 RENDEZVOUS = "TOUCHSTONE_RENDEZVOUS"

@@ -21,6 +21,8 @@ from touchstone.measure.processes import Account, ControlGroup
 
 PATIENCE = 5.0
 """Seconds that killed processes have to go; one that the kernel holds longer is left."""
+CLEANING = 2.0
+"""Seconds that a container's engine has to clean up after it, before it is killed."""
 
 
 class Reading(Protocol):
@@ -34,7 +36,8 @@ class Watched:
     """What is watched: the runner's processes and the device, or the devices, that it trains on.
 
     `root` is the runner, a child of this process; `others` are children of this process
-    that are none of the run's; `group` is the run's control group if it has one.
+    that are none of the run's; `group` is the run's control group if it has one. Where a run is
+    `in_container`, which numbers its processes itself, those outside it are the `engine`.
     """
 
     root: int
@@ -42,6 +45,8 @@ class Watched:
     group: ControlGroup | None = None
     others: frozenset[int] = frozenset()
     processes: list[int] = field(default_factory=list)
+    engine: list[int] = field(default_factory=list)
+    in_container: bool = False
     reaped: Account = Account(0.0, 0, 0)
     devices: int = 1
 
@@ -52,14 +57,18 @@ class Watched:
             if child != self.root and child not in self.others and not self._reap(child):
                 orphans.append(child)
         if self.group:
-            self.processes = self.group.processes()
+            found = self.group.processes()
         else:
-            self.processes = [pid for top in (self.root, *orphans) for pid in processes.tree(top)]
+            found = [pid for top in (self.root, *orphans) for pid in processes.tree(top)]
+        contained = list(filter(processes.is_contained, found))
+        self.in_container = self.in_container or bool(contained)
+        self.processes = contained if self.in_container else found
+        self.engine = [pid for pid in found if pid not in self.processes]
 
     def account(self) -> Account:
-        """What all processes have used so far, those that have gone included."""
+        """What all processes, the engine's too, have used so far, those that have gone included."""
         # Before the living: an orphan that is reaped in between is missed, not counted twice.
-        parts = [self.reaped, *filter(None, map(processes.account, self.processes))]
+        parts = [self.reaped, *filter(None, map(processes.account, self._all()))]
         return Account.total(parts)
 
     def cpu_seconds(self) -> float:
@@ -68,18 +77,23 @@ class Watched:
 
     def end(self) -> None:
         """Kill what the runner, which has ended and was waited for, has left behind."""
-        deadline = time.monotonic() + PATIENCE
+        begin = time.monotonic()
         self.refresh()
-        while left := [pid for pid in self.processes if pid != self.root]:
+        while left := [pid for pid in self._all() if pid != self.root]:
             for pid in left:
+                if pid in self.engine and time.monotonic() < begin + CLEANING:
+                    continue
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
-            if time.monotonic() > deadline:
+            if time.monotonic() > begin + PATIENCE:
                 break
             time.sleep(0.01)
             self.refresh()
+
+    def _all(self) -> list[int]:
+        return [*self.engine, *self.processes]
 
     def _reap(self, child: int) -> bool:
         """Take the account of a child that has ended; False if it lives."""
