@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from fixtures.specs import EPOCH, FEW_STEPS
 from touchstone.contents import contents
 from touchstone.datasets import formats
 from touchstone.plan import frameworks
+from touchstone.plan.environment import PHOTOS, READERS
 from touchstone.plan.model import Cell
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.spec import make_spec
@@ -258,6 +260,36 @@ def test_a_gpu_that_is_not_there_is_unsupported_with_the_reason(framework, study
 def test_synthetic_input_reads_nothing(framework, study, tmp_path):
     path = study(framework, ".jsonl", input="synthetic", cwd=tmp_path, **FEW_STEPS)
     assert events_of(path)[-1]["status"] == "ok"
+
+
+WITHOUT = """
+import os, runpy, sys
+program, lacking, *sys.argv[1:] = sys.argv[1:]
+sys.path[0], sys.argv[0] = os.path.dirname(program), program
+sys.modules.update(dict.fromkeys(lacking.split()))  # importing them fails
+runpy.run_path(program, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("source", ["memory", "synthetic"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_run_imports_what_reads_photos_and_data_only_where_it_reads_some(
+    framework, source, study, root, python_of, tmp_path
+):
+    """A plan lets an environment of the user be without them."""
+    kind = frameworks.record_format(framework)
+    lacking = [*PHOTOS.get(kind, {}), *(READERS.get(kind, {}) if source == "synthetic" else ())]
+    cell = Cell(
+        framework=framework, network="lenet5", dataset="mnist-5k", input=source,
+        mode=frameworks.modes(framework)[0], **FEW_STEPS,
+    )  # fmt: skip
+    spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
+    spec.write_text(json.dumps(spec_to_json(make_spec(cell, 1, root))))
+    program = root / "workflow/scripts/run_in_framework.py"
+    command = [python_of(framework), "-c", WITHOUT, program, " ".join(lacking), spec, events]
+    ended = subprocess.run(command, cwd=study.folder, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert events_of(events)[-1]["status"] == "ok"
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -1,9 +1,11 @@
-"""Records of LMDB files: four bytes of label, then pixels or a photo."""
+"""Records of LMDB files: four bytes of label, then pixels or a photo.
+
+LMDB is imported where a file is read: a run on synthetic input does not need it.
+"""
 
 import os
 from typing import Any
 
-import lmdb
 import numpy as np
 
 
@@ -12,6 +14,8 @@ def opened(path: str, folder: bool = False) -> Any:
 
     Raises ValueError if it is damaged.
     """
+    import lmdb
+
     file = os.path.join(path, "data.mdb") if folder else path
     try:
         environment = lmdb.open(path, subdir=folder, readonly=True, lock=False)
@@ -28,6 +32,8 @@ def stored(transaction: Any, path: str) -> Any:
 
     Raises ValueError if the file is damaged.
     """
+    import lmdb
+
     try:
         return [record for _, record in transaction.cursor()]
     except lmdb.Error as fault:
