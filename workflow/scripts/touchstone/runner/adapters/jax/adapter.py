@@ -23,6 +23,7 @@ from touchstone.runner.adapters.jax.network import (
     ORDER,
     batch_normalised,
     computed_once,
+    first_devices,
     layer_of,
     library_conv,
     pool_threads,
@@ -80,7 +81,7 @@ class Adapter(Inputs):
                 raise NotImplementedError("JAX's partial batches are not split over nodes here")
             self._join()
         try:
-            devices = jax.devices("cpu" if device == "cpu" else "cuda")
+            devices, self.started = first_devices("cpu" if device == "cpu" else "cuda")
         except RuntimeError as fault:
             reason = str(fault).splitlines()[0]
             raise NotImplementedError("JAX sees no CUDA device: " + reason)
@@ -350,7 +351,7 @@ class Adapter(Inputs):
         platforms = {device.platform for device in self.predicted.devices()}
         return {
             "batch_size": len(self.predicted),
-            "threads": pool_threads(),
+            "threads": pool_threads(self.started),
             "precision": self._precision(),
             "device": platforms.pop(),
             "mode": "jit" if self.forward._cache_size() else "not compiled",
@@ -387,7 +388,7 @@ class Adapter(Inputs):
             own["nodes"] = len(self.hosts)
         return {
             **own,
-            "threads": pool_threads() // self.replicas,
+            "threads": pool_threads(self.started) // self.replicas,
             "precision": self._precision(),
             "device": platforms.pop() if len(platforms) == 1 else str(platforms),
             "mode": "jit" if self.step._cache_size() else "not compiled",

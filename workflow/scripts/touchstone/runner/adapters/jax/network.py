@@ -1,8 +1,8 @@
 """The graph of a network in the operations of the framework."""
 
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, List, Sequence, Tuple
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,25 @@ from touchstone.schema.spec import Layer
 ORDER = ("NHWC", "HWIO", "NHWC")
 
 
-def pool_threads() -> Any:
-    """The number of threads that XLA computes with on the CPU, by their name."""
-    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
-    return names.count("tf_XLAEigen")
+def first_devices(platform: str) -> Tuple[List[Any], int]:
+    """The devices of a platform, and how many threads XLA started with them."""
+    before = len(_own_threads())
+    devices = jax.devices(platform)
+    return devices, len(_own_threads()) - before
+
+
+def pool_threads(started: int) -> int:
+    """The number of threads that XLA computes with on the CPU, by their name.
+
+    Before JAX 0.8 they have none: then half of those that `started` with the first device, which
+    were two for each (JAX 0.4.36 to 0.7.2).
+    """
+    return _own_threads().count("tf_XLAEigen") or started // 2
+
+
+def _own_threads() -> List[str]:
+    """The names of this process's threads."""
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
 
 
 def rows_last(array: Any, image: Any) -> Any:
@@ -112,7 +127,21 @@ def _lstm(layer: Layer, x: Any, own: Any) -> Any:
 def computed_once(x: Any) -> Any:
     """The array, computed once: XLA would compute it again for every reader, or for every place
     of a window that a reader looks through."""
-    return lax.optimization_barrier(x)
+    return _barrier()(x)
+
+
+@lru_cache(maxsize=None)
+def _barrier() -> Any:
+    """JAX's optimisation barrier; with a derivative, which its first releases lack."""
+    barrier = lax.optimization_barrier
+    try:
+        jax.eval_shape(jax.grad(barrier), jax.ShapeDtypeStruct((), "float32"))
+    except NotImplementedError:
+        differentiable = jax.custom_vjp(barrier)
+        # As in later releases: the gradient is kept apart too.
+        differentiable.defvjp(lambda x: (barrier(x), None), lambda _, g: (barrier(g),))
+        return differentiable
+    return barrier
 
 
 def _padded(x: Any, padding: Any, value: Any) -> Any:
