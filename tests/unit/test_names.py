@@ -8,7 +8,9 @@ from touchstone.plan import frameworks, names
 @pytest.mark.parametrize("framework", frameworks.adapters())
 def test_every_framework_has_a_name_and_names_only_its_own_modes(framework):
     known = frameworks.constants(frameworks.FOLDER / framework / "names.py")
-    assert known.keys() <= {"NAME", "MODES"} and known["NAME"] == names.framework_name(framework)
+    assert known.keys() <= {"NAME", "MODES", "TESTED"} and known["NAME"] == names.framework_name(
+        framework
+    )
     assert known.get("MODES", {}).keys() <= set(frameworks.modes(framework))
 
 

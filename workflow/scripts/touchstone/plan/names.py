@@ -1,7 +1,7 @@
 """How reports spell what a study names: frameworks, modes, devices and other settings.
 
-The name of a framework and of its modes is in `runner/adapters/<framework>/names.py`, which no run
-imports: a change of it repeats no run.
+What a framework and its modes are called, and which of its versions are tested, is in
+`runner/adapters/<framework>/names.py`, which no run imports: a change of it repeats no run.
 """
 
 from functools import cache
@@ -39,6 +39,12 @@ def framework_name(stack: str) -> str:
     framework, environment = parts_of(stack)
     name = str(_names(framework).get("NAME", framework))
     return name if environment == PINNED else f"{name} ({environment})"
+
+
+def tested_versions(framework: str) -> tuple[str, ...]:
+    """Versions that tests have trained with, the oldest first and the newest last; none where a
+    framework's `names.py` has none."""
+    return tuple(_names(framework).get("TESTED", ()))
 
 
 def mode_name(stack: str, mode: str) -> str:

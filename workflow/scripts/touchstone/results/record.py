@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from touchstone.results import untested
 from touchstone.results.answers import answers_of
 from touchstone.results.files import FORMAT
 from touchstone.results.flags import flags_of, noisy_flags
@@ -51,6 +52,11 @@ def build_record(folder: Path, fault: str | None = None) -> dict[str, Any]:
         _check_measured(run, phases["measured"], steps_before(phases))
     stated = [outcome.reason, *(result.reason for result in run.of(Result))]
     reason = None if status == OK else one_line(next(filter(None, stated), "no reason given"))
+    software = _software(run)
+    if status == ERROR:
+        installed = run.env["software"].get("packages") or ()
+        remark = untested.remark(run.spec.factors.framework, software.get("version"), installed)
+        reason = "; ".join(filter(None, (reason, remark)))
     means = epoch_means(losses, steps_per_epoch)
     answers = answers_of(run, phases, means, finished, f"{status}: {reason}")
     evaluations = [] if status == ERROR else evaluations_of(run, phases)
@@ -75,7 +81,7 @@ def build_record(folder: Path, fault: str | None = None) -> dict[str, Any]:
             **({"data": run.env["data"]} if run.env.get("data") is not None else {}),
             "machine": run.env["machine"],
             "environment": {k: v for k, v in run.env["run"].items() if k != "started"},
-            "software": {**run.env["software"], **_software(run)},
+            "software": {**run.env["software"], **software},
             "settings": settings,
             "trials": to_json(run.spec.trials or []),
             "start": run.env["start"],

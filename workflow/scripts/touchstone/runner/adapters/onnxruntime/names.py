@@ -1,4 +1,6 @@
-"""The names of this framework and its modes in reports; no run depends on them."""
+"""What reports say of this framework: names, and versions that tests have trained with, the oldest
+first and the newest last. No run depends on it."""
 
 NAME = "ONNX Runtime"
 MODES = {"tensorrt": "TensorRT"}
+TESTED = ("1.31.1",)

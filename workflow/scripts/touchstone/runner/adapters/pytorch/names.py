@@ -1,4 +1,6 @@
-"""The names of this framework and its modes in reports; no run depends on them."""
+"""What reports say of this framework: names, and versions that tests have trained with, the oldest
+first and the newest last. No run depends on it."""
 
 NAME = "PyTorch"
 MODES = {"eager_channels_last": "eager, channels last"}
+TESTED = ("2.6.0", "2.13.0", "2.14.1")
