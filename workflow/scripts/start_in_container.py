@@ -38,7 +38,6 @@ def end_with(lifeline: int) -> None:
 def wait_for(process: int) -> int:
     """Wait until that child has ended; others are orphans of the container. Returns its status, of
     a signal as a shell does."""
-    os.closerange(FIRST, os.sysconf("SC_OPEN_MAX"))
     while True:
         ended, status = os.wait()
         if ended == process:
@@ -52,6 +51,8 @@ if os.getpid() == 1:
     # The kernel keeps signals from the first process of a container. All others end with it.
     child = os.fork()
     if child:
+        for descriptor in start["descriptors"]:
+            os.close(descriptor)
         os._exit(wait_for(child))
 if start["lifeline"] >= 0:
     end_with(start["lifeline"])
