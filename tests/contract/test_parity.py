@@ -16,7 +16,7 @@ USUAL = REFERENCE, frameworks.modes(REFERENCE)[0]
 
 
 def every_layer() -> Graph:
-    """A network with every operation of the graph, and every way to pad."""
+    """A network with every operation of images that all frameworks have, and every way to pad."""
     graph = Graph("every_layer", (16, 16, 3))
     with graph.frozen():
         x = graph.conv("c0", "input", 3, 1)
@@ -25,7 +25,8 @@ def every_layer() -> Graph:
     dilated = graph.conv("c2", x, 8, 3, padding=2, dilation=2, groups=2)
     depthwise = graph.conv("c3", x, 8, 3, padding=1, groups=8, bias=False)
     multiplied = graph.conv("c4", x, 16, (3, 1), padding=(1, 1, 0, 0), groups=8)
-    x = graph.concat("k1", graph.add("a1", dilated, depthwise, x), multiplied)
+    clipped = graph.relu6("r4", graph.add("a3", *[dilated] * 8))  # much of it is beyond 6
+    x = graph.concat("k1", graph.add("a1", clipped, depthwise, x), multiplied)
     x = graph.dropout("o1", graph.batch_norm("b2", x, epsilon=1e-3, momentum=0.99), 0.25)
     pools = [
         graph.max_pool("m1", x, 3, 2, ceil=True),
@@ -38,6 +39,9 @@ def every_layer() -> Graph:
         graph.avg_pool("p4", x, 3, 2, padding=(1, 0, 1, 0)),
     ]
     x = graph.concat("k2", *pools)
+    gate = graph.silu("s1", graph.dense("d3", graph.global_avg_pool("g2", x), 6))
+    gate = graph.sigmoid("s2", graph.dense("d4", gate, graph.shape(x)[-1]))
+    x = graph.multiply("t1", x, gate)
     pooled = graph.dense("d1", graph.global_avg_pool("g1", x), 24, bias=False)
     x = graph.conv("c5", x, 5, 3, stride=2, padding=(0, 1, 0, 1))
     x = graph.dropout("o2", graph.relu("r2", graph.flatten("f1", x)), 0.5)

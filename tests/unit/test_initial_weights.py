@@ -43,6 +43,17 @@ def test_the_start_of_every_framework_can_be_drawn(framework):
     assert set(frameworks.own_start(framework)) <= {*KINDS, *CONSTANT}
 
 
+@pytest.mark.parametrize("activation", ["relu6", "silu", "gelu"])
+def test_what_takes_the_place_of_a_relu_has_its_start(activation):
+    graph = Graph("net", SHAPE)
+    x = getattr(graph, activation)("active", graph.conv("first", "input", filters=3, kernel=1))
+    gate = graph.sigmoid("gate", graph.dense("second", graph.global_avg_pool("mean", x), 3))
+    graph.dense("logits", graph.global_avg_pool("last", graph.multiply("all", x, gate)), units=4)
+    found = starts(graph, "paper")
+    assert found["first.weight"] == "he_normal"
+    assert found["second.weight"] == "glorot_uniform"
+
+
 def test_a_layer_between_sums_and_norms_starts_for_the_relu_after_them():
     graph = Graph("net", SHAPE)
     x = graph.batch_norm("norm", graph.conv("first", "input", filters=3, kernel=1))
@@ -85,6 +96,7 @@ def test_every_array_of_every_network_can_be_drawn(network):
 # Standard deviations of fan-in 50 and fan-out 200, worked out by hand.
 DEVIATIONS = {
     "he_normal": 0.2, "lecun_normal": 0.1414214, "standard_normal": 1.0, "normal_0.01": 0.01,
+    "normal_0.02": 0.02,
     "small_normal": 0.01414214, "glorot_uniform": 0.0894427, "lecun_uniform": 0.1414214,
     "fan_in_uniform": 0.0816497,
     "uniform_0.07": 0.0404145,

@@ -46,6 +46,8 @@ PUBLISHED = [
     ("xception", (299, 299, 3), 1000, 22_855_952, (8.3, 8.5)),
     ("lawrence2017-cnn", (64, 64, 1), 10, 16_840_586, None),
     ("yin2020-cnn", (32, 32, 3), 10, 122_570, None),
+    ("vit-ti-16", (224, 224, 3), 1000, 5_717_416, (1.25, 1.3)),
+    ("vit-s-16", (224, 224, 3), 1000, 22_050_664, (4.55, 4.65)),
 ]
 
 
@@ -157,6 +159,14 @@ def test_one_pixel_too_few_is_refused(name, shape, layer):
     networks.build(name, (shape[0] + 1, shape[1] + 1, shape[2]), 10)
 
 
+@pytest.mark.parametrize("shape", [(28, 28, 1), (32, 40, 3), (8, 16, 3)])
+def test_an_image_that_patches_do_not_divide_is_refused(shape):
+    message = rf"layer patches \(conv\) wants an image .* 16 x 16 .*, not one of {shape[0]} x"
+    with pytest.raises(GraphError, match=message):
+        networks.build("vit-ti-16", shape, 10)
+    networks.build("vit-ti-16", (16, 32, 3), 10)
+
+
 def test_the_dense_layer_behind_a_flattened_image_knows_the_image():
     graph = networks.build("lenet5", (28, 28, 1), 10)
     layers = {layer["name"]: layer for layer in graph.network().layers}
@@ -185,7 +195,7 @@ def graph(*calls):
         ([], "it has no layers"),
         ([("conv", ("c", "nowhere", 4, 3))], "no layer named 'nowhere'"),
         ([("dense", ("d", "input", 4))], r"layer d \(dense\) wants a flat input"),
-        ([("flatten", ("f", "input")), ("conv", ("c", "f", 4, 3))], "wants an image"),
+        ([("flatten", ("f", "input")), ("conv", ("c", "f", 4, 3))], "wants an im"),
         ([("relu", ("r", "input")), ("relu", ("r", "r"))], "two layers are named 'r'"),
         ([("relu", ("a-b", "input"))], "wants a name of letters"),
         ([("relu", ("r", "input"))], r"its output has shape \(8, 8, 3\)"),
@@ -387,9 +397,61 @@ def test_layers_of_sequences():
     assert [p.trainable for p in made.parameters if p.name.startswith("still.")] == [False] * 3
 
 
+def test_layers_of_patches():
+    made = Graph("test", (8, 12, 3))
+    x = made.layer_norm("n", made.conv("c", "input", 6, kernel=4, stride=4))
+    x = made.layer_scale("l", made.gelu("g", x))
+    assert made.shape(x) == (2, 3, 6)
+    x = made.class_token("t", made.to_sequence("s", x))
+    assert made.shape(x) == (7, 6)
+    assert made.shape(made.layer_norm("v", made.step("last", x, 6))) == (6,)
+    assert made.layers[-2].settings == {"index": 6}
+    told = {p.name: (p.shape, p.init) for p in made.parameters}
+    assert told["t.weight"] == ((6,), "zeros") and told["l.scale"] == ((6,), "ones")
+    assert told["n.scale"] == told["v.scale"] == ((6,), "ones")
+    assert made.macs == 6 * 6 * 48  # of the convolution
+
+
+def test_squeeze_and_excitation_keeps_the_image():
+    made = Graph("test", (8, 9, 3))
+    gate = made.dense("excite", made.silu("s", made.global_avg_pool("p", "input")), 3)
+    assert made.shape(made.multiply("m", "input", made.sigmoid("g", gate))) == (8, 9, 3)
+    assert made.shape(made.relu6("r", "m")) == (8, 9, 3)
+    assert made.layer("m").inputs == ("input", "g")
+
+
+def test_what_is_between_a_flattened_image_and_a_dense_layer_keeps_its_order():
+    made = Graph("test", (4, 5, 3))
+    x = made.flatten("f", "input")
+    for op in ("relu6", "sigmoid", "silu", "gelu"):
+        x = getattr(made, op)(op, x)
+    made.dense("d", x, 2)
+    assert made.layers[-1].settings["image"] == [4, 5, 3]
+
+
+FLAT = [("flatten", ("f", "input"))]
+SEQUENCE = [("to_sequence", ("s", "input"))]
+
+
 @pytest.mark.parametrize(
     "shape, calls, message",
     [
+        ((8, 8, 3), [*FLAT, ("layer_norm", ("n", "f"))], r"layer n \(layer_norm\) wants no flat"),
+        ((8, 8, 3), [("class_token", ("t", "input"))], r"layer t \(class_token\) wants a seq"),
+        ((8, 8, 3), [*FLAT, ("to_sequence", ("s", "f"))], r"layer s \(to_sequence\) wants an im"),
+        ((8, 8, 3), [*SEQUENCE, ("step", ("p", "s", 64))], r"layer p \(step\) wants step 64 of 64"),
+        ((8, 8, 3), [*SEQUENCE, ("step", ("p", "s", -1))], r"layer p \(step\) wants step -1 of 64"),
+        ((8, 8, 3), [*SEQUENCE, ("layer_scale", ("l", "s"))], r"layer l \(layer_scale\) wants an"),
+        (
+            (8, 8, 3),
+            [*FLAT, ("multiply", ("m", "input", "f"))],
+            r"layer m \(multiply\) wants a number for each channel of input, \(8, 8, 3\); f gives",
+        ),
+        (
+            (1, 1, 3),
+            [*FLAT, ("multiply", ("m", "input", "f"))],
+            r"layer m \(multiply\) wants a number for each channel; f has pixels",
+        ),
         ((8, 8, 3), [("embedding", ("e", "input", 4))], r"layer e \(embedding\) wants tokens"),
         (
             (8, 1, 1),

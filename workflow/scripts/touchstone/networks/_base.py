@@ -20,6 +20,10 @@ BYTES = 256
 """The vocabulary: tokens are bytes, which every record format holds."""
 
 
+ELEMENTWISE = ("relu", "relu6", "sigmoid", "silu", "gelu", "dropout", "add")
+"""Operations whose output has the order of its input."""
+
+
 class GraphError(ValueError):
     """The layers of a network do not fit together."""
 
@@ -261,7 +265,7 @@ class GraphBase:
 
     def _image_behind(self, source: str) -> list[int] | None:
         """The image shape that was flattened into `source`, if nothing has mixed it since."""
-        while source != "input" and self._by_name[source].op in ("relu", "dropout", "add"):
+        while source != "input" and self._by_name[source].op in ELEMENTWISE:
             source = self._by_name[source].inputs[0]
         if source != "input" and self._by_name[source].op == "flatten":
             return list(self.shape(self._by_name[source].inputs[0]))

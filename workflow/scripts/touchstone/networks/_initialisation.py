@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from touchstone.networks._base import GraphBase, Parameter
 
 SEES_THROUGH = ("batch_norm", "lrn", "max_pool", "avg_pool", "dropout", "add")
-"""Operations between a layer with weights and the ReLU that its initial weights are for."""
+"""Operations between a layer with weights and the rectifier that its initial weights are for."""
+RECTIFIERS = ("relu", "relu6", "silu", "gelu")
+"""ReLU and what takes its place."""
 SMALL = "small_normal"
 """Of the output layer: the first predictions are then nearly equal for all classes."""
 
@@ -31,9 +33,9 @@ def starts(graph: GraphBase, scheme: str, own: OwnStart | None = None) -> dict[s
 
     Args:
         scheme: `paper`, as the network's source says in `graph.initial`, and where that is silent
-            He before a ReLU, Glorot elsewhere and `SMALL` in the output layer; `he`: He in every
-            convolution and dense layer; `glorot`, in all layers; `framework`: in convolutions
-            and dense layers as `own` says, Glorot elsewhere.
+            He before `RECTIFIERS`, Glorot elsewhere and `SMALL` in the output layer; `he`: He in
+            every convolution and dense layer; `glorot`, in all layers; `framework`: in
+            convolutions and dense layers as `own` says, Glorot elsewhere.
         own: of the framework, for `framework`.
     """
     found = {}
@@ -60,7 +62,9 @@ def _weights(graph: GraphBase, parameter: Parameter, scheme: str, own: OwnStart 
     if scheme != "paper":
         return {"he": "he_normal", "glorot": "glorot_uniform"}[scheme]
     follows = _follows(graph, parameter.layer)
-    return {"relu": "he_normal", "": SMALL}.get(follows, "glorot_uniform")
+    if follows in RECTIFIERS:
+        return "he_normal"
+    return "glorot_uniform" if follows else SMALL
 
 
 def _follows(graph: GraphBase, name: str) -> str:

@@ -1,7 +1,8 @@
 """A network as a graph of standard layers; framework-free.
 
 Shapes are those of one example: (height, width, channels) for images, (features,) once
-flattened; (steps, 1, 1) for tokens, (steps, features) for the sequence made of them.
+flattened; (steps, 1, 1) for tokens, (steps, features) for the sequence made of them or of an
+image.
 `flatten` puts the channels first (channel, row, column), whatever order a framework keeps its
 images in; adapters reorder the weights after it, once, at build. Weights have one canonical
 layout: convolution (filters, channels / groups, height, width), dense (units, features), LSTM
@@ -174,6 +175,23 @@ class Graph(GraphBase):
         """max(0, x)."""
         return self._add("relu", name, (source,), self.shape(source))
 
+    def relu6(self, name: str, source: str) -> str:
+        """min(max(0, x), 6) (Sandler et al. 2018, arXiv:1801.04381)."""
+        return self._add("relu6", name, (source,), self.shape(source))
+
+    def sigmoid(self, name: str, source: str) -> str:
+        """1 / (1 + exp(-x))."""
+        return self._add("sigmoid", name, (source,), self.shape(source))
+
+    def silu(self, name: str, source: str) -> str:
+        """x sigmoid(x), also called swish (Elfwing et al. 2017, arXiv:1702.03118)."""
+        return self._add("silu", name, (source,), self.shape(source))
+
+    def gelu(self, name: str, source: str) -> str:
+        """x (1 + erf(x / sqrt(2))) / 2, not its approximation (Hendrycks and Gimpel 2016,
+        arXiv:1606.08415)."""
+        return self._add("gelu", name, (source,), self.shape(source))
+
     def dropout(self, name: str, source: str, rate: float) -> str:
         """In training, each value is 0 with probability `rate`, else divided by 1 - rate."""
         if not 0 <= rate < 1:
@@ -193,6 +211,34 @@ class Graph(GraphBase):
             raise GraphError(f"layer {name} (add) has inputs that were flattened differently")
         return self._add("add", name, sources, shapes[0])
 
+    def multiply(self, name: str, source: str, factors: str) -> str:
+        """An image, each channel of which is multiplied by its number of the vector `factors`.
+
+        So does squeeze-and-excitation (Hu et al. 2017, arXiv:1709.01507).
+        """
+        shape, vector = self._image(source, name, "multiply"), self.shape(factors)
+        if vector != shape[-1:]:
+            raise GraphError(
+                f"layer {name} (multiply) wants a number for each channel of {source}, "
+                f"{shape}; {factors} gives {vector}"
+            )
+        if self._image_behind(factors):
+            raise GraphError(
+                f"layer {name} (multiply) wants a number for each channel; {factors} has pixels"
+            )
+        return self._add("multiply", name, (source, factors), shape)
+
+    def layer_scale(self, name: str, source: str) -> str:
+        """An image, each channel of which is multiplied by a learned number.
+
+        The numbers begin at 1 where the network does not state another start (Touvron et al.
+        2021, arXiv:2103.17239, section 2).
+        """
+        shape = self._image(source, name, "layer_scale")
+        self._add("layer_scale", name, (source,), shape)
+        self._array(f"{name}.scale", shape[-1:], "ones", 0)
+        return name
+
     def concat(self, name: str, *sources: str) -> str:
         """Inputs of one height and width put together along the channels."""
         shapes = [self._image(source, name, "concat") for source in sources]
@@ -205,6 +251,29 @@ class Graph(GraphBase):
         """An image as a vector in the order (channel, row, column)."""
         shape = self._image(source, name, "flatten")
         return self._add("flatten", name, (source,), (math.prod(shape),))
+
+    def to_sequence(self, name: str, source: str) -> str:
+        """An image as the sequence of its pixels, row by row, each with its channels.
+
+        After a convolution whose stride is its kernel's size these are the patches of an image
+        (Dosovitskiy et al. 2020, arXiv:2010.11929).
+        """
+        height, width, channels = self._image(source, name, "to_sequence")
+        return self._add("to_sequence", name, (source,), (height * width, channels))
+
+    def class_token(self, name: str, source: str) -> str:
+        """The sequence after a learned step, which is the same for every example."""
+        steps, features = self._sequence(source, name, "class_token")
+        self._add("class_token", name, (source,), (steps + 1, features))
+        self._array(f"{name}.weight", (features,), "zeros", 1)
+        return name
+
+    def step(self, name: str, source: str, index: int) -> str:
+        """The features of the step `index`, the first of which is 0, as a vector."""
+        steps, features = self._sequence(source, name, "step")
+        if not 0 <= index < steps:
+            raise GraphError(f"layer {name} (step) wants step {index} of {steps}, counted from 0")
+        return self._add("step", name, (source,), (features,), index=index)
 
     def embedding(self, name: str, source: str, width: int) -> str:
         """The row of a table that belongs to each token of the input: a sequence."""
@@ -226,12 +295,15 @@ class Graph(GraphBase):
         return name
 
     def layer_norm(self, name: str, source: str, epsilon: float = 1e-5) -> str:
-        """Layer normalisation of each step over its features, with scale and offset.
+        """Layer normalisation over the features of a vector or of each step, or over the channels
+        of each pixel, with scale and offset.
 
         It divides by the root of the biased variance plus epsilon (Ba et al. 2016,
         arXiv:1607.06450).
         """
-        shape = self._sequence(source, name, "layer_norm")
+        shape = self.shape(source)
+        if self._image_behind(source):
+            raise GraphError(f"layer {name} (layer_norm) wants no flattened image, as {source} is")
         self._add("layer_norm", name, (source,), shape, epsilon=epsilon)
         self._array(f"{name}.scale", shape[-1:], "ones", 0)
         self._array(f"{name}.offset", shape[-1:], "zeros", 0)

@@ -13,6 +13,7 @@ NORMAL: Dict[str, Callable[[Parameter], float]] = {
     "lecun_normal": lambda p: math.sqrt(1 / p.fan_in),
     "standard_normal": lambda p: 1.0,
     "normal_0.01": lambda p: 0.01,
+    "normal_0.02": lambda p: 0.02,
     "small_normal": lambda p: 0.1 / math.sqrt(p.fan_in),
 }
 """Normal distributions, each with its standard deviation: He et al. 2015 (arXiv:1502.01852,
@@ -25,7 +26,7 @@ UNIFORM: Dict[str, Callable[[Parameter], float]] = {
 }
 """Uniform distributions around 0, each with its bound: Glorot and Bengio 2010, equation 16; the
 same with the inputs only (Caffe's `xavier`); PyTorch's and MXNet's own."""
-CONSTANT = {"zeros": 0.0, "ones": 1.0, "forget_ones": 0.0}
+CONSTANT = {"zeros": 0.0, "ones": 1.0, "forget_ones": 0.0, "constant_1e-06": 1e-6}
 """Constants; `forget_ones` is 1 in the second of four parts, the forget gate of an LSTM (Jozefowicz
 et al. 2015, section 2.2)."""
 PART = 2**16

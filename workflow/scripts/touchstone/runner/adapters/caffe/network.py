@@ -10,9 +10,16 @@ from caffe.proto import caffe_pb2
 
 from touchstone.schema.spec import Layer, Network
 
-FIRST_READ_AFTERWARDS = ("lrn", "flatten", "global_avg_pool")
-"""Layers whose result nothing may overwrite: the first needs it for its gradient, that of the
+FIRST_READ_AFTERWARDS = ("lrn", "sigmoid", "flatten", "global_avg_pool")
+"""Layers whose result nothing may overwrite: the first two need it for their gradient, that of the
 others shares the memory of what they flatten."""
+
+
+WITHOUT = {
+    "gelu": "Caffe has no error function, as gelu needs",
+    "attention": "Caffe multiplies no two inputs as matrices, as attention does",
+}
+"""Layers that cannot be made of Caffe's own, and why."""
 
 
 class BatchNormalization(caffe.Layer):
@@ -98,9 +105,9 @@ class Prototxt(Message):
         self.ops = {layer["name"]: layer["op"] for layer in layers}
         self.uses = collections.Counter(source for layer in layers for source in layer["inputs"])
         missing = sorted(op for op in set(self.ops.values()) if not hasattr(self, "_" + op))
-        if "attention" in missing:
-            reason = "Caffe multiplies no two inputs as matrices, as attention does"
-            raise NotImplementedError(reason)
+        for op, reason in WITHOUT.items():
+            if op in missing:
+                raise NotImplementedError(reason)
         if missing:
             raise NotImplementedError("Caffe's adapter has no layer " + ", ".join(missing))
         self.tops = {"input": self.given("data", self._planes(network.input))}
@@ -225,6 +232,26 @@ class Prototxt(Message):
 
     def _relu(self, layer: Layer, bottoms: Any) -> Any:
         return self.add("ReLU", layer["name"], bottoms, self._top(layer))
+
+    def _relu6(self, layer: Layer, bottoms: Any) -> Any:
+        """max(0, x) - max(0, x - 6)."""
+        name = layer["name"]
+        less = self.add("Power", name + "/less", bottoms, power_param=dict(shift=-6.0))
+        beyond = self.add("ReLU", name + "/beyond", [less], less)
+        rectified = self.add("ReLU", name + "/all", bottoms)
+        difference = dict(operation="SUM", coeff=[1.0, -1.0])
+        return self.add("Eltwise", name, [rectified, beyond], eltwise_param=difference)
+
+    def _sigmoid(self, layer: Layer, bottoms: Any) -> Any:
+        return self.add("Sigmoid", layer["name"], bottoms)
+
+    def _silu(self, layer: Layer, bottoms: Any) -> Any:
+        gate = self.add("Sigmoid", layer["name"] + "/gate", bottoms)
+        product = dict(operation="PROD")
+        return self.add("Eltwise", layer["name"], bottoms + [gate], eltwise_param=product)
+
+    def _multiply(self, layer: Layer, bottoms: Any) -> Any:
+        return self.add("Scale", layer["name"], bottoms, scale_param=dict(axis=0))
 
     def _dropout(self, layer: Layer, bottoms: Any) -> Any:
         if not self.training:

@@ -12,13 +12,14 @@ import numpy as np
 from touchstone.runner.adapters.cntk.capabilities import CAPABILITIES
 from touchstone.runner.adapters.cntk.inputs import Inputs
 from touchstone.runner.adapters.cntk.network import (
+    ACTIVATIONS,
     channels_first,
     covered,
     depthwise,
     dilated_filter,
     has_avx2,
     is_another,
-    require_one_size,
+    require_able,
     with_padding,
 )
 from touchstone.runner.job import Job
@@ -55,7 +56,7 @@ class Adapter(Inputs):
         if precision not in PRECISIONS:
             raise NotImplementedError("CNTK has only fp32 and fp64 on CPUs, not " + precision)
         self.dtype = PRECISIONS[precision]
-        require_one_size(job)
+        require_able(job)
 
     def build(self, weights: Dict[str, Array]) -> None:
         network = self.job.network
@@ -127,7 +128,7 @@ class Adapter(Inputs):
             kernel, dilation = own["weight"], layer["dilation"]
             if dilation > 1:
                 kernel = dilated_filter(kernel, dilation)
-            if kernel.shape[:2] == (shape[2], 1) and layer["stride"] == 1:
+            if kernel.shape[:2] == (shape[2], 1):
                 x = depthwise(x, kernel, layer)
             else:
                 x, pads, _ = with_padding(x, layer, shape, kernel.shape[2:], 0)
@@ -148,8 +149,8 @@ class Adapter(Inputs):
         if op == "global_avg_pool":
             means = C.pooling(x, C.AVG_POOLING, tuple(shape[:2]))
             return C.reshape(means, (shape[2],))
-        if op == "relu":
-            return C.relu(x)
+        if op in ACTIVATIONS:
+            return ACTIVATIONS[op](x)
         if op == "dropout":
             mask = self.masks.get(layer["name"])
             seed = zlib.crc32(layer["name"].encode()) ^ self.job.seed
@@ -157,16 +158,16 @@ class Adapter(Inputs):
         if op == "flatten":
             return C.reshape(x, (-1,))
         if op == "add":
-            for other in inputs[1:]:
-                x = x + other
-            return x
+            return sum(inputs[1:], x)
+        if op == "multiply":
+            return x * C.reshape(inputs[1], (-1, 1, 1))
         if op == "concat":
             return C.splice(*inputs, axis=0)
         if op == "embedding":
             return C.gather(own["weight"], C.reshape(x, (shape[0],)))
         if op == "position":
             return x + own["weight"]
-        if op == "layer_norm":
+        if op == "layer_norm" and len(shape) == 2:
             x = x - C.reduce_mean(x, 1)
             root = C.sqrt(C.reduce_mean(x * x, 1) + self._constant([layer["epsilon"]]))
             return x / root * own["scale"] + own["offset"]

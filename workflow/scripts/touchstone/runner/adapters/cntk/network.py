@@ -74,12 +74,16 @@ def depthwise(x: Any, kernel: Any, layer: Layer) -> Any:
 
     CNTK's own takes minutes for a step of Xception; this takes 1.6 s (docs/parity.md).
     """
-    sides, (height, width, _) = layer["padding"], layer["shape"]
+    sides, outs = layer["padding"], layer["shape"][:2]
+    # CNTK refuses a stride over a single pixel.
+    strides = [layer["stride"] if out > 1 else 1 for out in outs]
+    reach = [(out - 1) * stride + 1 for out, stride in zip(outs, strides)]
     x = C.pad(x, [(0, 0), tuple(sides[:2]), tuple(sides[2:])], C.CONSTANT_PAD, 0)
     moved = []
     for row in range(kernel.shape[2]):
         for column in range(kernel.shape[3]):
-            window = C.slice(x, [1, 2], [row, column], [row + height, column + width])
+            ends = [row + reach[0], column + reach[1]]
+            window = C.slice(x, [1, 2], [row, column], ends, strides)
             weights = C.slice(kernel, [2, 3], [row, column], [row + 1, column + 1])
             moved.append(window * C.reshape(weights, (kernel.shape[0], 1, 1)))
     return sum(moved[1:], moved[0])
@@ -94,8 +98,19 @@ def has_avx2() -> bool:
         return " avx2 " in file.read()
 
 
-def require_one_size(job: Job) -> None:
-    """Raise NotImplementedError where a partial batch would not be normalised as the others are."""
+ACTIVATIONS = {
+    "relu": C.relu,
+    "relu6": lambda x: C.clip(x, 0, 6),
+    "sigmoid": C.sigmoid,
+    "silu": lambda x: x * C.sigmoid(x),
+}
+
+
+def require_able(job: Job) -> None:
+    """Raise NotImplementedError where CNTK has no such function, or a partial batch would not be
+    normalised as the others are."""
+    if any(layer["op"] == "gelu" for layer in job.network.layers):
+        raise NotImplementedError("CNTK has no error function, as gelu needs")
     if job.rest and any(layer["op"] == "batch_norm" for layer in job.network.layers):
         raise NotImplementedError(
             "CNTK counts the momentum of running statistics in examples, so that a partial batch"

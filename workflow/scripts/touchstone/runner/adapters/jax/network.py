@@ -44,6 +44,15 @@ def rows_last(array: Any, image: Any) -> Any:
     return array.reshape(len(array), -1)
 
 
+ACTIVATIONS = {
+    "relu": jax.nn.relu,
+    "relu6": jax.nn.relu6,
+    "sigmoid": jax.nn.sigmoid,
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+}
+
+
 def layer_of(layer: Layer, inputs: Any, own: Any) -> Any:
     """What a layer without dropout or batch statistics makes of its inputs, its bias left out."""
     op, x = layer["op"], inputs[0]
@@ -65,8 +74,8 @@ def layer_of(layer: Layer, inputs: Any, own: Any) -> Any:
         return _average(layer, x)
     if op == "global_avg_pool":
         return jnp.mean(x, (1, 2))
-    if op == "relu":
-        return jax.nn.relu(x)
+    if op in ACTIVATIONS:
+        return ACTIVATIONS[op](x)
     if op == "add":
         return sum(inputs[1:], x)
     if op == "concat":
@@ -79,8 +88,8 @@ def layer_of(layer: Layer, inputs: Any, own: Any) -> Any:
     if op == "position":
         return x + own["weight"]
     if op == "layer_norm":
-        mean = jnp.mean(x, 2, keepdims=True)
-        variance = jnp.mean((x - mean) ** 2, 2, keepdims=True)
+        mean = jnp.mean(x, -1, keepdims=True)
+        variance = jnp.mean((x - mean) ** 2, -1, keepdims=True)
         return (x - mean) * lax.rsqrt(variance + layer["epsilon"]) * own["scale"] + own["offset"]
     if op == "attention":
         return _attention(layer["heads"], x)
@@ -88,6 +97,17 @@ def layer_of(layer: Layer, inputs: Any, own: Any) -> Any:
         return _lstm(layer, x, own)
     if op == "mean_over_steps":
         return jnp.mean(x, 1)
+    if op == "multiply":
+        return x * inputs[1][:, None, None]
+    if op == "layer_scale":
+        return x * own["scale"]
+    if op == "to_sequence":
+        return x.reshape(len(x), -1, x.shape[3])
+    if op == "class_token":
+        token = jnp.broadcast_to(own["weight"], (len(x), 1, x.shape[2]))
+        return jnp.concatenate([token, x], 1)
+    if op == "step":
+        return x[:, layer["index"]]
     raise NotImplementedError("JAX's adapter has no layer " + op)
 
 

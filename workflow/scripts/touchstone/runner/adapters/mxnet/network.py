@@ -1,6 +1,6 @@
 """The graph of a network in the operations of the framework."""
 
-from typing import Any
+from typing import Any, Callable, Dict
 
 import numpy as np
 from mxnet import gluon
@@ -73,13 +73,57 @@ class Lstm(nn.HybridBlock):
         return F.reshape(F.slice_axis(states, axis=0, begin=-1, end=None), shape=(-3, 0))
 
 
+class ClassToken(nn.HybridBlock):
+    """A sequence after a learned step."""
+
+    def __init__(self, layer: Layer, shape: Any, precision: str) -> None:
+        super().__init__()
+        self.weight = self.params.get("weight", shape=shape[-1:])
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
+        token = F.reshape(weight, shape=(1, 1, -1))
+        token = F.broadcast_like(token, x, lhs_axes=(0,), rhs_axes=(0,))
+        return F.concat(token, x, dim=1)
+
+
+class LayerScale(nn.HybridBlock):
+    """Images whose channels are multiplied by learned numbers: a convolution of single pixels.
+
+    A product with broadcasting takes 14 to 17 times the CPU time (docs/performance.md).
+    """
+
+    def __init__(self, layer: Layer, shape: Any, precision: str) -> None:
+        super().__init__()
+        self.gamma = self.params.get("gamma", shape=shape[-1:])
+        self.settings = dict(num_filter=shape[-1], num_group=shape[-1], kernel=(1, 1), no_bias=True)
+
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any) -> Any:
+        return F.Convolution(x, F.reshape(gamma, shape=(-1, 1, 1, 1)), **self.settings)
+
+
+class ChannelNorm(nn.LayerNorm):
+    """Layer normalisation over the channels of images, which are put last for it: MXNet's own way
+    along the first axis takes 2.4 times the CPU time (docs/performance.md)."""
+
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
+        x = super().hybrid_forward(F, F.transpose(x, axes=(0, 2, 3, 1)), gamma, beta)
+        return F.transpose(x, axes=(0, 3, 1, 2))
+
+
 def _layer_norm(layer: Layer, shape: Any, precision: str) -> Any:
-    return nn.LayerNorm(epsilon=layer["epsilon"], in_channels=shape[-1])
+    kind = ChannelNorm if len(shape) == 3 else nn.LayerNorm
+    return kind(epsilon=layer["epsilon"], in_channels=shape[-1])
 
 
-TEXT = {"embedding": Embedding, "position": Position, "layer_norm": _layer_norm, "lstm": Lstm}
-"""What makes the blocks of a sequence, of a layer of the graph, the shape that it is given and
-the precision."""
+LEARNED = {
+    "embedding": Embedding,
+    "position": Position,
+    "layer_norm": _layer_norm,
+    "lstm": Lstm,
+    "class_token": ClassToken,
+    "layer_scale": LayerScale,
+}
+"""What makes a block, of a layer of the graph, the shape that it is given and the precision."""
 
 
 def _attention(F: Any, x: Any, layer: Layer) -> Any:
@@ -93,6 +137,40 @@ def _attention(F: Any, x: Any, layer: Layer) -> Any:
     found = F.batch_dot(F.softmax(products), v)
     found = F.reshape(found, shape=(-1, heads, steps, size))
     return F.reshape(F.transpose(found, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
+
+
+def _gelu(F: Any, x: Any, precision: str) -> Any:
+    """GELU; MXNet's kernel computes in single precision, which also rounds a factor of the
+    gradient of its error function."""
+    if precision != "fp64":
+        return F.LeakyReLU(x, act_type="gelu")
+    scaled = x * 0.5**0.5
+    slope = F.BlockGrad(2 / np.pi**0.5 * F.exp(-F.square(scaled)))
+    error = F.BlockGrad(F.erf(scaled) - slope * scaled) + slope * scaled
+    return 0.5 * x * (1 + error)
+
+
+def _relu6(F: Any, x: Any, layer: Layer) -> Any:
+    """max(0, x) - max(0, x - 6): steps of MobileNetV2 take 1.4 times the CPU time with `clip`
+    (docs/performance.md)."""
+    return F.Activation(x, act_type="relu") - F.Activation(x - 6, act_type="relu")
+
+
+PLAIN: Dict[str, Callable[..., Any]] = {
+    "relu6": _relu6,
+    "sigmoid": lambda F, x, layer: F.Activation(x, act_type="sigmoid"),
+    "silu": lambda F, x, layer: x * F.Activation(x, act_type="sigmoid"),
+    # The gradient of oneDNN's pooling has a layout of its own, with which batch
+    # normalisation before it falls back to reference code: 40 times slower.
+    "global_avg_pool": lambda F, x, layer: F.mean(x, axis=(2, 3)),
+    "attention": _attention,
+    "mean_over_steps": lambda F, x, layer: F.mean(x, axis=1),
+    "to_sequence": lambda F, x, layer: F.transpose(F.reshape(x, shape=(0, 0, -1)), (0, 2, 1)),
+    "step": lambda F, x, layer: F.reshape(
+        F.slice_axis(x, axis=1, begin=layer["index"], end=layer["index"] + 1), shape=(0, -1)
+    ),
+}
+"""Layers of one input and no arrays."""
 
 
 class Network(nn.HybridBlock):
@@ -117,8 +195,8 @@ class Network(nn.HybridBlock):
                 setattr(self, layer["name"], mask)
                 continue
             shape = shapes[layer["inputs"][0]]
-            if layer["op"] in TEXT:
-                block = TEXT[layer["op"]](layer, shape, precision)
+            if layer["op"] in LEARNED:
+                block = LEARNED[layer["op"]](layer, shape, precision)
             else:
                 block = _block(layer, shape[-1])
             if block is not None:
@@ -134,16 +212,16 @@ class Network(nn.HybridBlock):
                 value = F.elemwise_add(*inputs) if len(inputs) == 2 else F.add_n(*inputs)
             elif op == "concat":
                 value = F.concat(*inputs, dim=1)
-            elif op == "global_avg_pool":
-                # The gradient of oneDNN's pooling has a layout of its own, with which batch
-                # normalisation before it falls back to reference code: 40 times slower.
-                value = F.mean(value, axis=(2, 3))
+            elif op == "multiply":
+                # `broadcast_mul` takes 2.5 times the CPU time (docs/performance.md).
+                factors = F.reshape(inputs[1], shape=(0, 0, 1, 1))
+                value = value * F.broadcast_like(factors, value)
             elif op == "lrn":
                 value = self._lrn(F, value, layer)
-            elif op == "attention":
-                value = _attention(F, value, layer)
-            elif op == "mean_over_steps":
-                value = F.mean(value, axis=1)
+            elif op == "gelu":
+                value = _gelu(F, value, self.precision)
+            elif op in PLAIN:
+                value = PLAIN[op](F, value, layer)
             elif name in masks:
                 value = value * masks[name]
             elif op == "avg_pool" and not _even(layer):
@@ -239,6 +317,6 @@ def _block(layer: Layer, features: Any) -> Any:
         return nn.Dropout(layer["rate"])
     if op == "flatten":
         return nn.Flatten()
-    if op in ("add", "concat", "global_avg_pool", "lrn", "attention", "mean_over_steps"):
+    if op in PLAIN or op in ("add", "concat", "multiply", "lrn", "gelu"):
         return None
     raise NotImplementedError("MXNet's adapter has no layer " + op)

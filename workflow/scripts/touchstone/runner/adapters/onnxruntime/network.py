@@ -1,6 +1,6 @@
 """The graph of a network in the operations of the framework."""
 
-from typing import Any, Sequence
+from typing import Any, List, Sequence
 
 import numpy as np
 import onnx
@@ -11,6 +11,10 @@ from touchstone.schema.types import Arrays
 
 OPSET, IR = 17, 8
 """Versions of the operators and of the format, which every release since 2022 reads."""
+ACTIVATIONS = ("relu", "relu6", "sigmoid", "silu", "gelu")
+OF_CHANNELS = ("multiply", "layer_scale", "layer_norm")
+OF_SEQUENCES = ("lstm", "mean_over_steps", "step")
+"""Layers of sequences whose output may be none."""
 GATES = (0, 3, 1, 2)
 """Where ONNX's order of an LSTM's gates, i, o, f, g, finds ours: i, f, g, o."""
 
@@ -27,7 +31,11 @@ def exported(network: Network, weights: Arrays, batch_size: int) -> Any:
         if layer["op"] == "dropout":
             values[layer["name"]] = inputs[0]
             continue
-        if len(layer["shape"]) == 2 or layer["op"] in ("lstm", "mean_over_steps"):
+        if layer["op"] in ACTIVATIONS:
+            nodes += _activation_nodes(layer, inputs[0])
+        elif layer["op"] in OF_CHANNELS:
+            nodes += _channel_nodes(layer, inputs, weights)
+        elif len(layer["shape"]) == 2 or layer["op"] in OF_SEQUENCES:
             nodes += _sequence_nodes(layer, inputs, weights, batch_size)
         else:
             nodes += _nodes(layer, inputs, weights)
@@ -84,7 +92,6 @@ def _nodes(layer: Layer, inputs: Any, weights: Arrays) -> Any:
         alpha, beta, k = (float(layer[key]) for key in ("alpha", "beta", "k"))
         return [node("LRN", size=layer["size"], alpha=alpha, beta=beta, bias=k)]
     simple = {
-        "relu": ("Relu", {}),
         "flatten": ("Flatten", {"axis": 1}),
         "add": ("Sum", {}),
         "concat": ("Concat", {"axis": 1}),
@@ -95,9 +102,10 @@ def _nodes(layer: Layer, inputs: Any, weights: Arrays) -> Any:
     return [node(kind, **settings)]
 
 
-def _sequence_nodes(layer: Layer, inputs: Any, weights: Arrays, batch_size: int) -> Any:
-    """The ONNX nodes of a layer of sequences, (batch, steps, features), as `_nodes`."""
-    name, op, x, nodes = layer["name"], layer["op"], inputs[0], []
+def _maker(name: str) -> Any:
+    """An empty list for the nodes of a layer, and what puts a node and a constant into it; each
+    returns the name of its output."""
+    nodes: List[Any] = []
 
     def put(kind: str, given: Any, part: str = "", **settings: Any) -> Any:
         nodes.append(helper.make_node(kind, given, [name + part], name=name + part, **settings))
@@ -105,6 +113,54 @@ def _sequence_nodes(layer: Layer, inputs: Any, weights: Arrays, batch_size: int)
 
     def constant(part: Any, array: Any) -> Any:
         return put("Constant", [], part, value=numpy_helper.from_array(np.asarray(array)))
+
+    return nodes, put, constant
+
+
+def _activation_nodes(layer: Layer, x: Any) -> Any:
+    """The ONNX nodes of a function of single numbers, as `_nodes`."""
+    op = layer["op"]
+    nodes, put, constant = _maker(layer["name"])
+    if op == "relu6":
+        ends = [constant(f"/{end}", np.float32(end)) for end in (0, 6)]
+        put("Clip", [x, *ends])
+    elif op == "silu":
+        put("Mul", [x, put("Sigmoid", [x], "/gate")])
+    elif op == "gelu":
+        # In the order in which the session finds one operation.
+        two, one, half = (constant(f"/{n}", np.float32(n)) for n in (2**0.5, 1, 0.5))
+        error = put("Erf", [put("Div", [x, two], "/scaled")], "/error")
+        put("Mul", [put("Mul", [x, put("Add", [error, one], "/share")], "/twice"), half])
+    else:
+        put({"relu": "Relu", "sigmoid": "Sigmoid"}[op], [x])
+    return nodes
+
+
+def _channel_nodes(layer: Layer, inputs: Any, weights: Arrays) -> Any:
+    """The ONNX nodes of a layer that treats each channel in its own way, as `_nodes`."""
+    name, op, x = layer["name"], layer["op"], inputs[0]
+    nodes, put, constant = _maker(name)
+    if op == "multiply":
+        axes = constant("/axes", [2, 3])
+        put("Mul", [x, put("Unsqueeze", [inputs[1], axes], "/factors")])
+    elif op == "layer_scale":
+        put("Mul", [x, constant("/factors", weights[name + ".scale"][:, None, None])])
+    else:
+        image = len(layer["shape"]) == 3
+        if image:
+            x = put("Transpose", [x], "/pixels", perm=[0, 2, 3, 1])
+        arrays = [name + ".scale", name + ".offset"]
+        settings = dict(axis=-1, epsilon=float(layer["epsilon"]))
+        x = put("LayerNormalization", [x, *arrays], "/normal" if image else "", **settings)
+        if image:
+            put("Transpose", [x], perm=[0, 3, 1, 2])
+    return nodes
+
+
+def _sequence_nodes(layer: Layer, inputs: Any, weights: Arrays, batch_size: int) -> Any:
+    """The ONNX nodes of a layer of sequences, (batch, steps, features), as `_nodes`."""
+    name, op, x = layer["name"], layer["op"], inputs[0]
+    nodes, put, constant = _maker(name)
 
     def own(kind: str) -> Any:
         return name + "." + kind
@@ -115,9 +171,15 @@ def _sequence_nodes(layer: Layer, inputs: Any, weights: Arrays, batch_size: int)
         put("Gather", [own("weight"), tokens])
     elif op == "position":
         put("Add", [x, own("weight")])
-    elif op == "layer_norm":
-        given = [x, own("scale"), own("offset")]
-        put("LayerNormalization", given, epsilon=float(layer["epsilon"]))
+    elif op == "to_sequence":
+        features, steps = layer["shape"][::-1]
+        shape = constant("/shape", [batch_size, features, steps])
+        put("Transpose", [put("Reshape", [x, shape], "/flat")], perm=[0, 2, 1])
+    elif op == "class_token":
+        shape = constant("/shape", [batch_size, 1, layer["shape"][1]])
+        put("Concat", [put("Expand", [own("weight"), shape], "/token"), x], axis=1)
+    elif op == "step":
+        put("Gather", [x, constant("/index", np.int64(layer["index"]))], axis=1)
     elif op == "dense":
         columns = put("Transpose", [own("weight")], "/columns", perm=[1, 0])
         product = put("MatMul", [x, columns], "/product" if layer["bias"] else "")
@@ -158,8 +220,8 @@ def _sequence_nodes(layer: Layer, inputs: Any, weights: Arrays, batch_size: int)
             put("Squeeze", [outputs[1], axis])
     elif op == "mean_over_steps":
         put("ReduceMean", [x], axes=[1], keepdims=0)
-    elif op in ("relu", "add"):
-        put({"relu": "Relu", "add": "Sum"}[op], inputs)
+    elif op == "add":
+        put("Sum", inputs)
     else:
         raise NotImplementedError("ONNX Runtime's exporter has no layer " + op)
     return nodes

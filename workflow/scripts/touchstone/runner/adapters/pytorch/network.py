@@ -100,18 +100,67 @@ class Lstm(nn.Module):
         return states if self.sequence else last[0]
 
 
+class ChannelNorm(nn.LayerNorm):
+    """Layer normalisation over the channels of images, which come first."""
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 def _layer_norm(layer: Layer, shape: Any) -> Any:
-    return nn.LayerNorm(shape[-1], layer["epsilon"])
+    return (ChannelNorm if len(shape) == 3 else nn.LayerNorm)(shape[-1], layer["epsilon"])
 
 
-TEXT = {
+class ClassToken(nn.Module):
+    """A sequence after a learned step."""
+
+    def __init__(self, layer: Layer, shape: Any) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(shape[-1]))
+
+    def forward(self, x: Any) -> Any:
+        return torch.cat((self.weight.to(x.dtype).expand(len(x), 1, -1), x), 1)
+
+
+class LayerScale(nn.Module):
+    """Images whose channels are multiplied by learned numbers."""
+
+    def __init__(self, layer: Layer, shape: Any) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(shape[-1]))
+
+    def forward(self, x: Any) -> Any:
+        return x * self.weight[:, None, None]
+
+
+LEARNED = {
     "embedding": Embedding,
     "position": Position,
     "layer_norm": _layer_norm,
     "attention": Attention,
     "lstm": Lstm,
+    "class_token": ClassToken,
+    "layer_scale": LayerScale,
 }
-"""What makes the layers of a sequence, of a layer of the graph and the shape it is given."""
+"""What makes a layer, of the layer of the graph and the shape that it is given."""
+PLAIN = {
+    "flatten": nn.Flatten,
+    "sigmoid": nn.Sigmoid,
+    # Their gradients need their inputs, so that in place they would copy these.
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+}
+"""Layers without settings."""
+
+
+def _multiplied(x: Any, factors: Any) -> Any:
+    """Images whose channels are multiplied by those of a vector."""
+    return x * factors[:, :, None, None]
+
+
+def _sequence(x: Any) -> Any:
+    """Images (batch, channels, height, width) as sequences (batch, height width, channels)."""
+    return x.flatten(2).transpose(1, 2)
 
 
 def module_of(network: Network, dropout: Any) -> Any:
@@ -138,6 +187,12 @@ def module_of(network: Network, dropout: Any) -> Any:
             value = graph.call_method("mean", (inputs[0], (2, 3)))
         elif op == "mean_over_steps":
             value = graph.call_method("mean", (inputs[0], 1))
+        elif op == "step":
+            value = graph.call_method("select", (inputs[0], 1, layer["index"]))
+        elif op == "multiply":
+            value = graph.call_function(_multiplied, tuple(inputs))
+        elif op == "to_sequence":
+            value = graph.call_function(_sequence, tuple(inputs))
         else:
             # Nobody else reads what these give, nor do their own gradients.
             inplace = _free(ops.get(source, "")) and sources.count(source) == 1
@@ -155,7 +210,7 @@ def module_of(network: Network, dropout: Any) -> Any:
 
 def _free(op: str) -> bool:
     """Whether the gradient of such a layer does without its output."""
-    return op in ("conv", "dense", "batch_norm", "add", "concat")
+    return op in ("conv", "dense", "batch_norm", "add", "concat", "layer_scale")
 
 
 def _layer(layer: Layer, shape: Any, dropout: Any, inplace: Any) -> Any:
@@ -178,14 +233,14 @@ def _layer(layer: Layer, shape: Any, dropout: Any, inplace: Any) -> Any:
     if op == "lrn":
         settings = layer["size"], layer["alpha"], layer["beta"], layer["k"]
         return None, nn.LocalResponseNorm(*settings)
-    if op == "relu":
-        return None, nn.ReLU(inplace)
+    if op in ("relu", "relu6"):
+        return None, (nn.ReLU if op == "relu" else nn.ReLU6)(inplace)
     if op == "dropout":
         return None, dropout(layer["rate"])
-    if op == "flatten":
-        return None, nn.Flatten()
-    if op in TEXT:
-        return None, TEXT[op](layer, shape)
+    if op in PLAIN:
+        return None, PLAIN[op]()
+    if op in LEARNED:
+        return None, LEARNED[op](layer, shape)
     raise NotImplementedError("PyTorch's adapter has no layer " + op)
 
 

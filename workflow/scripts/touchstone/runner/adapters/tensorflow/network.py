@@ -145,6 +145,22 @@ def average_pool(x: Any, layer: Layer) -> Any:
     return pooled / tf.nn.avg_pool2d(ones, size, stride, padding)
 
 
+def gelu(x: Any) -> Any:
+    """GELU; in TensorFlow's own the root of 2 is rounded to single precision."""
+    if x.dtype != tf.float64:
+        return tf.nn.gelu(x)
+    return 0.5 * x * (1 + tf.math.erf(x * 0.5**0.5))
+
+
+ACTIVATIONS = {
+    "relu": tf.nn.relu,
+    "relu6": tf.nn.relu6,
+    "sigmoid": tf.sigmoid,
+    "silu": tf.nn.silu,
+    "gelu": gelu,
+}
+
+
 class Layers(base.TrainingAdapter):
     """The layers of a graph, and their arrays in TensorFlow's layout."""
 
@@ -252,8 +268,8 @@ class Layers(base.TrainingAdapter):
             return average_pool(x, layer)
         if op == "global_avg_pool":
             return tf.reduce_mean(x, [1, 2])
-        if op == "relu":
-            return tf.nn.relu(x)
+        if op in ACTIVATIONS:
+            return ACTIVATIONS[op](x)
         if op == "dropout":
             if not training:
                 return x
@@ -273,12 +289,23 @@ class Layers(base.TrainingAdapter):
             return x + self._read(name + ".weight")
         if op == "layer_norm":
             scale, offset = (self._read(name + kind) for kind in (".scale", ".offset"))
-            mean, variance = tf.nn.moments(x, [2], keepdims=True)
+            mean, variance = tf.nn.moments(x, [-1], keepdims=True)
             return tf.nn.batch_normalization(x, mean, variance, offset, scale, layer["epsilon"])
         if op == "attention":
             return self_attention(x, layer["heads"])
         if op == "mean_over_steps":
             return tf.reduce_mean(x, 1)
+        if op == "multiply":
+            return x * inputs[1][:, None, None]
+        if op == "layer_scale":
+            return x * self._read(name + ".scale")
+        if op == "to_sequence":
+            return tf.reshape(x, [-1, *layer["shape"]])
+        if op == "class_token":
+            token = self._read(name + ".weight")
+            return tf.concat([tf.broadcast_to(token, [tf.shape(x)[0], 1, x.shape[2]]), x], 1)
+        if op == "step":
+            return x[:, layer["index"]]
         if op == "lstm":
             own = (self._read(name + kind) for kind in (".weight", ".recurrent", ".bias"))
             return lstm_states(layer, x, *own)
