@@ -48,6 +48,7 @@ PUBLISHED = [
     ("yin2020-cnn", (32, 32, 3), 10, 122_570, None),
     ("vit-ti-16", (224, 224, 3), 1000, 5_717_416, (1.25, 1.3)),
     ("vit-s-16", (224, 224, 3), 1000, 22_050_664, (4.55, 4.65)),
+    ("mobilenetv2", (224, 224, 3), 1000, 3_504_872, (0.295, 0.305)),
 ]
 
 
@@ -66,6 +67,7 @@ def test_counts_are_the_published_ones(name, shape, classes, parameters, billion
         ("xception", (299, 299, 3), 22_910_480),
         ("resnet50v2", (224, 224, 3), 25_613_800),
         ("resnet152v2", (224, 224, 3), 60_380_648),
+        ("mobilenetv2", (224, 224, 3), 3_538_984),
     ],
 )
 def test_counts_with_running_statistics_are_those_of_keras(name, shape, total):
