@@ -54,6 +54,15 @@ def test_what_takes_the_place_of_a_relu_has_its_start(activation):
     assert found["second.weight"] == "glorot_uniform"
 
 
+def test_layer_scale_starts_as_its_network_states():
+    graph = networks.build("convnext-t", SHAPE, 10)
+    parameters = {p.name: p for p in graph.network("paper").parameters}
+    scale = parameters["stage1_block1_scale.scale"]
+    assert np.array_equal(initial_weights([scale], 1)[scale.name], np.full(96, 1e-6, np.float32))
+    assert parameters["stage1_block1_norm.scale"].init == "ones"
+    assert starts(graph, "he")["stage1_block1_scale.scale"] == "ones"
+
+
 def test_a_layer_between_sums_and_norms_starts_for_the_relu_after_them():
     graph = Graph("net", SHAPE)
     x = graph.batch_norm("norm", graph.conv("first", "input", filters=3, kernel=1))

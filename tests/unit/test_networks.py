@@ -49,6 +49,7 @@ PUBLISHED = [
     ("vit-ti-16", (224, 224, 3), 1000, 5_717_416, (1.25, 1.3)),
     ("vit-s-16", (224, 224, 3), 1000, 22_050_664, (4.55, 4.65)),
     ("mobilenetv2", (224, 224, 3), 1000, 3_504_872, (0.295, 0.305)),
+    ("convnext-t", (224, 224, 3), 1000, 28_589_128, (4.45, 4.5)),
 ]
 
 
@@ -153,6 +154,7 @@ def test_every_network_builds_or_refuses_by_name_and_layer(name):
         ("xception", (6, 6, 3), r"block1_conv2 \(conv\)"),
         ("vo2021-b", (6, 6, 3), r"xception_block1_conv2 \(conv\)"),
         ("yin2020-cnn", (17, 17, 3), r"conv3 \(conv\)"),
+        ("convnext-t", (31, 31, 3), r"stage4_conv \(conv\)"),
     ],
 )
 def test_one_pixel_too_few_is_refused(name, shape, layer):
