@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from contract.test_modern import small_convnext, small_vit
 from contract.test_parity import every_layer
 from contract.test_text import every_text_layer
 from fixtures.specs import EPOCH, FEW_STEPS
@@ -114,10 +115,11 @@ def test_every_layer_is_there_in_mixed_precision(framework, mode, precision, tra
     compare(*traced(every_layer(), framework, mode, precision), precision)
 
 
+@pytest.mark.parametrize("graph", [every_text_layer, small_vit, small_convnext])
 @pytest.mark.parametrize(("framework", "precision"), MIXED)
-def test_every_text_layer_is_there_in_mixed_precision(framework, precision, traced):
+def test_every_other_layer_is_there_in_mixed_precision(framework, precision, graph, traced):
     mode = frameworks.modes(framework)[0]
-    compare(*traced(every_text_layer(), framework, mode, precision), precision)
+    compare(*traced(graph(), framework, mode, precision), precision)
 
 
 def compare(single, mixed, precision):
