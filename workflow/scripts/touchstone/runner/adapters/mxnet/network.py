@@ -211,6 +211,9 @@ class Network(nn.HybridBlock):
             if op == "add":
                 value = F.elemwise_add(*inputs) if len(inputs) == 2 else F.add_n(*inputs)
             elif op == "concat":
+                if self.precision == "bf16":
+                    # Scalars make some of them float32, which MXNet does not join with others.
+                    inputs = F.amp_multicast(*inputs, num_outputs=len(inputs))
                 value = F.concat(*inputs, dim=1)
             elif op == "multiply":
                 # `broadcast_mul` takes 2.5 times the CPU time (docs/performance.md).
