@@ -9,6 +9,7 @@ from touchstone.plan.estimate import (
     FLOPS_PER_CORE,
     SECONDS_PER_RUN,
     SECONDS_PER_STEP,
+    Estimate,
     estimate,
     seconds_of_run,
     seconds_of_steps,
@@ -199,6 +200,12 @@ def test_the_estimate_of_a_limit_of_steps_counts_these_and_no_evaluation(study, 
     work = 2 * (3 * 416_520 - 117_600) * (30 + 20) * 32
     one = work / (4 * FLOPS_PER_CORE) + (30 + 20) * SECONDS_PER_STEP + SECONDS_PER_RUN
     assert found.seconds == pytest.approx(one)
+
+
+def test_an_estimate_has_two_digits_and_its_bounds():
+    found = Estimate(9, 250.0, 0, 2e6, 1).text
+    assert found.startswith("9 runs and 1 comparison in turn: about 4.2 min (83 s to 12 min), ")
+    assert Estimate(9, 336.0, 0, 2e6).text.startswith("9 runs: about 5.6 min (110 s to 17 min), ")
 
 
 def test_runs_on_a_gpu_are_counted_and_not_estimated(study, root):

@@ -179,7 +179,8 @@ def _format(cell: Cell) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """In two digits, which is more than an estimate deserves."""
     for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
+            return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+    return f"{float(f'{seconds:.2g}'):g} s"
