@@ -285,10 +285,11 @@ def lstm_states(layer, x, w, u, b, right=lstm_states):
     return right(layer, x, *(tf.concat([i, g, f, o], -1) for i, f, g, o in parts))
 """),
     "products of attention that are not scaled": ("mxnet", without_lstm, """
-def _attention(F, x, layer, right=_attention):
+def attention(F, x, layer):
     q, k, v = F.split(x, num_outputs=3, axis=2)
     size = layer["shape"][1] // layer["heads"]
-    return right(F, F.concat(q * size**0.5, k, v, dim=2), layer)
+    return _attention(F, F.concat(q * size**0.5, k, v, dim=2), layer)
+PLAIN["attention"] = attention
 """),
     "heads that are not taken apart": ("tensorflow", without_lstm, """
 def self_attention(x, heads, right=self_attention):
