@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from xdist.remote import Producer
 
-from fixtures.cores import every_core, take_one_core
+from fixtures.cores import every_core
 from fixtures.scheduling import ByFramework
 from touchstone.paths import ROOT
 from touchstone.plan import frameworks
@@ -31,11 +31,6 @@ SLOW = {
 COMPILED = {"compile", "xla"}
 """Modes that take up to minutes to compile; `make test` has one contract test of them."""
 COMPARED = "test_all_frameworks_and_modes_compute_the_same"
-
-
-def pytest_configure() -> None:
-    """Give each process of tests its core."""
-    take_one_core()
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

@@ -66,8 +66,7 @@ def test_a_partial_batch_is_trained_on_as_numpy_does(framework, source, study, l
     spec = json.loads(path.with_suffix(".json").read_text())
     events = [json.loads(line) for line in path.read_text().splitlines()]
     found = [loss for event in events if event["event"] == "chunk" for loss in event["losses"]]
-    assert len(found) == 9
-    assert found[:6] == pytest.approx(losses_of(spec, 6), rel=LOSS)  # NumPy takes seconds a step
+    assert found == pytest.approx(losses_of(spec, 9), rel=LOSS)
     measured = next(e for e in events if e.get("name") == "measured")
     assert measured["steps"] == 4 and measured["examples"] == 680
     (settings,) = (e for e in events if e["event"] == "settings")
