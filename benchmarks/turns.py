@@ -29,7 +29,7 @@ from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
 from touchstone.results.interleaved import ratios_by_set
-from touchstone.schema.interleaved import MeasuredSet
+from touchstone.schema.interleaved import MeasuredSet, least_latency
 from touchstone.statistics.groups import Group, compare_groups
 
 SETS = 5
@@ -93,14 +93,19 @@ def model(sets: list[MeasuredSet], all_rounds: bool) -> Group:
     """The ratios of some sets: of their quiet rounds, or of all."""
     if all_rounds:  # as if nobody had looked at other programs
         sets = [one._replace(turns=[turns._replace(rounds=[
-            each._replace(slices=[part._replace(others=0.0) for part in each.slices])
+            each._replace(slices=[part._replace(others=0.0) for part in each.slices],
+                          core_latency=None)
             for each in turns.rounds]) for turns in one.turns]) for one in sets]  # fmt: skip
     return compare_groups([ratios_by_set(sets[0].turns[0].cells, sets)])[0]
 
 
 def measure(cells: Sequence[Candidate], timing: Timing, seed: int) -> list[MeasuredSet]:
     """The sets of one execution."""
-    return [measure_set(number, [cells], timing, seed) for number in range(1, SETS + 1)]
+    sets = list[MeasuredSet]()
+    for number in range(1, SETS + 1):
+        least = least_latency(each for one in sets for each in one.rounds)
+        sets.append(measure_set(number, [cells], timing, seed, least))
+    return sets
 
 
 def width(group: Group, pair: tuple[str, str]) -> float:
@@ -126,7 +131,9 @@ def gain(executions: int, wanted: bool, folder: Path) -> None:
         first = [one._replace(turns=[t._replace(rounds=t.rounds[:1]) for t in one.turns])
                  for one in blocks]  # fmt: skip
         groups = {"slices": model(slices, False), "blocks": model(_thrice(first), True)}
-        used = [each.quiet for one in slices for turns in one.turns for each in turns.rounds]
+        rounds = [each for one in slices for each in one.rounds]
+        least = least_latency(rounds)
+        used = [each.quiet and each.near(least) for each in rounds]
         for pair in pairs:
             logs = {name: width(group, pair) for name, group in groups.items()}
             shares.append((logs["slices"] - 1) / (logs["blocks"] - 1))
@@ -135,7 +142,7 @@ def gain(executions: int, wanted: bool, folder: Path) -> None:
                 held[name] += low <= truth[pair] <= high
             values = {name: f"{group.ratio(*pair).value:.3f}" for name, group in groups.items()}
             print(number, pair, values, {n: f"{w - 1:.1%}" for n, w in logs.items()},
-                  f"{sum(used)} of {len(used)} rounds quiet", flush=True)  # fmt: skip
+                  f"{sum(used)} of {len(used)} rounds count", flush=True)  # fmt: skip
     total = executions * len(pairs)
     print(f"width of slices / blocks: median {median(shares):.3f}; the quiet ratio is in", held,
           f"of {total}")  # fmt: skip

@@ -42,7 +42,8 @@ def test_what_slows_down_a_whole_round_changes_nothing(factors):
         for each, factor in zip(turns.rounds, factors, strict=True)
     ]
     changed = one._replace(turns=[turns._replace(rounds=slower)])
-    assert ratios_of(changed, "a", False) == pytest.approx(ratios_of(one, "a", False))
+    every = [ratios_of(each, "a", lambda each: True) for each in (one, changed)]
+    assert every[0] == pytest.approx(every[1])
 
 
 def test_only_quiet_rounds_count_whatever_their_speeds():
@@ -72,6 +73,40 @@ def test_without_enough_quiet_rounds_all_count_and_that_is_known():
     assert (found.sets, found.rounds) == (5, 50)
 
 
+def _moved(group, apart):
+    """The group with core latencies: 500 ns in the rounds that are `apart`, else 120 to 200 ns.
+
+    In rounds with cores apart c is ten times as fast.
+    """
+    for one in group.sets:
+        (turns,) = one.turns
+        for place, each in enumerate(turns.rounds):
+            if apart(one.number, place):
+                each.slices[2:] = [each.slices[2]._replace(seconds=0.04)]
+            latency = 500.0 if apart(one.number, place) else 120.0 + 8 * place
+            turns.rounds[place] = each._replace(core_latency=latency)
+    return group
+
+
+def test_rounds_with_cores_apart_do_not_count_whatever_their_speeds():
+    group = _moved(computed(SPEEDS, noise=lambda one: 0.0), lambda number, place: place > 3)
+    found = measured(group)
+    assert found is not None and not found.disturbed
+    assert (found.rounds, found.all_rounds, found.apart, found.moved) == (20, 50, 0, 30)
+    assert found.ratios["c"][1] == pytest.approx(0.5, rel=1e-4)
+
+
+def test_cores_that_are_apart_most_of_the_time_count_and_that_is_known():
+    found = measured(_moved(computed(SPEEDS), lambda number, place: number > 2))
+    assert found is not None and not found.disturbed
+    assert (found.sets, found.rounds, found.apart, found.moved) == (5, 50, 30, 30)
+
+
+def test_cores_that_are_always_as_far_apart_are_near():
+    found = measured(_moved(computed(SPEEDS), lambda number, place: True))
+    assert found is not None and (found.rounds, found.apart, found.moved) == (50, 0, 0)
+
+
 def test_a_process_that_is_busy_while_it_waits_is_named():
     found = measured(computed(SPEEDS, waiting={"b": 0.5, "c": 0.01}))
     assert found is not None and found.busy == ["b"]
@@ -91,11 +126,24 @@ def test_a_comparison_takes_its_ratios_from_turns_and_its_level_from_runs():
     assert level == pytest.approx(log(80))
 
 
+def test_a_cell_without_a_speed_of_its_runs_has_one_of_its_turns():
+    group = computed(SPEEDS)
+    runs = {"a": {1: 100.0, 2: 102.0}, "b": {}, "c": {}}
+    (turns,) = turns_of([runs], [group])
+    assert turns is not None
+    (model,) = compare_with_turns([runs], [turns])
+    assert [model.speed(cell) for cell in "abc"] == pytest.approx([101, 202, 50.5], rel=0.05)
+    speeds = turns.speeds(dict.fromkeys("abc", {}))
+    assert [sum(speeds[cell].values()) / 5 for cell in "abc"] == pytest.approx(
+        [1e6, 2e6, 5e5], rel=0.1
+    )
+
+
 def test_turns_of_other_cells_are_not_those_of_a_comparison():
     group = computed(SPEEDS)
     runs = {name: {1: 1.0} for name in "ab"}
     assert turns_of([runs], [group]) == [None]
-    assert turns_of([runs | {"c": {}}], [group]) == [None]
+    assert turns_of([runs | {"c": {}, "d": {1: 1.0}}], [group]) == [None]
     (model,) = compare_with_turns([runs], [None])
     assert model.ratio("a", "b").interval() is None
 

@@ -40,6 +40,8 @@ def _judged(name: str, turns: Measured, ratio: Ratio | None) -> Judged:
     low, high = ends
     verdict = "slower" if high < 1 else "faster" if low > 1 else "no difference shown"
     trust = "; other programs disturbed them, so trust this less" if turns.disturbed else ""
+    if turns.apart and not turns.disturbed:
+        trust = f"; the hypervisor had moved the cores apart in {turns.apart} of these"
     basis = f"{turns.sets} sets, {turns.rounds} of {turns.all_rounds} rounds{trust}"
     return Judged(
         f"{name}: new / old {ratio.value:.3f} [{low:.3f}, {high:.3f}], {verdict} ({basis})", verdict

@@ -78,13 +78,12 @@ def compare(study: Study, interleaved: Sequence[Interleaved] = ()) -> list[Compa
     Args:
         interleaved: what was measured in turn; the ratios are from there where all cells took part.
     """
-    groups = [
-        group
-        for group in study.comparable()
-        if sum(bool(cell.values("throughput")) for cell in group) > 1
-    ]
-    values = [{cell.plan.name: cell.by_block("throughput") for cell in group} for group in groups]
-    turns = turns_of(values, interleaved)
+    every = study.comparable()
+    of_every = [{c.plan.name: c.by_block("throughput") for c in group} for group in every]
+    known = zip(every, of_every, turns_of(of_every, interleaved), strict=True)
+    kept = [(g, v, t) for g, v, t in known if t or sum(map(bool, v.values())) > 1]
+    groups, values = [group for group, _, _ in kept], [value for _, value, _ in kept]
+    turns = [turn for _, _, turn in kept]
     fitted = compare_with_turns(values, turns)
     of_runs = compare_groups(values) if any(turns) else fitted
     models = zip(fitted, of_runs, turns, strict=True)
@@ -163,6 +162,8 @@ def _in_turn(turns: Measured | None) -> InTurn | None:
         rounds=turns.rounds,
         all_rounds=turns.all_rounds,
         disturbed=turns.disturbed,
+        apart=turns.apart,
+        moved=turns.moved,
         busy=turns.busy,
         paired=turns.paired,
     )

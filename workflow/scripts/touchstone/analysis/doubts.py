@@ -1,4 +1,5 @@
-"""Why the numbers of a study should not be trusted: one run of each cell, disturbed runs."""
+"""Why the numbers of a study should not be trusted: one run of each cell, disturbed runs, and
+cores that were moved."""
 
 from collections import Counter
 from typing import Literal
@@ -6,6 +7,7 @@ from typing import Literal
 from touchstone.analysis.disturbed import FLAG, METRIC, MOST, Disturbed, disturbed
 from touchstone.analysis.part import Part
 from touchstone.results.study import Study
+from touchstone.schema.interleaved import APART
 
 DISTURBING = frozenset({FLAG, "throttled", "drifting"})
 """The flags of runs whose speed is not that of an undisturbed machine."""
@@ -14,11 +16,12 @@ DISTURBING = frozenset({FLAG, "throttled", "drifting"})
 class Doubt(Part):
     """A reason that belongs above the answer; `disturbed` of the findings is another one."""
 
-    cause: Literal["one run", "flags"]
+    cause: Literal["one run", "flags", "cores apart"]
     """`one run`: every cell ran once, so nothing is known of the noise. `flags`: more than a third
-    of the runs have a flag that says that something else changed their speed."""
+    of the runs have a flag that says that something else changed their speed. `cores apart`: before
+    or after a run its cores were further apart than in the machine's best run."""
     flags: dict[str, int]
-    """Runs by flag; empty for `one run`."""
+    """Runs by flag; empty for other causes."""
     runs: int
     """Runs that it applies to."""
     total: int
@@ -42,4 +45,17 @@ def doubts(study: Study) -> list[Doubt]:
         found.append(Doubt(cause="flags", flags=by_flag, runs=len(flagged), total=total))
     if total and all(len(cell.runs) == 1 for cell in study.cells):
         found.append(Doubt(cause="one run", flags={}, runs=total, total=total))
+    if apart := _runs_apart(study):
+        found.append(Doubt(cause="cores apart", flags={}, runs=apart, total=total))
     return found
+
+
+def _runs_apart(study: Study) -> int:
+    """Runs whose core latency is more than `APART` times the least of their machine's runs with as
+    many threads."""
+    known: dict[tuple[str, int], list[float]] = {}
+    for run in study.runs:
+        if (latency := run.values["core_latency"]) is not None:
+            place = run.provenance["machine"]["hostname"], run.provenance["environment"]["threads"]
+            known.setdefault(place, []).append(latency)
+    return sum(one > APART * min(latencies) for latencies in known.values() for one in latencies)

@@ -39,9 +39,15 @@ class InTurn(Part):
     rounds: int
     """Rounds of all sets that count."""
     all_rounds: int
-    """Rounds that were measured; in the others other programs used the cores."""
+    """Rounds that were measured; in the others other programs used the cores, or the hypervisor
+    had moved the cores apart."""
     disturbed: bool
     """Whether too few rounds were quiet, so that all of them count."""
+    apart: int
+    """Rounds that count although the cores were apart, since too few others were quiet."""
+    moved: int
+    """Rounds in which the cores were apart: a signal between neighbours took more than 1.75 times
+    as long as in the round with the shortest time."""
     busy: list[str]
     """Cells whose processes used more than 0.05 cores while they waited for their turn."""
     paired: str

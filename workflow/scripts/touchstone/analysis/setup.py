@@ -140,11 +140,11 @@ def _hints(study: Study) -> list[str]:
 
 
 def _execution(study: Study) -> dict[str, ExecutionFact]:
-    """Each fact of the runs' execution environments; the load before a run differs in every run."""
+    """Each fact of the runs' execution environments, but for what differs in every run."""
     found: dict[str, list[Any]] = {}
     for environment in distinct(run.provenance["environment"] for run in study.runs):
         for name, value in environment.items():
-            if name != "load_before":
+            if name not in ("load_before", "core_latency"):
                 found.setdefault(name, []).append(value)
     return {name: _fact(distinct(values)) for name, values in found.items()}
 

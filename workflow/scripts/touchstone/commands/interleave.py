@@ -35,7 +35,7 @@ from touchstone.plan.parts import Interleave
 from touchstone.plan.read import digest
 from touchstone.results.interleaved import ratios_by_set, reach
 from touchstone.schema.events import Chunk, Event, outcome_of, read_events
-from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet
+from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet, least_latency
 from touchstone.schema.spec import (
     InferenceSpec,
     OperationSpec,
@@ -158,7 +158,8 @@ def _sets(
         path = folder / f"set{number}.json"
         one = _kept(path, identity)
         if one is None:
-            one = measure_set(number, together, timing, together[0][0].spec.seed)
+            least = least_latency(each for one in sets for each in one.rounds)
+            one = measure_set(number, together, timing, together[0][0].spec.seed, least)
             write_atomic(path, json.dumps({"identity": identity, "set": to_json(one)}) + "\n")
         sets.append(one)
         if sys.stderr.isatty():
@@ -180,8 +181,9 @@ def _narrow(sets: list[MeasuredSet], precision: float) -> bool:
 
 
 def _print(group: str, sets: Sequence[MeasuredSet], done: str, end: str) -> None:
-    rounds = [each for one in sets for turns in one.turns for each in turns.rounds]
-    quiet = sum(each.quiet for each in rounds)
+    rounds = [each for one in sets for each in one.rounds]
+    least = least_latency(rounds)
+    quiet = sum(each.quiet and each.near(least) for each in rounds)
     seconds = sum(one.seconds for one in sets)
     rest = f"  {done}  {quiet} of {len(rounds)} rounds quiet  {seconds:.0f} s"
     progress.show(sys.stderr, "in turn  ", group, rest, end)

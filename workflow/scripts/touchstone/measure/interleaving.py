@@ -4,7 +4,8 @@ Abedi and Brecht (2017, "Conducting repeatable experiments in highly variable cl
 environments", ICPE) interleave trials in random order; Bulej et al. (2020, "Duet benchmarking",
 ICPE) run what is compared at the same time. Here the slices of a round follow one another, so that
 what slows down the machine for longer than a round slows down all cells. A round in which other
-programs used the cores is set aside, whatever its speeds are (docs/interleaving.md).
+programs used the cores, or the hypervisor had moved the cores apart, is set aside, whatever its
+speeds are (docs/interleaving.md).
 """
 
 from __future__ import annotations
@@ -17,16 +18,26 @@ import select
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
 from touchstone.measure import runner_output
+from touchstone.measure.core_latency import core_latency
 from touchstone.measure.launch import cores, start_runner, variables_of
 from touchstone.measure.sensors.cpu import core_seconds
 from touchstone.schema import status
-from touchstone.schema.interleaved import Answer, MeasuredSet, Round, Slice, Turns, Waiting
+from touchstone.schema.interleaved import (
+    Answer,
+    MeasuredSet,
+    Round,
+    Slice,
+    Turns,
+    Waiting,
+    least_latency,
+)
 from touchstone.schema.spec import RunSpec
 from touchstone.schema.values import WrongValue, from_json
 
@@ -38,6 +49,8 @@ END_SECONDS = 120.0
 """That a process may take to prove its settings and end."""
 WARM_UP_SLICES = 2
 """Slices before the first round, of which the first also finds the size of chunks."""
+REST = 0.25
+"""Seconds after a slice, until the threads of its framework have stopped spinning."""
 LEAST_ROUNDS = 3
 MOST_ROUNDS = 4
 """Rounds of a set at most, as a multiple of those that it is to have."""
@@ -189,9 +202,16 @@ def groups_that_fit(
 
 
 def measure_set(
-    number: int, groups: Sequence[Sequence[Candidate]], timing: Timing, seed: int
+    number: int,
+    groups: Sequence[Sequence[Candidate]],
+    timing: Timing,
+    seed: int,
+    least: float = inf,
 ) -> MeasuredSet:
-    """Measure a set, in which each candidate of each group has a fresh process. Raises Failed."""
+    """Measure a set, in which each candidate of each group has a fresh process. Raises Failed.
+
+    `least` is the least core latency of the sets before, ns.
+    """
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     begin = time.monotonic()
     turns: list[Turns] = []
@@ -199,7 +219,7 @@ def measure_set(
     for place, group in enumerate(groups):
         with _processes(group) as processes:
             order = random.Random(f"{seed} {number} {place}")
-            rounds = _rounds(processes, timing, order)
+            rounds = _rounds(processes, timing, order, least)
             waiting |= {
                 one.name: Waiting(one.waiting_cpu / max(one.waited, 1e-9), one.waiting_faults)
                 for one in processes
@@ -225,22 +245,38 @@ def _processes(group: Sequence[Candidate]) -> Iterator[list[Process]]:
             one.kill()
 
 
-def _rounds(processes: Sequence[Process], timing: Timing, order: random.Random) -> list[Round]:
-    """Rounds until so many are quiet as `timing` says, or `MOST_ROUNDS` times as many."""
+def _rounds(
+    processes: Sequence[Process], timing: Timing, order: random.Random, least: float
+) -> list[Round]:
+    """Rounds until so many are quiet, with near cores, as `timing` says, or `MOST_ROUNDS` times
+    as many."""
     used = {core for one in processes for core in one.used}
+    on_cores = [one for one in processes if one.candidate.spec.execution.device == "cpu"]
     for one in processes:
         for _ in range(WARM_UP_SLICES):
             one.work(timing.slice_seconds, BUILD_SECONDS)
     begin, rounds = time.monotonic(), list[Round]()
+    before = _latency(used) if on_cores else None
     for _ in range(MOST_ROUNDS * timing.rounds):
         turn = list(processes)
         order.shuffle(turn)
-        rounds.append(Round([_slice(one, timing, used) for one in turn]))
-        if sum(one.quiet for one in rounds) >= timing.rounds:
+        slices = [_slice(one, timing, used) for one in turn]
+        after = _latency(used) if on_cores else None
+        known = [one for one in (before, after) if one is not None]
+        rounds.append(Round(slices, max(known, default=None)))
+        before, least = after, min(least, least_latency(rounds))
+        if sum(one.quiet and one.near(least) for one in rounds) >= timing.rounds:
             break
         if time.monotonic() - begin >= timing.max_seconds and len(rounds) >= LEAST_ROUNDS:
             break
     return rounds
+
+
+def _latency(used: Collection[int]) -> float | None:
+    """The core latency, ns, once the threads of the last process sleep."""
+    if len(used) > 1:
+        time.sleep(REST)
+    return core_latency(sorted(used))
 
 
 def _slice(process: Process, timing: Timing, used: Collection[int]) -> Slice:

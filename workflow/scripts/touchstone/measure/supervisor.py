@@ -28,6 +28,7 @@ from touchstone.measure import (
     sensors,
     variables,
 )
+from touchstone.measure.core_latency import core_latency
 from touchstone.measure.disturbance import Disturbance
 from touchstone.measure.launch import Fault, Runner, cores, start_runner, variables_of
 from touchstone.measure.oom import OomKills
@@ -105,6 +106,7 @@ def supervise(
     if other_nodes:
         given |= other_nodes.variables
         descriptors += other_nodes.descriptors
+    latencies = [core_latency(used)]
     begin = time.monotonic()
     with open(log, "wb") as output:
         process = start_runner(command, used, given, output, descriptors, group)
@@ -122,6 +124,8 @@ def supervise(
         # Whatever happens to this process, nothing of the run goes on after it.
         process.end()
         cpu_seconds, out_of_memory = _end(process, watched, kills)
+    latencies.append(core_latency(used))
+    run["core_latency"] = [one for one in latencies if one is not None]
     code = process.returncode
     account = runner_output.account_of(events)
     said = account.result
@@ -199,6 +203,7 @@ def _run(used: list[int], own: dict[str, str], in_container: bool = False) -> di
         "environment": {**variables.recorded(os.environ, in_container), **own},
         "dropped": variables.dropped(os.environ, in_container),
         "load_before": environment.load(),
+        "core_latency": [],
     }
 
 

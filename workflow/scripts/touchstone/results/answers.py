@@ -88,6 +88,7 @@ def answers_of(
         "dram_energy": increase(run, "dram_energy", measured),
         "cpu_energy_per_image": _over(cpu_energy, measured.examples),
         **_work(run, measured),
+        "core_latency": _core_latency(run),
     }
     for name in MEANS:
         answers[name] = mean_of(run, name, measured)
@@ -111,6 +112,12 @@ def answers_of(
     else:
         answers |= dict.fromkeys(OF_INFERENCE, "the cell does not predict")
     return answers
+
+
+def _core_latency(run: Run) -> Answer:
+    """The largest core latency of a node, before or after the run, ns."""
+    known = [float(one) for env in run.envs for one in env["run"].get("core_latency") or ()]
+    return max(known, default="one core, or it was not measured")
 
 
 def _with_evaluations(phases: dict[str, Phase]) -> Answer:

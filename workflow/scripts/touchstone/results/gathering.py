@@ -153,7 +153,8 @@ def _comparisons(study: Study, interleaved: Sequence[Interleaved]) -> str:
     models = {
         name: _models(groups, name, interleaved if name == "throughput" else ())
         for name, metric in METRICS.items()
-        if metric.unit != "1" and study.why_empty(name) is None
+        if metric.unit != "1"
+        and (study.why_empty(name) is None or (name == "throughput" and interleaved))
     }
     for number, group in enumerate(groups):
         for reference, cell in combinations(group, 2):

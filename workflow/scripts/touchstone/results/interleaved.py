@@ -1,6 +1,6 @@
 """What cells that were measured in turn show: their speeds, set by set (docs/interleaving.md)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from math import exp, fsum, log
 from pathlib import Path
@@ -8,12 +8,19 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from touchstone.results.files import InputError, parse_json, read_text
-from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet, Turns
+from touchstone.schema.interleaved import (
+    FORMAT,
+    Interleaved,
+    MeasuredSet,
+    Round,
+    Turns,
+    least_latency,
+)
 from touchstone.schema.values import WrongValue, from_json
 from touchstone.statistics.groups import Group, Values, compare_groups
 
 LEAST_QUIET = 3
-"""Quiet rounds of a set, and sets that have so many, without which all rounds count."""
+"""Quiet rounds of a set, and sets that have so many, without which other rounds count too."""
 BUSY = 0.05
 """Cores that a process uses while it waits, from which it disturbs the others."""
 ADAPTIVE = 1.2
@@ -28,9 +35,12 @@ class Measured(NamedTuple):
     Attributes:
         cells: those that took turns, in order of the plan.
         ratios: of each cell, by set, its speed / that of the first cell.
+        level: the geometric mean of the speeds of all cells in the rounds that count, examples/s.
         sets, rounds: that count.
         all_rounds: that were measured.
         disturbed: whether too few rounds were quiet, so that all count.
+        apart: rounds that count although the cores were apart, as too few others were quiet.
+        moved: rounds in which the cores were apart.
         seconds: that a set took, on average.
         busy: cells whose processes used the machine while they waited.
         paired: why there were pairs instead of all cells together; empty where there were not.
@@ -40,10 +50,13 @@ class Measured(NamedTuple):
 
     cells: list[str]
     ratios: dict[str, dict[int, float]]
+    level: float
     sets: int
     rounds: int
     all_rounds: int
     disturbed: bool
+    apart: int
+    moved: int
     seconds: float
     busy: list[str]
     paired: str
@@ -51,14 +64,12 @@ class Measured(NamedTuple):
     adaptive: bool
 
     def speeds(self, runs: Values) -> Values:
-        """The ratios as speeds at the level of the `runs`: the geometric mean over the cells is
-        that of the medians of their runs, which one disturbed run does not lower."""
-        level = exp(
-            fmean(
-                log(median(runs[cell].values())) - fmean(map(log, self.ratios[cell].values()))
-                for cell in self.cells
-            )
-        )
+        """The ratios as speeds at the level of the `runs`: the geometric mean over the cells that
+        have runs is that of the medians of their runs, which one disturbed run does not lower.
+        Where no cell has a run, the level is that of the slices."""
+        logs = {cell: fmean(map(log, ratios.values())) for cell, ratios in self.ratios.items()}
+        gaps = [log(median(v)) - logs[cell] for cell in logs if (v := runs[cell].values())]
+        level = exp(fmean(gaps) if gaps else log(self.level) - fmean(logs.values()))
         return {c: {s: level * r for s, r in self.ratios[c].items()} for c in self.cells}
 
 
@@ -99,9 +110,10 @@ def measured(found: Interleaved) -> Measured | None:
     """What the sets of a group show; None where there are none."""
     if not found.sets:
         return None
-    counting, disturbed = _counting(found.sets)
-    rounds = [each for one in found.sets for turns in one.turns for each in turns.rounds]
-    used = [each for one in counting for turns in one.turns for each in turns.rounds]
+    counting = _counting(found.sets)
+    rounds = [each for one in found.sets for each in one.rounds]
+    used = [each for one in counting.sets for each in one.rounds if counting.counts(each)]
+    least = least_latency(rounds)
     busy = [
         cell
         for cell in found.cells
@@ -110,10 +122,13 @@ def measured(found: Interleaved) -> Measured | None:
     return Measured(
         cells=found.cells,
         ratios=ratios_by_set(found.cells, found.sets),
-        sets=len(counting),
-        rounds=len(used) if disturbed else sum(each.quiet for each in used),
+        level=exp(fmean(log(part.speed) for each in used for part in each.slices)),
+        sets=len(counting.sets),
+        rounds=len(used),
         all_rounds=len(rounds),
-        disturbed=disturbed,
+        disturbed=counting.disturbed,
+        apart=sum(not each.near(least) for each in used),
+        moved=sum(not each.near(least) for each in rounds),
         seconds=fmean(one.seconds for one in found.sets),
         busy=busy,
         paired=found.paired,
@@ -124,46 +139,60 @@ def measured(found: Interleaved) -> Measured | None:
 
 def ratios_by_set(cells: Sequence[str], sets: Sequence[MeasuredSet]) -> dict[str, dict[int, float]]:
     """Of each cell, by set that counts, its speed / that of the first cell."""
-    counting, disturbed = _counting(sets)
+    counting = _counting(sets)
     ratios: dict[str, dict[int, float]] = {cell: {} for cell in cells}
-    for one in counting:
-        for cell, ratio in ratios_of(one, cells[0], disturbed).items():
+    for one in counting.sets:
+        for cell, ratio in ratios_of(one, cells[0], counting.counts).items():
             ratios[cell][one.number] = ratio
     return ratios
 
 
-def _counting(sets: Sequence[MeasuredSet]) -> tuple[list[MeasuredSet], bool]:
-    """The sets that count, and whether all of their rounds do.
+class Counting(NamedTuple):
+    """The sets that count, which of their rounds do, and whether all do, quiet or not."""
 
-    A set counts with its quiet rounds if it has `LEAST_QUIET`. If fewer sets than that have so
-    many, all rounds of all sets count. Which rounds count depends on what other programs used,
-    never on a speed.
+    sets: Sequence[MeasuredSet]
+    counts: Callable[[Round], bool]
+    disturbed: bool
+
+
+def _counting(sets: Sequence[MeasuredSet]) -> Counting:
+    """Which rounds count. That depends on other programs and on the cores, never on a speed.
+
+    A set counts with its quiet rounds in which the cores were near, if it has `LEAST_QUIET`. If
+    fewer sets than that have so many, all quiet rounds count; and if fewer have so many of those,
+    all rounds of all sets.
     """
-    quiet = [one for one in sets if _quiet_rounds(one) >= LEAST_QUIET]
-    disturbed = len(quiet) < LEAST_QUIET
-    return (list(sets) if disturbed else quiet), disturbed
+    least = least_latency(each for one in sets for each in one.rounds)
+    rules: list[Callable[[Round], bool]] = [
+        lambda each: each.quiet and each.near(least),
+        lambda each: each.quiet,
+    ]
+    for rule in rules:
+        enough = [
+            one for one in sets
+            if min(sum(map(rule, turns.rounds)) for turns in one.turns) >= LEAST_QUIET
+        ]  # fmt: skip
+        if len(enough) >= LEAST_QUIET:
+            return Counting(enough, rule, disturbed=False)
+    return Counting(sets, lambda each: True, disturbed=True)
 
 
-def _quiet_rounds(one: MeasuredSet) -> int:
-    return min(sum(each.quiet for each in turns.rounds) for turns in one.turns)
-
-
-def ratios_of(one: MeasuredSet, first: str, all_rounds: bool) -> dict[str, float]:
-    """The speed of each cell / that of the first, of a set: the geometric mean over its rounds."""
+def ratios_of(one: MeasuredSet, first: str, counts: Callable[[Round], bool]) -> dict[str, float]:
+    """The speed of each cell / that of the first, of a set: the geometric mean over the rounds
+    that count."""
     found = {first: 1.0}
     for turns in one.turns:
         for cell in turns.cells:
             if cell != first:
-                found[cell] = exp(_mean_log_ratio(turns, cell, first, all_rounds))
+                found[cell] = exp(_mean_log_ratio(turns, cell, first, counts))
     return found
 
 
-def _mean_log_ratio(turns: Turns, cell: str, first: str, all_rounds: bool) -> float:
+def _mean_log_ratio(turns: Turns, cell: str, first: str, counts: Callable[[Round], bool]) -> float:
     logs = []
-    for each in turns.rounds:
-        if each.quiet or all_rounds:
-            speeds = {part.cell: part.speed for part in each.slices}
-            logs.append(log(speeds[cell] / speeds[first]))
+    for each in filter(counts, turns.rounds):
+        speeds = {part.cell: part.speed for part in each.slices}
+        logs.append(log(speeds[cell] / speeds[first]))
     return fsum(logs) / len(logs)
 
 
@@ -200,9 +229,19 @@ def _widened(model: Group) -> Group:
 
 
 def turns_of(groups: Sequence[Values], interleaved: Iterable[Interleaved]) -> list[Measured | None]:
-    """For each group the turns of exactly those of its cells that have a value, or None."""
-    known = {frozenset(one.cells): one for one in map(measured, interleaved) if one}
-    return [known.get(frozenset(cell for cell, v in group.items() if v)) for group in groups]
+    """For each group the turns of its cells, or None.
+
+    All cells that have a value must have taken part. Others may have: other programs may have
+    slowed down all runs of a cell until they were ended.
+    """
+    known = [one for one in map(measured, interleaved) if one]
+
+    def turns(group: Values) -> Measured | None:
+        valued = {cell for cell, values in group.items() if values}
+        fitting = (one for one in known if valued <= set(one.cells) <= group.keys())
+        return next(fitting, None)
+
+    return list(map(turns, groups))
 
 
 def reach(ratios: Values) -> float | None:

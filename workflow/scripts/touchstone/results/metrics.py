@@ -134,6 +134,11 @@ METRICS = {
         " measured phase / its time / logical cores of the machine x 100; of a run without one,"
         " over the whole run.",
     ),
+    "core_latency": Metric(
+        "ns",
+        "Round trip of a signal between neighbouring cores of the run, on average over them: the"
+        " larger of those before and after the run.",
+    ),
     "busy_threads": Metric(
         "threads",
         "Mean of the samples in the measured phase; a sample counts the threads that used at least"

@@ -3,11 +3,14 @@
 Times are in s on the machine's monotonic clock.
 """
 
-from typing import Dict, List, NamedTuple, Optional
+from math import inf
+from typing import Dict, Iterable, List, NamedTuple, Optional
 
 FORMAT = 1
 QUIET = 0.1
 """Cores that other programs may use, on average over a slice, in a quiet round."""
+APART = 1.75
+"""Multiple of a machine's least core latency up to which its cores are as near as ever."""
 
 
 class Answer(NamedTuple):
@@ -61,14 +64,27 @@ class Round(NamedTuple):
     """One slice of each of the cells that took turns, in the order in which they were measured.
 
     slices: of the cells
+    core_latency: round trip of a signal between neighbouring cores, ns: the larger of those
+        before and after the slices; null where it was not measured, as for work on a GPU
     """
 
     slices: List[Slice]
+    core_latency: Optional[float] = None
 
     @property
     def quiet(self) -> bool:
         """Whether other programs used less than `QUIET` cores in every slice."""
         return all(one.others < QUIET for one in self.slices)
+
+    def near(self, least: float) -> bool:
+        """Whether the cores were as near as in the round whose core latency, ns, is the least."""
+        return self.core_latency is None or self.core_latency <= APART * least
+
+
+def least_latency(rounds: Iterable[Round]) -> float:
+    """The least core latency of some rounds, ns; infinite where none was measured."""
+    known = (one.core_latency for one in rounds)
+    return min((one for one in known if one is not None), default=inf)
 
 
 class Turns(NamedTuple):
@@ -108,6 +124,11 @@ class MeasuredSet(NamedTuple):
     seconds: float
     turns: List[Turns]
     waiting: Dict[str, Waiting]
+
+    @property
+    def rounds(self) -> List[Round]:
+        """Those of all turns."""
+        return [each for turns in self.turns for each in turns.rounds]
 
 
 class Interleaved(NamedTuple):

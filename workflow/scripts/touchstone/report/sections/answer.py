@@ -311,9 +311,19 @@ def turns_sentence(findings: Findings) -> str:
     text = f"{which} are from slices of work in turn: {sets} sets of fresh processes, {used}"
     if any(one.disturbed for one in known):
         return f"{text} rounds, although other programs used the cores in too many of them."
-    if used < measured:
-        return f"{text} of {measured} rounds; other programs used the cores during the others."
-    return f"{text} rounds, no other program on the cores."
+    apart, moved = sum(one.apart for one in known), sum(one.moved for one in known)
+    if used == measured:
+        text += " rounds, no other program on the cores"
+    elif moved > apart:
+        text += (
+            f" of {measured} rounds; during the others, other programs used the cores, or the"
+            " hypervisor had moved the cores apart"
+        )
+    else:
+        text += f" of {measured} rounds; other programs used the cores during the others"
+    if apart:
+        text += f". During {apart} of these {used} rounds, the hypervisor had moved the cores apart"
+    return f"{text}."
 
 
 def _accuracy_sentence(gap: AccuracyGap) -> str:

@@ -84,6 +84,13 @@ def doubt_warning(doubt: Doubt) -> Alert:
             " chance.",
             "Ask for 3 repeats or more.",
         )
+    if doubt.cause == "cores apart":
+        return Alert(
+            f"Before or after {doubt.runs} of {doubt.total} runs the hypervisor had placed the"
+            " cores further apart than in the others. Frameworks whose threads often wait for one"
+            " another are slower then, some more than others.",
+            "Use a machine whose cores are pinned, or compare in turn (docs/interleaving.md).",
+        )
     if len(doubt.flags) == 1:
         flags = f"flagged {next(iter(doubt.flags))}"
     else:

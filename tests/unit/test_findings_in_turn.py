@@ -1,0 +1,56 @@
+"""What a study says whose cells were measured in turn."""
+
+import json
+
+import pytest
+
+from fixtures.runs import FACTORS, cell_name, make_record, write_plan
+from fixtures.studies import built, text_of
+from fixtures.turns import computed
+from touchstone.analysis.findings_file import read_findings
+
+CELLS = [{"framework": "pytorch"}, {"framework": "mxnet"}]
+NAMES = [cell_name({**FACTORS, **cell}) for cell in CELLS]
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """A function that builds a study in which the runs of some frameworks timed out."""
+
+    def build(*frameworks, **turns):
+        write_plan(tmp_path / "plan.tsv", CELLS)
+        (tmp_path / "config.resolved.yaml").write_text("study: turns\n")
+        for cell in CELLS:
+            for repeat in (1, 2, 3):
+                over = {"status": "timeout", "reason": "slow", "steps": 4}
+                how = over if cell["framework"] in frameworks else {}
+                make_record(tmp_path / "runs", tmp_path / "records", **cell, repeat=repeat, **how)
+        speeds = dict(zip(NAMES, (2e-3, 1e-3), strict=True))
+        return built(tmp_path, images=False, interleaved=[computed(speeds, **turns)])
+
+    return build
+
+
+@pytest.mark.parametrize("frameworks", [("pytorch",), ("pytorch", "mxnet")])
+def test_turns_answer_where_all_runs_of_a_framework_were_ended(ended, frameworks):
+    root = ended(*frameworks, others=lambda number, place: 1.0)
+    (found,) = read_findings(root / "findings.json").comparisons
+    assert found.winner == NAMES[0] and found.in_turn.disturbed
+    assert found.pairs[0].ratio.value == pytest.approx(2, rel=0.05)
+    text = text_of(root)
+    assert "PyTorch" in text and "other programs used the cores in too many of them" in text
+
+
+def test_the_answer_says_when_cores_were_apart(ended):
+    root = ended()
+    group = computed(dict(zip(NAMES, (2e-3, 1e-3), strict=True)))
+    for one in group.sets:
+        (turns,) = one.turns
+        turns.rounds[:] = [
+            each._replace(core_latency=500.0 if place > 3 else 150.0)
+            for place, each in enumerate(turns.rounds)
+        ]
+    built(root, images=False, interleaved=[group])
+    (found,) = json.loads((root / "findings.json").read_text())["comparisons"]
+    assert (found["in_turn"]["rounds"], found["in_turn"]["moved"]) == (20, 30)
+    assert "the hypervisor had moved the cores apart" in text_of(root)
