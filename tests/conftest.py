@@ -22,7 +22,8 @@ LONG = {"calibration", "conda", "slurm"}
 FAST = {"unit", "smoke"}
 """Folders of which `make test-fast` takes what is not marked `long` or `slow`."""
 SLOW = {
-    "unit/test_disturbance.py", "unit/test_docs_site.py", "unit/test_environments.py",
+    "smoke/test_module.py", "unit/test_containers.py", "unit/test_disturbance.py",
+    "unit/test_docs_site.py", "unit/test_environments.py", "unit/test_interleaving.py",
     "unit/test_packages.py", "unit/test_report_figures.py", "unit/test_runner_output.py",
     "unit/test_studies_figures.py",
     "unit/test_studies_page.py", "unit/test_studies_tables.py", "unit/test_supervisor.py",

@@ -120,6 +120,8 @@ def _row(
     name = compared_name(one, summary)
     runs = ", ".join(number(value) for value in cell.runs)
     text = f"{name}: {cell.n} run{'s' * (cell.n != 1)} with {runs} images/s"
+    if not cell.runs:
+        text = f"{name}: {number(cell.speed)} images/s in turn, no run with a speed"
     line = None
     if cell.low is not None and cell.high is not None:
         text += f"; interval relative to the fastest {number(cell.low)} to {number(cell.high)}"
