@@ -83,7 +83,7 @@ def kill_once(project: Project, choice: random.Random, whole: float, number: int
     """
     before = finished(project)
     if len(before) == RUNS or choice.random() < 0.2:
-        shutil.rmtree(project.folder / "results")
+        shutil.rmtree(project.folder / "results", ignore_errors=True)  # a kill may come before it
         before = {}
     unlocked(project)
     process = project.start("--cores", "all")
