@@ -8,6 +8,7 @@ the machine has no conda, a stand-in is brought (docs/conda.md says what that pr
 import csv
 import json
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -103,7 +104,9 @@ def test_a_framework_ran_with_its_pins(project, framework):
     packages = json.loads(env.read_text())["software"]["packages"]
     seen = {line.partition("+")[0].lower().replace("_", "-") for line in packages}
     _, requirements = read(project.folder / f"envs/{framework}.yaml")
-    pins = {line.split()[0].lower().replace("_", "-") for line in requirements}
+    here = f'"{platform.machine()}"'
+    mine = [line for line in requirements if "platform_machine" not in line or here in line]
+    pins = {line.split()[0].lower().replace("_", "-") for line in mine}
     assert pins <= seen
 
 

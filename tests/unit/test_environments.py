@@ -61,6 +61,28 @@ def test_a_script_that_lacks_something_leaves_no_environment(
     assert not list((tmp_path / "made").glob("*/frozen.txt"))
 
 
+def test_an_environment_for_other_machines_is_missing_and_comments_do_not_name_it(
+    described, tmp_path, monkeypatch
+):
+    path = described("3.11")
+    before = environments.digest(path)
+    path.write_text(f"# only for x86_64\n{path.read_text()}")
+    assert environments.digest(path) == before
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(environments.Missing, match="exist for x86_64 only, not aarch64"):
+        environments.ensure(path, tmp_path / "made")
+
+
+def test_hashes_of_other_machines_do_not_name_an_environment(described):
+    path = described("3.11")
+    digests = set()
+    for hashes in ("", " --hash=sha256:1", " --hash=sha256:1 --hash=sha256:2"):
+        path.write_text(EMPTY.format("3.11").replace("[]", f"['toy==1{hashes}']"))
+        digests.add(environments.digest(path))
+    path.write_text(EMPTY.format("3.11").replace("[]", "['toy==2']"))
+    assert len(digests) == 1 and environments.digest(path) not in digests
+
+
 def test_a_python_that_is_not_there_is_missing_with_the_way_to_get_it(described, tmp_path):
     with pytest.raises(
         environments.Missing, match=r"toy\.yaml: no python3\.99 .*pyenv install 3\.99"

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -57,9 +58,10 @@ def read(path: Path) -> tuple[str, list[str]]:
 
 
 def digest(path: Path) -> str:
-    """Twelve hex digits that name what the file and its script install, whatever its comments."""
+    """Twelve hex digits that name what the file and its script install, whatever its comments, and
+    the hashes of files for other machines."""
     version, requirements = read(path)
-    parts = [version, *requirements]
+    parts = [version, *(line.partition(" --hash")[0] for line in requirements)]
     if script(path).exists():
         parts.append(script(path).read_text(encoding="utf-8"))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
@@ -94,9 +96,13 @@ def interpreter(version: str, path: Path) -> str:
 def make(path: Path, target: Path) -> None:
     """Install the virtual environment `target` of `path`; `frozen.txt` is its last file."""
     version, requirements = read(path)
+    text = path.read_text(encoding="utf-8")
+    only = re.search(r"^# only for (\S+)$", text, re.MULTILINE)
+    if only and platform.machine() != only[1]:
+        raise Missing(f"{path}: its packages exist for {only[1]} only, not {platform.machine()}")
     python = interpreter(version, path)
     what = f"{len(requirements)} packages for Python {version}"
-    if size := re.search(r"^# Installed: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+    if size := re.search(r"^# Installed: (.+)$", text, re.MULTILINE):
         what += f", {size[1]}"
     _print_to_terminal(f"installing the environment {path.stem}: {what} (once)")
     shutil.rmtree(target, ignore_errors=True)

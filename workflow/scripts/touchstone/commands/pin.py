@@ -1,9 +1,11 @@
 """Rewrite the resolved part of `envs/<name>.yaml`: every package that the direct pins bring.
 
 The lines above the marker are written by a person; the lines below it are what pip
-resolves for them with the interpreter that runs this script, with the sha256 of the file
-chosen for this platform. A file whose pip list says `# no hashes` gets versions only. One that
-says `# for Python 3.11 3.12` gets the same versions with one sha256 for each of these Pythons.
+resolves for them with the interpreter that runs this script, with the sha256 of the files for
+this machine and for Linux on aarch64, where there is one. A file whose pip list says `# no hashes`
+gets versions only. One that says `# for Python 3.11 3.12` gets the same versions with the hashes
+for each of these Pythons. A line for one kind of machine has a marker:
+`- tensorflow==2.21.0 ; platform_machine == "aarch64"`.
 Run it as `make pin ENV=tensorflow`; it downloads metadata, and installs nothing.
 """
 
@@ -17,6 +19,11 @@ from pathlib import Path
 
 import yaml
 
+AARCH64 = [
+    f"--platform={libc}_aarch64"
+    for libc in ("manylinux2014", *(f"manylinux_2_{minor}" for minor in range(17, 40)))
+]
+"""pip's options for files of Linux on aarch64."""
 MARKER = "      # resolved from the pins above by `make pin`"
 
 
@@ -40,17 +47,36 @@ def resolve(requirements: list[str], *options: str) -> list[tuple[str, str, str,
     )
 
 
+def on_aarch64(requirement: str, pythons: list[str]) -> list[str]:
+    """The sha256 of the wheels of `name==version` for Linux on aarch64: one for each of the
+    Pythons that has one."""
+    found = list[str]()
+    for python in pythons:
+        with tempfile.TemporaryDirectory() as target:
+            options = ["--no-deps", "--only-binary=:all:", f"--python-version={python}"]
+            try:
+                chosen = resolve([requirement], *options, *AARCH64, f"--target={target}")
+            except subprocess.CalledProcessError:
+                continue  # pip has said that there is none
+            found += [digest for _, _, digest, _ in chosen if digest not in found]
+    return found
+
+
 def hashes_of(packages: list[tuple[str, str, str, bool]], pythons: list[str]) -> dict[str, str]:
-    """Package name -> its options `--hash`: of the file chosen here and those for `pythons`."""
+    """Package name -> its options `--hash`: of the file chosen here, and those for `pythons`, the
+    first of which runs here, and for aarch64."""
     found = {name: [digest] for name, _, digest, _ in packages}
     binary = [f"{name}=={version}" for name, version, _, special in packages if special]
-    for python in pythons:
+    for python in pythons[1:]:
         options = ["--no-deps", f"--python-version={python}"]
         with tempfile.TemporaryDirectory() as target:
             others = resolve(binary, *options, f"--target={target}") if binary else []
         for name, _, digest, _ in others:
             if digest not in found[name]:
                 found[name].append(digest)
+    for requirement in binary:
+        name = normalised(requirement)
+        found[name] += [one for one in on_aarch64(requirement, pythons) if one not in found[name]]
     return {
         name: "".join(f" --hash=sha256:{digest}" for digest in digests)
         for name, digests in found.items()
@@ -58,10 +84,10 @@ def hashes_of(packages: list[tuple[str, str, str, bool]], pythons: list[str]) ->
 
 
 def pins(text: str) -> dict[str, str]:
-    """Package name -> `name==version` of the pip list of an environment file's text."""
+    """Package name -> `name==version`, with its marker, of the pip list of an environment file."""
     entries = yaml.safe_load(text)["dependencies"]
     listed = [line for entry in entries if isinstance(entry, dict) for line in entry["pip"]]
-    return {normalised(line): line.split(" ")[0] for line in listed}
+    return {normalised(line): line.partition(" --hash")[0] for line in listed}
 
 
 def normalised(requirement: str) -> str:
@@ -80,18 +106,23 @@ def run(arguments: argparse.Namespace) -> None:
     direct = pins(head)
     below = pins(arguments.on_top_of.read_text()) if arguments.on_top_of else {}
     packages = resolve([*direct.values(), *below.values()])
-    pythons = re.search("# for Python ([0-9. ]+)", head)
-    hashes = dict.fromkeys((name for name, *_ in packages), "")
+    pythons = re.findall("# for Python ([0-9. ]+)|- python=([0-9.]+)", head)
+    versions = (pythons[0][0] or pythons[0][1]).split()
+    hashes = dict.fromkeys(direct, "")
     if hashed:
-        hashes = hashes_of(packages, pythons[1].split() if pythons else [])
+        hashes |= hashes_of(packages, versions)
+        for name, line in direct.items():
+            if 'platform_machine == "aarch64"' in line:
+                found = on_aarch64(line.split(" ")[0], versions)
+                hashes[name] = "".join(f" --hash=sha256:{digest}" for digest in found)
     lines = [
         f"      - {direct[normalised(entry)]}{hashes[normalised(entry)]}"
-        if (entry := line.strip().removeprefix("- ").split(" ")[0]) in direct.values()
+        if (entry := line.strip().removeprefix("- ")).partition(" --hash")[0] in direct.values()
         else line
         for line in head.splitlines()
     ]
     lines.append(MARKER)
     for name, version, *_ in packages:
         if name not in direct and name not in below:
-            lines.append(f"      - {name}=={version}{hashes[name]}")
+            lines.append(f"      - {name}=={version}{hashes.get(name, '')}")
     arguments.environment.write_text("\n".join(lines) + "\n")
