@@ -109,6 +109,16 @@ DAMAGE = {
         "events.jsonl",
         "unknown outcome 'fine'",
     ),
+    "core latency no list": (
+        lambda f: edit_json(f / "env.json", run__core_latency=1),
+        "env.json",
+        "run.core_latency",
+    ),
+    "core latency below zero": (
+        lambda f: edit_json(f / "env.json", run__core_latency=[150.0, -1.0]),
+        "env.json",
+        "run.core_latency",
+    ),
     "phase without end": (
         edit_events(lambda e: event_of(e, "phase").pop("end")),
         "events.jsonl",

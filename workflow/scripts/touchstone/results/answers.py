@@ -116,7 +116,7 @@ def answers_of(
 
 def _core_latency(run: Run) -> Answer:
     """The largest core latency of a node, before or after the run, ns."""
-    known = [float(one) for env in run.envs for one in env["run"].get("core_latency") or ()]
+    known = [float(one) for env in run.envs for one in env["run"].get("core_latency", ())]
     return max(known, default="one core, or it was not measured")
 
 

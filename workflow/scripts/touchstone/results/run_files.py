@@ -118,7 +118,19 @@ def _read_env(path: Path) -> dict[str, Any]:
     _check_texts(env["unknown"], path)
     _check_counts({"machine.logical_cores": env["machine"]["logical_cores"]}, path)
     _check_counts({"run.threads": env["run"]["threads"]}, path)
+    _check_latencies(env["run"].get("core_latency", []), path)
     return env
+
+
+def _check_latencies(latencies: Any, path: Path) -> None:
+    """InputError unless it is a list of positive numbers."""
+    wrong = not isinstance(latencies, list) or any(
+        not isinstance(one, NUMBER) or isinstance(one, bool) or not 0 < one < math.inf
+        for one in latencies
+    )
+    if wrong:
+        cause = f"'run.core_latency' is {latencies!r}, not a list of positive numbers"
+        raise InputError(path, cause, RERUN)
 
 
 def _check_texts(reasons: dict[str, Any], path: Path) -> None:
