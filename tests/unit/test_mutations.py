@@ -37,6 +37,18 @@ def test_a_damaged_file_is_a_value_or_a_message(kind, seed):
 
 
 @pytest.mark.parametrize(
+    ("name", "seed"),
+    [("env", 2057968686), ("parity steps", 2057968960), ("parity steps", 2057969123),
+     ("record in a comparison", 2057969055)],
+)  # fmt: skip
+def test_damage_that_fuzzing_found_is_a_value_or_a_message(name, seed, tmp_path):
+    found = KINDS[name]
+    path = found.make(tmp_path)
+    damaged = mutated_file(path, path.read_bytes(), random.Random(seed))
+    assert fault_of(found, path, damaged) is None
+
+
+@pytest.mark.parametrize(
     "name",
     ["record", "plan", "summary", "findings", "certificate", "search for the largest batch",
      "parity steps", "resolved configuration"],

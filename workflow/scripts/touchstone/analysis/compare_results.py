@@ -117,7 +117,7 @@ def read_results(folder: Path, metric: str) -> ResultsFolder:
                     float(row["value"]) if row["value"] else None,
                     row["reason"],
                     row["flags"].split(", ") if row["flags"] else [],
-                    record["provenance"],
+                    _checked(record["provenance"]),
                 )
             )
         except (ValueError, KeyError) as error:
@@ -127,6 +127,18 @@ def read_results(folder: Path, metric: str) -> ResultsFolder:
         raise InputError(path, f"no planned run has the metric {metric}", REMEDY)
     datasets = {values["dataset"] for values in settings.values()}
     return ResultsFolder(folder, settings, dict(runs), fingerprints(folder / "data", datasets))
+
+
+def _checked(provenance: Any) -> dict[str, Any]:
+    """What a record says of its run's machine and software; ValueError where that is damaged."""
+    facts = provenance if isinstance(provenance, dict) else {"machine": None}
+    software = facts.get("software", {})
+    packages = (software.get("packages") if isinstance(software, dict) else None) or []
+    if not isinstance(facts.get("machine", {}), dict) or not isinstance(software, dict):
+        raise ValueError("its provenance has no machine and software")
+    if not isinstance(packages, list) or not all(isinstance(one, str) for one in packages):
+        raise ValueError("the packages of its provenance are no list of names")
+    return facts
 
 
 def _rows(path: Path, delimiter: str, needed: Iterable[str]) -> list[dict[str, str]]:
@@ -147,6 +159,10 @@ def fingerprints(folder: Path, datasets: Iterable[str]) -> dict[str, dict[str, s
     for dataset in datasets:
         for path in sorted((folder / dataset).glob("*/manifest.json"))[:1]:
             splits = read_object(path, REMEDY).get("splits", {})
+            if not isinstance(splits, dict) or not all(
+                isinstance(split, dict) for split in splits.values()
+            ):
+                raise InputError(path, "its splits are no objects", REMEDY)
             found[dataset] = {name: str(split.get("fingerprint")) for name, split in splits.items()}
     return found
 

@@ -305,7 +305,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
             for name in sorted(listed.keys() & infos.keys()):
                 try:
                     data = archive.read(name)
-                except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
                     faults.append(f"{name} is damaged ({error})")
                     continue
                 if hashlib.sha256(data).hexdigest() != listed[name]["sha256"]:
@@ -315,7 +315,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
             _refuse(path, faults, FRESH)
     except FileNotFoundError:
         raise InputError(path, "the file is missing", "Give the path of a bundle") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError) as error:
         cause = f"not a ZIP archive, or a damaged one ({error})"
         raise InputError(path, cause, FRESH) from None
 

@@ -119,7 +119,9 @@ def _read(path: Path) -> dict[str, Arrays]:
             for key, array in file.items():
                 case, _, name = key.rpartition("/")
                 steps.setdefault(case, {})[name] = array
-    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        OSError, EOFError, ValueError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
         raise InputError(path, f"no parity steps ({error})", REMAKE) from None
     return steps
 

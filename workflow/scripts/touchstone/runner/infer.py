@@ -9,6 +9,7 @@ import os
 import tempfile
 import time
 import zipfile
+import zlib
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -155,7 +156,7 @@ def read_weights(path: str, parameters: List[Parameter]) -> Tuple[Arrays, Option
     try:
         with np.load(path) as file:
             found = {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as fault:
+    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError) as fault:
         raise ValueError("{}: no file of weights: {}".format(path, fault))
     logits, wrong = found.pop("logits", None), []
     for parameter in parameters:

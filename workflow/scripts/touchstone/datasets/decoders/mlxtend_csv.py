@@ -53,7 +53,9 @@ class MlxtendCsv(Decoder, frozen=True):
             rows = np.empty((0, 0), np.uint8)
             if text:  # NumPy warns of an empty file
                 rows = np.loadtxt(io.BytesIO(text), np.uint8, delimiter=",", ndmin=2)
-        except (zipfile.BadZipFile, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except (
+            zipfile.BadZipFile, EOFError, gzip.BadGzipFile, zlib.error, RuntimeError,
+        ) as error:  # fmt: skip
             raise DatasetError(
                 path, f"damaged archive ({error})", "delete it and download the data set again"
             ) from error
