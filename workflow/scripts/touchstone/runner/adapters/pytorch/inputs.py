@@ -75,7 +75,11 @@ class Inputs(base.TrainingAdapter):
         records = [self.records[i] for i in indices.ravel().tolist()]
         pixels, labels = joined(records, None if self._size() else self.job.data.shape)
         pixels = pixels.reshape(*indices.shape, -1)
-        return torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
+        found = torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
+        if self.device.type == "cuda":
+            # A copy from other memory to the device makes the host wait.
+            return tuple(each.pin_memory() for each in found)
+        return found
 
     def load_examples(self, images: Array, labels: Array) -> None:
         if not self.channels_last:

@@ -177,10 +177,7 @@ class Adapter(Inputs, Layers, Settings):
         if self.job.augmentation:
             images = self._augmented(images, draws)
         with tf.GradientTape() as tape:
-            each = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                labels, self._forward(images, True)
-            )
-            loss = tf.reduce_mean(each)
+            loss = tf.reduce_mean(self._losses(labels, self._forward(images, True)))
             target = loss * self.loss_scale if self.scaled else loss
         gradients = tape.gradient(target, [self.variables[name] for name in self.trained])
         if self.strategy:
@@ -190,6 +187,15 @@ class Adapter(Inputs, Layers, Settings):
         else:
             self._update_all(gradients, scalars)
         return loss
+
+    def _losses(self, labels: Array, logits: Any) -> Any:
+        """The cross-entropy of every example."""
+        if self.dtype == tf.float64 and self.job.execution.device == "gpu":
+            # TensorFlow's sparse kernel for GPUs has no double precision: every step would copy
+            # its logits to the CPU and back.
+            right = tf.one_hot(labels, logits.shape[1], dtype=self.dtype)
+            return tf.nn.softmax_cross_entropy_with_logits(right, logits)
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
     def _update_if_finite(self, gradients: Any, scalars: Any) -> None:
         """Leave the step out where a gradient is not finite; change the loss scale after it."""
