@@ -1,7 +1,7 @@
 # The commands of Touchstone; `make help` lists them. Each installs what it needs, in this folder only.
 .PHONY: help run unlock verify wheels machine-check test test-fast test-all test-conda test-slurm fuzz \
-    test-faults parity gpu-check bench simulate lint snakefmt ruff format mypy words spelling dev docs \
-    pin clean
+    test-faults parity gpu-check gpu-rehearsal bench simulate lint snakefmt ruff format mypy words \
+    spelling dev docs pin clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL = run
 SNAKEMAKE = .venv/bin/snakemake
@@ -75,6 +75,11 @@ gpu-check: ## check a GPU in 30 minutes, or MINUTES=10: make gpu-check PYTHON=/p
 	@PYTHONPATH="workflow/scripts$${PYTHONPATH:+:$$PYTHONPATH}" \
 	    $(if $(wildcard .venv/bin/python),.venv/bin/python,$(PYTHON)) workflow/scripts/cli.py check-gpu \
 	    --python $(PYTHON) --device $(or $(DEVICE),gpu) --minutes $(or $(MINUTES),30)
+
+# Installs envs/*-gpu.yaml, gigabytes of packages.
+gpu-rehearsal: .venv/dev ## execute what runs on a GPU, without one, in the environments for GPUs
+	GPU_ENVIRONMENTS=1 .venv/bin/python -m pytest -rs -n 2 tests/contract/test_rehearsal.py \
+	    tests/unit/test_nvml_library.py tests/unit/test_sensors_gpu.py tests/unit/test_skip.py
 
 parity: .venv/base ## prove for every network that the frameworks compute the same
 	@$(SNAKEMAKE) parity --cores all
