@@ -7,6 +7,7 @@ from touchstone import networks
 from touchstone.networks._initialisation import SMALL, OwnStart, starts
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
+from touchstone.plan.parity import reduced
 from touchstone.runner.initial_weights import CONSTANT, NORMAL, UNIFORM, initial_weights
 from touchstone.schema.spec import Parameter
 
@@ -43,7 +44,7 @@ def test_the_start_of_every_framework_can_be_drawn(framework):
     assert set(frameworks.own_start(framework)) <= {*KINDS, *CONSTANT}
 
 
-@pytest.mark.parametrize("activation", ["relu6", "silu", "gelu"])
+@pytest.mark.parametrize("activation", ["relu6", "silu", "gelu", "gelu_tanh"])
 def test_what_takes_the_place_of_a_relu_has_its_start(activation):
     graph = Graph("net", SHAPE)
     x = getattr(graph, activation)("active", graph.conv("first", "input", filters=3, kernel=1))
@@ -95,7 +96,8 @@ def test_an_lstm_has_glorot_weights_of_a_gate_and_an_open_forget_gate():
 
 @pytest.mark.parametrize("network", networks.names())
 def test_every_array_of_every_network_can_be_drawn(network):
-    shape = (64, 1, 1) if network.endswith("-text") else (224, 224, 3)
+    takes_text = reduced(network).vocabulary is not None
+    shape = (64, 1, 1) if takes_text else (224, 224, 3)
     for scheme in ("paper", "he", "glorot"):
         for parameter in networks.build(network, shape, 10).network(scheme).parameters:
             assert parameter.init in {*KINDS, *CONSTANT}

@@ -77,6 +77,23 @@ def test_counts_with_running_statistics_are_those_of_keras(name, shape, total):
     assert sum(math.prod(p.shape) for p in made.parameters) == total
 
 
+def test_counts_of_todays_networks_of_texts_are_the_published_ones():
+    made = networks.build("gpt2-small", (1025, 1, 1), 2)
+    assert made.parameter_count == 124_439_808
+    assert made.layers[-1].shape == (1024, 50_257) and made.network().labels == 1024
+    # 109,482,240 without a head; the two segments are left out.
+    made = networks.build("bert-base", (512, 1, 1), 2)
+    assert made.parameter_count == 109_482_240 - 2 * 768 + 2 * (768 + 1)
+    assert made.network().labels == 1
+    # Two normalisations and four dense layers, of 3, 1, 4 and 4 squares of the width.
+    made = networks.build("gpt-10m", (257, 1, 1), 2)
+    layer = 2 * 2 * 384 + 12 * 384**2 + (3 + 1 + 4 + 1) * 384
+    assert made.parameter_count == 2 * 256 * 384 + 6 * layer + 2 * 384
+    attention = 2 * 256 * 256 * 384
+    assert made.macs == 6 * (256 * 12 * 384**2 + attention) + 256 * 384 * 256
+    assert made.training_macs == 3 * made.macs  # also of the table, which both ends train
+
+
 def test_counts_of_the_composite_networks_follow_from_their_parts():
     # vo2021-a: VGG19's convolutions; 512 and three times 128 channels to 128; dense layers.
     vgg19 = 143_667_240 - (25_088 * 4096 + 4096) - (4096 * 4096 + 4096) - (4096 * 1000 + 1000)
@@ -123,8 +140,8 @@ def test_every_docstring_states_the_counts(name):
 
 @pytest.mark.parametrize("name", networks.names())
 def test_networks_for_large_images_take_small_ones(name):
-    _, _, (height, _, channels), classes = usual(name)
-    if height > 64:
+    _, _, (height, width, channels), classes = usual(name)
+    if min(height, width) > 64:
         for size in (96, 128) if name == "alexnet-grouped" else (64, 96):
             networks.build(name, (size, size, channels), classes)
 
@@ -400,6 +417,50 @@ def test_layers_of_sequences():
     with made.frozen():
         made.lstm("still", x, units=5)
     assert [p.trainable for p in made.parameters if p.name.startswith("still.")] == [False] * 3
+
+
+def test_layers_of_a_language_model():
+    made = Graph("test", (7, 1, 1), task="next_token")
+    x = made.embedding("e", made.all_but_last("k", "input"), width=6, vocabulary=300)
+    y = made.attention("a", made.dense("q", x, 18), heads=3, causal=True)
+    assert made.layers[-1].settings == {"heads": 3, "causal": True}
+    made.unembedding("u", made.gelu_tanh("g", made.tanh("t", y)), "e")
+    assert made.shape("k") == (6, 1, 1) and made.shape("u") == (6, 300)
+    made.check()
+    # The input has bytes only, whatever the table has.
+    assert made.network().vocabulary == 256 and made.network().task == "next_token"
+    assert {p.name for p in made.parameters} == {"e.weight", "q.weight", "q.bias"}
+    assert made.macs == 6 * 6 * 18 + 2 * 6 * 6 * 6 + 6 * 6 * 300
+
+
+@pytest.mark.parametrize(
+    "add, message",
+    [
+        (lambda g: g.all_but_last("x", "q"), r"x \(all_but_last\) wants tokens"),
+        (lambda g: g.embedding("x", "input", 6, vocabulary=255), r"has 255 rows for 256 tokens"),
+        (lambda g: g.unembedding("x", "d", "e"), r"wants an embedding of width 5, e is none"),
+        (lambda g: g.unembedding("x", "q", "q"), r"wants an embedding of width 6, q is none"),
+        (lambda g: g.unembedding("x", "q", "none"), r"of width 6, none is none"),
+    ],
+)
+def test_layers_of_a_language_model_that_do_not_fit_are_refused(add, message):
+    made = Graph("test", (7, 1, 1))
+    x = made.dense("q", made.embedding("e", "input", width=6), 6)
+    made.dense("d", x, 5)
+    with pytest.raises(GraphError, match=message):
+        add(made)
+
+
+@pytest.mark.parametrize(
+    "task, shape, wanted",
+    [(None, r"\(7, 3\)", r"\(classes,\)"), ("next_token", r"\(3,\)", r"\(labels, classes\)")],
+)
+def test_the_output_is_what_the_task_wants(task, shape, wanted):
+    made = Graph("test", (7, 1, 1), task=task)
+    x = made.embedding("e", "input", width=6)
+    made.dense("d", x if task is None else made.mean_over_steps("m", x), 3)
+    with pytest.raises(GraphError, match=f"its output has shape {shape}, not {wanted}"):
+        made.check()
 
 
 def test_layers_of_patches():

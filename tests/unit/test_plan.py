@@ -166,6 +166,21 @@ BAD_SETTINGS = {
         {"dataset": "synthetic-text", "network": "vo2021-conv"},
         "network: vo2021-conv takes images, synthetic-text has text",
     ),
+    "several labels from records": (
+        {"dataset": "source-code", "network": "gpt-10m", "input": "records"},
+        "input: gpt-10m learns several labels of each example, which records do not hold; set it"
+        " to memory",
+    ),
+    "a prediction of several labels": (
+        {
+            "dataset": "source-code",
+            "network": "gpt-10m",
+            "workload": "inference",
+            "mode": "eager",
+            "weights": "initial",
+        },
+        "workload: gpt-10m gives several labels for each example, which inference does not compare",
+    ),
     "a text that is augmented": (
         {"dataset": "synthetic-text", "network": "lstm-text", "flip": True},
         "flip: a text is not augmented",

@@ -20,7 +20,9 @@ BYTES = 256
 """The vocabulary: tokens are bytes, which every record format holds."""
 
 
-ELEMENTWISE = ("relu", "relu6", "sigmoid", "silu", "gelu", "dropout", "add")
+ELEMENTWISE = (
+    "relu", "relu6", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh", "dropout", "add",
+)  # fmt: skip
 """Operations whose output has the order of its input."""
 
 
@@ -68,6 +70,9 @@ class Parameter:
 class GraphBase:
     """Layers in the order of computing; `vocabulary` is set where the input is tokens.
 
+    `task` is a file of `runner/tasks/`, which says what the labels of an example are; None where
+    it has one. With a task the output is a sequence: logits for each label.
+
     `initial` is what the network's source states of initial weights: a distribution by a pattern
     of the names of arrays, as {"*.weight": "normal_0.01"}; the first that matches counts.
 
@@ -80,6 +85,7 @@ class GraphBase:
     parameters: list[Parameter] = field(default_factory=list)
     vocabulary: int | None = None
     initial: dict[str, str] = field(default_factory=dict)
+    task: str | None = None
 
     def __post_init__(self) -> None:
         self._shapes: dict[str, tuple[int, ...]] = {"input": self.input_shape}
@@ -105,15 +111,17 @@ class GraphBase:
         return self._by_name[name]
 
     def check(self) -> None:
-        """Raise GraphError if a layer's output is used by none, or the last is no vector."""
+        """Raise GraphError if a layer's output is used by none, or the last is no vector, of a
+        network with a task no sequence."""
         if not self.layers:
             raise GraphError("it has no layers")
         used = {source for layer in self.layers for source in layer.inputs}
         loose = [layer.name for layer in self.layers[:-1] if layer.name not in used]
         if loose:
             raise GraphError(f"nothing uses the output of {', '.join(loose)}")
-        if len(self.layers[-1].shape) != 1:
-            raise GraphError(f"its output has shape {self.layers[-1].shape}, not (classes,)")
+        wanted = "(labels, classes)" if self.task else "(classes,)"
+        if len(self.layers[-1].shape) != 1 + bool(self.task):
+            raise GraphError(f"its output has shape {self.layers[-1].shape}, not {wanted}")
 
     @property
     def parameter_count(self) -> int:
@@ -171,6 +179,7 @@ class GraphBase:
                 for p in self.parameters
             ],
             vocabulary=self.vocabulary,
+            task=self.task,
         )
 
     def _add(
@@ -226,6 +235,16 @@ class GraphBase:
         if len(shape) != 2:
             raise GraphError(f"layer {name} ({op}) wants a sequence, {source} gives {shape}")
         return shape[0], shape[1]
+
+    def _tokens(self, source: str, name: str, op: str) -> int:
+        """How many tokens an input, or what is left of it, has."""
+        shape = self.shape(source)
+        cut = source == "input" or self._by_name[source].op == "all_but_last"
+        if not cut or len(shape) != 3 or shape[1:] != (1, 1):
+            raise GraphError(
+                f"layer {name} ({op}) wants tokens, (steps, 1, 1), {source} gives {shape}"
+            )
+        return shape[0]
 
     def _array(
         self, name: str, shape: tuple[int, ...], init: str | None, fan_in: int, fan_out: int = 0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SEES_THROUGH = ("batch_norm", "lrn", "max_pool", "avg_pool", "dropout", "add")
 """Operations between a layer with weights and the rectifier that its initial weights are for."""
-RECTIFIERS = ("relu", "relu6", "silu", "gelu")
+RECTIFIERS = ("relu", "relu6", "silu", "gelu", "gelu_tanh")
 """ReLU and what takes its place."""
 SMALL = "small_normal"
 """Of the output layer: the first predictions are then nearly equal for all classes."""

@@ -192,6 +192,15 @@ class Graph(GraphBase):
         arXiv:1606.08415)."""
         return self._add("gelu", name, (source,), self.shape(source))
 
+    def gelu_tanh(self, name: str, source: str) -> str:
+        """x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, the approximation of GELU (Hendrycks
+        and Gimpel 2016, arXiv:1606.08415, section 2)."""
+        return self._add("gelu_tanh", name, (source,), self.shape(source))
+
+    def tanh(self, name: str, source: str) -> str:
+        """The hyperbolic tangent."""
+        return self._add("tanh", name, (source,), self.shape(source))
+
     def dropout(self, name: str, source: str, rate: float) -> str:
         """In training, each value is 0 with probability `rate`, else divided by 1 - rate."""
         if not 0 <= rate < 1:
@@ -275,17 +284,41 @@ class Graph(GraphBase):
             raise GraphError(f"layer {name} (step) wants step {index} of {steps}, counted from 0")
         return self._add("step", name, (source,), (features,), index=index)
 
-    def embedding(self, name: str, source: str, width: int) -> str:
-        """The row of a table that belongs to each token of the input: a sequence."""
-        shape = self.shape(source)
-        if source != "input" or len(shape) != 3 or shape[1:] != (1, 1):
-            raise GraphError(
-                f"layer {name} (embedding) wants tokens, (steps, 1, 1), {source} gives {shape}"
-            )
+    def all_but_last(self, name: str, source: str) -> str:
+        """The tokens of the input without the last: each has one after it to be predicted."""
+        steps = self._tokens(source, name, "all_but_last")
+        return self._add("all_but_last", name, (source,), (steps - 1, 1, 1))
+
+    def embedding(self, name: str, source: str, width: int, vocabulary: int = BYTES) -> str:
+        """The row of a table that belongs to each token of the input: a sequence.
+
+        The table has `vocabulary` rows. The input has bytes only, whatever rows there are.
+        """
+        steps = self._tokens(source, name, "embedding")
+        if vocabulary < BYTES:
+            raise GraphError(f"layer {name} (embedding) has {vocabulary} rows for {BYTES} tokens")
         self.vocabulary = BYTES
-        self._add("embedding", name, (source,), (shape[0], width), vocabulary=BYTES, width=width)
-        self._array(f"{name}.weight", (BYTES, width), "standard_normal", 1)
+        self._add(
+            "embedding", name, (source,), (steps, width), vocabulary=vocabulary, width=width
+        )  # fmt: skip
+        self._array(f"{name}.weight", (vocabulary, width), "standard_normal", 1)
         return name
+
+    def unembedding(self, name: str, source: str, embedding: str) -> str:
+        """The product of every step with each row of the table of the layer `embedding`, which
+        both layers train (Press and Wolf 2016, arXiv:1608.05859)."""
+        steps, features = self._sequence(source, name, "unembedding")
+        table = self._by_name.get(embedding)
+        if not table or table.op != "embedding" or table.shape[1] != features:
+            raise GraphError(
+                f"layer {name} (unembedding) wants an embedding of width {features}, "
+                f"{embedding} is none"
+            )
+        vocabulary = table.settings["vocabulary"]
+        self._macs[name] = steps * features * vocabulary
+        return self._add(
+            "unembedding", name, (source,), (steps, vocabulary), embedding=embedding
+        )  # fmt: skip
 
     def position(self, name: str, source: str) -> str:
         """The sequence plus an array of its shape (Gehring et al. 2017, arXiv:1705.03122)."""
@@ -309,12 +342,15 @@ class Graph(GraphBase):
         self._array(f"{name}.offset", shape[-1:], "zeros", 0)
         return name
 
-    def attention(self, name: str, source: str, heads: int) -> str:
+    def attention(self, name: str, source: str, heads: int, causal: bool = False) -> str:
         """Multi-head scaled dot-product self-attention (Vaswani et al. 2017, arXiv:1706.03762).
 
         The features of the source are queries, keys and values, each a third, each third divided
         into heads: softmax(q k' / sqrt(width of a head)) v of every head, side by side. Every
-        step sees all steps. What projects into and out of it are dense layers.
+        step sees all steps, or, in `causal` attention, itself and those before it. What projects
+        into and out of it are dense layers.
+
+        The multiply-accumulates are those with all steps, also of causal attention.
         """
         steps, features = self._sequence(source, name, "attention")
         if heads < 1 or features % (3 * heads):
@@ -323,7 +359,8 @@ class Graph(GraphBase):
                 f"and values for {heads} heads"
             )
         self._macs[name] = 2 * steps * steps * (features // 3)
-        return self._add("attention", name, (source,), (steps, features // 3), heads=heads)
+        settings = {"heads": heads, "causal": True} if causal else {"heads": heads}
+        return self._add("attention", name, (source,), (steps, features // 3), **settings)
 
     def lstm(self, name: str, source: str, units: int, sequence: bool = False) -> str:
         """Long short-term memory: the state after the last step, or with `sequence` after each.

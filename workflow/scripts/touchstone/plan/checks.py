@@ -64,6 +64,7 @@ class Known:
         self.usable = [name for name, faults in found.items() if not faults]
         self.datasets: dict[str, catalogue.Dataset] = {}
         self.graphs: dict[tuple[str, str], str | None] = {}
+        self.tasks: dict[tuple[str, str], str | None] = {}
         self.names = {
             "framework": frameworks.adapters(),
             "environment": [PINNED, *own],
@@ -154,7 +155,7 @@ class Known:
         if pair not in self.graphs:
             try:
                 graph = networks.build(cell.network, tuple(dataset.shape), len(dataset.classes))
-                self.graphs[pair] = None
+                self.graphs[pair], self.tasks[pair] = None, graph.task
                 if (graph.vocabulary is not None) != dataset.tokens:
                     kinds = ("images", "text") if dataset.tokens else ("text", "images")
                     self.graphs[pair] = (
@@ -167,7 +168,7 @@ class Known:
             found.append("crop_padding, flip: a text is not augmented; set them to 0 and false")
         if message := self.graphs[pair]:
             found.append(message)
-        return found
+        return [*found, *_task_faults(cell, self.tasks.get(pair))]
 
     def _operation_faults(self, cell: Cell) -> list[str]:
         if cell.dataset in self.shapes:
@@ -192,6 +193,22 @@ class Known:
             # Each has an array of its own, so threads alone are to be split.
             found += _replica_faults(cell.model_copy(update={"batch_split": "per_replica"}))
         return found
+
+
+def _task_faults(cell: Cell, task: str | None) -> list[str]:
+    """What a network with several labels for each example cannot do."""
+    found = []
+    if task and inference.is_inference(cell):
+        found.append(
+            f"workload: {cell.network} gives several labels for each example, which inference "
+            "does not compare; choose another network, or train it"
+        )
+    elif task and cell.input == "records":
+        found.append(
+            f"input: {cell.network} learns several labels of each example, which records do not "
+            "hold; set it to memory"
+        )
+    return found
 
 
 def _variable_faults(cell: Cell) -> list[str]:

@@ -10,6 +10,7 @@ from touchstone.results.metrics import METRICS
 from touchstone.results.phases import Phase, measured_chunks, trained_until
 from touchstone.results.run_files import Run
 from touchstone.results.steadiness import Chunk
+from touchstone.results.tasks import perplexity_of, token_rate
 from touchstone.results.telemetry import (
     MEANS,
     OF_RUN,
@@ -29,7 +30,7 @@ from touchstone.schema.status import ERROR, OK
 
 OF_TRAINING = (
     "throughput", "training_time", "total_training_time", "test_accuracy", "training_accuracy",
-    "final_loss",
+    "final_loss", "token_rate", "perplexity",
     "cpu_time_per_1000_images", "gpu_energy_per_image", "cpu_energy_per_image",
 )  # fmt: skip
 """Metrics that an operation does not have."""
@@ -73,6 +74,7 @@ def answers_of(
     answers |= {
         "throughput": measured.examples / measured.seconds,
         "step_rate": measured.steps / measured.seconds,
+        "token_rate": token_rate(run, measured),
         "final_loss": final_loss(means),
         "cpu_cores": cores,
         "cpu_utilization": cores if isinstance(cores, str) else cores / run.logical_cores * 100,
@@ -99,6 +101,7 @@ def answers_of(
         answers["total_training_time"] = _with_evaluations(phases)
     if run.outcome.status == OK:
         answers |= {name: peak_of(run, column) for name, column in PEAKS.items()}
+        answers["perplexity"] = perplexity_of(run)
         answers |= _of_whole_run(run)
         answers["gpu_allocator_peak"] = _allocator_peak(run)
         if not isinstance(run.spec, OperationSpec):

@@ -49,10 +49,10 @@ def evaluations_of(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
             ends.setdefault(steps, part.end)
     found: list[dict[str, Any]] = []
     for event in run.of(Evaluation):
-        examples = _test_examples(run)
-        if event.examples != examples or not 0 <= event.correct <= examples:
+        labels = _labels_of(run, "test")
+        if event.examples != labels or not 0 <= event.correct <= labels:
             cause = f"evaluated {event.correct} / {event.examples} correct"
-            raise events_error(run, f"{cause}, the test set has {examples} examples")
+            raise events_error(run, f"{cause}, the test set has {labels} labels")
         if not run.trains:
             continue
         if event.step not in ends:
@@ -61,7 +61,7 @@ def evaluations_of(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
         found.append(
             {
                 "epoch": event.epoch,
-                "accuracy": event.correct / examples if examples else None,
+                "accuracy": event.correct / labels if labels else None,
                 "loss": event.loss,
                 "seconds": trained_until(phases, ends[event.step]),
             }
@@ -103,7 +103,8 @@ def final_loss(means: list[float | None]) -> Answer:
     return "a loss of the last epoch is not finite" if means[-1] is None else means[-1]
 
 
-def accuracy_of(run: Run) -> Answer:
+def last_evaluation(run: Run) -> Evaluation | str:
+    """That after the last epoch, or the reason why there is none."""
     epochs = 0
     if isinstance(run.spec, TrainingSpec):
         epochs = run.spec.phases.epochs
@@ -112,23 +113,34 @@ def accuracy_of(run: Run) -> Answer:
     last = [event for event in run.of(Evaluation) if event.epoch == epochs]
     if not last:
         return f"no evaluation after epoch {epochs}"
-    examples = _test_examples(run)
-    return last[-1].correct / examples if examples else "the test set is empty"
+    return last[-1]
+
+
+def accuracy_of(run: Run) -> Answer:
+    last = last_evaluation(run)
+    if isinstance(last, str):
+        return last
+    labels = _labels_of(run, "test")
+    return last.correct / labels if labels else "the test set is empty"
 
 
 def training_accuracy_of(run: Run) -> Answer:
     """The accuracy on the training set; raises EventsError if that has another size."""
     if not isinstance(run.spec, TrainingSpec) or not run.spec.phases.training_accuracy:
         return "the cell does not ask for it (`training_accuracy: true`)"
-    examples = run.spec.data.train_examples
+    labels = _labels_of(run, "train")
     for event in run.of(Fit):
-        if event.examples != examples or not 0 <= event.correct <= examples:
-            cause = f"evaluated {event.correct} / {event.examples} training examples correct"
-            raise events_error(run, f"{cause}, the training set has {examples}")
-        return event.correct / examples
+        if event.examples != labels or not 0 <= event.correct <= labels:
+            cause = f"evaluated {event.correct} / {event.examples} labels of training correct"
+            raise events_error(run, f"{cause}, the training set has {labels}")
+        return event.correct / labels
     return "the training set was not evaluated"
 
 
-def _test_examples(run: Run) -> int:
-    """The size of the test set; 0 of an operation, which has none."""
-    return 0 if isinstance(run.spec, OperationSpec) else run.spec.data.test_examples
+def _labels_of(run: Run, split: str) -> int:
+    """How many labels the examples of a split have; 0 of an operation, which has none."""
+    if isinstance(run.spec, OperationSpec):
+        return 0
+    data = run.spec.data
+    examples = data.test_examples if split == "test" else data.train_examples
+    return examples * run.spec.network.labels

@@ -36,11 +36,24 @@ METRICS = {
         "From the begin of the first step to the end of the last evaluation: training and all"
         " evaluations, which are of every epoch with `evaluate_every: 1`.",
     ),
-    "test_accuracy": Metric("1", "Correct / all examples of the test set, after the last epoch."),
+    "test_accuracy": Metric(
+        "1",
+        "Correctly predicted / all labels of the test set, after the last epoch; an example has one"
+        " unless the network's task is another.",
+    ),
+    "token_rate": Metric(
+        "tokens/s",
+        "Throughput x tokens that a text has predicted: of a network that predicts the next token.",
+    ),
+    "perplexity": Metric(
+        "1",
+        "e to the power of the mean cross-entropy over all predicted tokens of the test set, after"
+        " the last epoch: of a network that predicts the next token.",
+    ),
     "training_accuracy": Metric(
         "1",
-        "Correct / all examples of the training set, after the last epoch, as evaluated without"
-        " dropout and augmentation: with `training_accuracy: true`.",
+        "Correctly predicted / all labels of the training set, after the last epoch, as evaluated"
+        " without dropout and augmentation: with `training_accuracy: true`.",
     ),
     "final_loss": Metric("1", "Mean training loss over the last epoch's steps."),
     "cpu_cores": Metric(

@@ -10,6 +10,7 @@ import numpy as np
 
 from touchstone.runner.initial_weights import normal_numbers
 from touchstone.runner.job import Job
+from touchstone.runner.tasks import labels_of
 from touchstone.schema.epochs import DROP, Epochs
 from touchstone.schema.spec import Augmentation, Data
 from touchstone.schema.types import Array
@@ -130,7 +131,8 @@ class RecordReader:
 
 
 def examples(adapter: Any, job: Job, split: str) -> Tuple[Array, Array]:
-    """Images as the network takes them, float32, and labels, int64, of a split.
+    """Images as the network takes them, float32, and labels, int64, of a split: one of each
+    example, or those of the network's task.
 
     Of a text these are its tokens, whole numbers: its bytes, for their maximum is 1, their mean 0.
     Raises ValueError if the records are not what the spec says.
@@ -144,7 +146,7 @@ def examples(adapter: Any, job: Job, split: str) -> Tuple[Array, Array]:
             images = images.astype(np.float32)
         else:
             images = normal_numbers(random, (count,) + shape)
-        return images, random.randint(0, data.classes, count)
+        return images, labels_of(job.network, images, random.randint(0, data.classes, count), data)
     path = os.path.join(data.folder, split)
     pixels, labels = adapter.read_records(shards(data, split), shape)
     if pixels.shape != (count,) + shape or pixels.dtype != np.uint8 or len(labels) != count:
@@ -158,7 +160,7 @@ def examples(adapter: Any, job: Job, split: str) -> Tuple[Array, Array]:
     images = pixels / np.float32(data.pixel_maximum)
     images -= np.asarray(data.mean, np.float32)
     images /= np.asarray(data.std, np.float32)
-    return images, labels
+    return images, labels_of(job.network, images, labels, data)
 
 
 def shards(data: Data, split: str) -> List[str]:

@@ -54,9 +54,9 @@ def parity_steps(job: Job, steps: int, perturbation: Optional[float], threads: i
 
     `before`, `after`: the first batch's logits in evaluation mode; `losses`, one a step;
     `batches`, the examples they saw; `weight:NAME`, every array in the end, `moved:NAME`, the
-    largest change of its numbers, and, with momentum, `gradient:NAME` of the first step. Weights
-    and gradients are sampled. Dropout multiplies by supplied masks. Pixels change by the share
-    `perturbation` of themselves at most.
+    largest change of its numbers, and, with momentum, `gradient:NAME` of the first step. Logits,
+    weights and gradients are sampled. Dropout multiplies by supplied masks. Pixels change by the
+    share `perturbation` of themselves at most.
 
     Raises what the adapter raises, and NotImplementedError with its reason where it knows an error
     to mean that it cannot do what the spec asks for.
@@ -87,7 +87,7 @@ def _steps(adapter: Any, job: Job, steps: int, perturbation: Optional[float]) ->
     batches, draws = sampler.take(steps)
     kept: Dict[str, Any] = {
         "batches": batches,
-        "before": np.asarray(adapter.logits(images[batches[0]])),
+        "before": sampled("before", np.asarray(adapter.logits(images[batches[0]]))),
     }
     losses = []
     for i in range(steps):
@@ -101,7 +101,8 @@ def _steps(adapter: Any, job: Job, steps: int, perturbation: Optional[float]) ->
         if i == 0 and job.optimizer.momentum:
             for name, array in adapter.velocities().items():
                 kept["gradient:" + name] = sampled(name, array)
-    kept.update(losses=losses, after=np.asarray(adapter.logits(images[batches[0]])))
+    after = sampled("after", np.asarray(adapter.logits(images[batches[0]])))
+    kept.update(losses=losses, after=after)
     for name, array in adapter.weights().items():
         kept["weight:" + name] = sampled(name, array)
         kept["moved:" + name] = np.abs(array.astype(np.float64) - start[name]).max()

@@ -21,7 +21,10 @@ from touchstone.schema.types import Array
 
 
 def cross_entropy(logits: Any, labels: Array) -> float:
-    """Sum over the examples of -log softmax(logits)[label], float64."""
+    """Sum over all labels of -log softmax(logits)[label], float64; the last axis of the logits are
+    the classes."""
+    if labels.ndim > 1:  # of one example at a time: those of a batch may be gigabytes
+        return sum(cross_entropy(*pair) for pair in zip(logits, labels))
     logits = np.asarray(logits, np.float64)
     top = logits.max(axis=1)
     total = np.log(np.exp(logits - top[:, None]).sum(axis=1)) + top
@@ -29,7 +32,8 @@ def cross_entropy(logits: Any, labels: Array) -> float:
 
 
 def evaluate(adapter: Any, images: Array, labels: Array, batch_size: int) -> Tuple[int, float]:
-    """Correct predictions and mean cross-entropy; the last batch is filled up and cut."""
+    """Correctly predicted labels, and the mean cross-entropy over all labels; the last batch is
+    filled up and cut."""
     correct, loss = 0, 0.0
     for start in range(0, len(images), batch_size):
         batch, wanted = images[start : start + batch_size], labels[start : start + batch_size]
@@ -37,16 +41,17 @@ def evaluate(adapter: Any, images: Array, labels: Array, batch_size: int) -> Tup
         if missing:
             batch = np.concatenate([batch, images[np.arange(missing) % len(images)]])
         logits = np.asarray(adapter.logits(batch))[: len(wanted)]
-        correct += int((logits.argmax(axis=1) == wanted).sum())
+        correct += int((logits.argmax(axis=-1) == wanted).sum())
         loss += cross_entropy(logits, wanted)
-    return correct, loss / len(images)
+    return correct, loss / labels.size
 
 
 def keep_weights(adapter: Any, path: str, images: Array, batch_size: int) -> None:
     """Write the weights, canonical, and what they make of the first images, as `logits`."""
     shown = min(batch_size, len(images))
     batch = np.resize(images[:shown], (batch_size,) + images.shape[1:])
-    logits = np.asarray(adapter.logits(batch))[:shown]
+    logits = np.asarray(adapter.logits(batch))
+    logits = logits[: shown if logits.ndim == 2 else 1]  # of several labels, one is large enough
     np.savez(path, logits=logits, **adapter.weights())
 
 
@@ -222,7 +227,9 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
         reader = reader_of(adapter, job)
         loaded = None if reader else examples(adapter, job, "train")
         evaluates = not FOLLOWS and phases.measured_steps is None
-        test_images, test_labels = examples(adapter, job, "test") if evaluates else ((), ())
+        test_images, test_labels = np.empty(0), np.empty(0)
+        if evaluates:
+            test_images, test_labels = examples(adapter, job, "test")
         begin = events.phase("load", begin)
         adapter.build(initial_weights(spec.network.parameters, spec.seed))
         if loaded:
@@ -256,7 +263,7 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
             most_correct = max(correct, most_correct)
             events.write(
                 Evaluation(
-                    loop.step // sampler.steps, loop.step, len(test_labels), correct,
+                    loop.step // sampler.steps, loop.step, test_labels.size, correct,
                     json_number(loss),
                 )
             )  # fmt: skip
@@ -281,7 +288,7 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
             adapter.close_records()
             images, labels = examples(adapter, job, "train")
             correct, loss = evaluate(adapter, images, labels, sampler.batch_size)
-            events.write(Fit(len(labels), correct, json_number(loss)))
+            events.write(Fit(labels.size, correct, json_number(loss)))
         events.write(Memory(adapter.device_memory_peak()))
         if spec.keep_weights and phases.kept_weights == LAST:
             keep_weights(adapter, spec.keep_weights, test_images, sampler.batch_size)

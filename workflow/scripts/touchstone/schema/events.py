@@ -102,8 +102,8 @@ class Evaluation(NamedTuple):
 
     epoch: after which one; 0 of a run that predicts
     step: how many were done until then
-    examples: of the test set
-    correct: of them, labelled correctly
+    examples: labels of the test set, of which an example may have several
+    correct: of them, predicted correctly
     loss: mean cross-entropy; null: not a finite number
     """
 
@@ -117,8 +117,8 @@ class Evaluation(NamedTuple):
 class Fit(NamedTuple):
     """The training set was evaluated, after the last epoch.
 
-    examples: of the training set
-    correct: of them, labelled correctly
+    examples: labels of the training set, of which an example may have several
+    correct: of them, predicted correctly
     loss: mean cross-entropy; null: not a finite number
     """
 

@@ -101,6 +101,7 @@ class Network(NamedTuple):
     layers: in the order in which they can be computed; each has `name`, `op`, `inputs`, `shape`
     parameters: its arrays
     vocabulary: different tokens, of a network for texts
+    task: a file of `runner/tasks/`, where an example has several labels
     """
 
     name: str
@@ -112,6 +113,13 @@ class Network(NamedTuple):
     layers: List[Dict[str, Any]]
     parameters: List[Parameter]
     vocabulary: Optional[int] = None
+    task: Optional[str] = None
+
+    @property
+    def labels(self) -> int:
+        """How many labels an example has, each with its own logits."""
+        outputs = [layer["shape"] for layer in self.layers if layer["name"] == self.output]
+        return int(outputs[0][0]) if self.task else 1
 
 
 NO_NETWORK = Network("", [], "", 0, 0, 0, [], [])

@@ -175,8 +175,9 @@ def kind_of(cell: Cell) -> str:
 def runner(framework: str, kind: str) -> list[str]:
     """The code that a run of that kind begins with in a framework's environment."""
     files = ["main.py", f"{kind}.py", f"adapters/{framework}/adapter.py"]
-    operations = ["operations/"] if kind == "operate" else []
-    return [f"runner/{file}" for file in files] + operations
+    # Found by their names, so that no import shows them.
+    named = "operations/" if kind == "operate" else "runner/tasks/"
+    return [*(f"runner/{file}" for file in files), named]
 
 
 @cache

@@ -108,6 +108,8 @@ class Prototxt(Message):
         for op, reason in WITHOUT.items():
             if op in missing:
                 raise NotImplementedError(reason)
+        if network.task:
+            raise NotImplementedError("Caffe's adapter trains on one label of each example")
         if missing:
             raise NotImplementedError("Caffe's adapter has no layer " + ", ".join(missing))
         self.tops = {"input": self.given("data", self._planes(network.input))}
@@ -244,6 +246,9 @@ class Prototxt(Message):
 
     def _sigmoid(self, layer: Layer, bottoms: Any) -> Any:
         return self.add("Sigmoid", layer["name"], bottoms)
+
+    def _tanh(self, layer: Layer, bottoms: Any) -> Any:
+        return self.add("TanH", layer["name"], bottoms)
 
     def _silu(self, layer: Layer, bottoms: Any) -> Any:
         gate = self.add("Sigmoid", layer["name"] + "/gate", bottoms)

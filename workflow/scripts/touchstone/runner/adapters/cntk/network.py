@@ -102,6 +102,7 @@ ACTIVATIONS = {
     "relu": C.relu,
     "relu6": lambda x: C.clip(x, 0, 6),
     "sigmoid": C.sigmoid,
+    "tanh": C.tanh,
     "silu": lambda x: x * C.sigmoid(x),
 }
 
@@ -111,6 +112,10 @@ def require_able(job: Job) -> None:
     normalised as the others are."""
     if any(layer["op"] == "gelu" for layer in job.network.layers):
         raise NotImplementedError("CNTK has no error function, as gelu needs")
+    if job.network.task:
+        raise NotImplementedError("CNTK's adapter trains on one label of each example")
+    if any(layer.get("causal") for layer in job.network.layers):
+        raise NotImplementedError("CNTK's adapter has no causal attention")
     if job.rest and any(layer["op"] == "batch_norm" for layer in job.network.layers):
         raise NotImplementedError(
             "CNTK counts the momentum of running statistics in examples, so that a partial batch"

@@ -23,6 +23,7 @@ from touchstone.runner.adapters.jax.network import (
     ORDER,
     batch_normalised,
     computed_once,
+    cross_entropy,
     first_devices,
     layer_of,
     library_conv,
@@ -197,12 +198,12 @@ class Adapter(Inputs):
         # The bytes of a text stay exact.
         values, statistics = {"input": images.astype(self.computed)}, {}
         for layer in self.layers:
-            name, op = layer["name"], layer["op"]
+            name, op, at = layer["name"], layer["op"], layer.get("embedding", layer["name"])
             inputs = [values[source] for source in layer["inputs"]]
             own = {
-                kind: arrays[name + "." + kind]
+                kind: arrays[at + "." + kind]
                 for kind in ("weight", "recurrent", "bias", "scale", "offset", "mean", "variance")
-                if name + "." + kind in arrays
+                if at + "." + kind in arrays
             }
             # What normalises stays as it is kept.
             for kind in own.keys() & {"weight", "recurrent", "bias"}:
@@ -253,8 +254,7 @@ class Adapter(Inputs):
 
         def mean_loss(trained: Any) -> Any:
             logits, statistics = self._forward({**state["arrays"], **trained}, images, drop)
-            right = jnp.sum(logits * jax.nn.one_hot(labels, logits.shape[1], dtype=self.dtype), 1)
-            return jnp.mean(jax.nn.logsumexp(logits, 1) - right), statistics
+            return cross_entropy(logits, labels), statistics
 
         trained = {name: state["arrays"][name] for name in self.trained}
         (loss, statistics), gradients = jax.value_and_grad(mean_loss, has_aux=True)(trained)

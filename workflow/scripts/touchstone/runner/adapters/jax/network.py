@@ -35,6 +35,12 @@ def _own_threads() -> List[str]:
     return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
 
 
+def cross_entropy(logits: Any, labels: Any) -> Any:
+    """The mean over all labels of -log softmax(logits)[label]; classes are the last axis."""
+    right = jnp.sum(logits * jax.nn.one_hot(labels, logits.shape[-1], dtype=logits.dtype), -1)
+    return jnp.mean(jax.nn.logsumexp(logits, -1) - right)
+
+
 def rows_last(array: Any, image: Any) -> Any:
     """Vectors of a flattened image, (channel, row, column), in JAX's order of pixels."""
     if not image:
@@ -48,8 +54,10 @@ ACTIVATIONS = {
     "relu": jax.nn.relu,
     "relu6": jax.nn.relu6,
     "sigmoid": jax.nn.sigmoid,
+    "tanh": jnp.tanh,
     "silu": jax.nn.silu,
     "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
 }
 
 
@@ -92,7 +100,11 @@ def layer_of(layer: Layer, inputs: Any, own: Any) -> Any:
         variance = jnp.mean((x - mean) ** 2, -1, keepdims=True)
         return (x - mean) * lax.rsqrt(variance + layer["epsilon"]) * own["scale"] + own["offset"]
     if op == "attention":
-        return _attention(layer["heads"], x)
+        return _attention(layer["heads"], layer.get("causal", False), x)
+    if op == "all_but_last":
+        return x[:, :-1]
+    if op == "unembedding":
+        return x @ own["weight"].T
     if op == "lstm":
         return _lstm(layer, x, own)
     if op == "mean_over_steps":
@@ -111,11 +123,13 @@ def layer_of(layer: Layer, inputs: Any, own: Any) -> Any:
     raise NotImplementedError("JAX's adapter has no layer " + op)
 
 
-def _attention(heads: Any, x: Any) -> Any:
+def _attention(heads: Any, causal: bool, x: Any) -> Any:
     """Self-attention of queries, keys and values that lie side by side."""
     batch, steps, features = x.shape
     q, k, v = jnp.moveaxis(x.reshape(batch, steps, 3, heads, -1), 2, 0)
     products = jnp.einsum("bqhd,bkhd->bhqk", q * q.shape[3] ** -0.5, k)
+    if causal:
+        products = jnp.where(np.tri(steps, dtype=bool), products, -np.inf)
     found = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(products), v)
     return found.reshape(batch, steps, features // 3)
 

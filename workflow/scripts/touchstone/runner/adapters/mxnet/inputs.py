@@ -224,7 +224,8 @@ class Inputs(base.TrainingAdapter):
         }
 
     def _examples(self, batches: Any, context: Any, share: Any) -> Any:
-        """The images of all steps, one after the other, and labels (steps, batch size).
+        """The images of all steps, one after the other, and labels (steps, batch size), where an
+        example has several with an axis for these.
 
         Of every batch, the `share` of the replica on this context.
         """
@@ -233,7 +234,7 @@ class Inputs(base.TrainingAdapter):
             batches = batches[:, share]
             rows = self.array(batches.ravel(), "int32", context)
             images, labels = (nd.take(whole, rows) for whole in self.sets[context])
-            return images, labels.reshape(batches.shape)
+            return images, labels.reshape(batches.shape + labels.shape[1:])
         images, labels = (np.concatenate(p) if len(p) > 1 else p[0] for p in zip(*batches))
         images, labels = images[:, share], labels[:, share]
         images = images.reshape((-1,) + images.shape[2:])
@@ -247,7 +248,7 @@ class Inputs(base.TrainingAdapter):
         images, labels = self._examples(batches, context, share)
         if draws is not None:
             images = self._augmented(images, draws[:, share].reshape(-1, 3), context)
-        return images.reshape(labels.shape + images.shape[1:]), labels
+        return images.reshape(labels.shape[:2] + images.shape[1:]), labels
 
     def _augmented(self, images: Array, draws: Array, context: Any) -> Any:
         """Images cut out of themselves with zeros around, and mirrored, as their draws say."""

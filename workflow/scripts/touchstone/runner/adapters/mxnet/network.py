@@ -39,6 +39,18 @@ class Embedding(nn.HybridBlock):
         return F.Embedding(F.reshape(x, shape=(0, -1)), weight, **self.settings)
 
 
+class Unembedding(nn.HybridBlock):
+    """The products with all rows of the table of an embedding, whose array it shares."""
+
+    def __init__(self, weight: Any) -> None:
+        super().__init__()
+        self.weight = weight
+        self.settings = dict(num_hidden=weight.shape[0], no_bias=True, flatten=False)
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
+        return F.FullyConnected(x, weight, **self.settings)
+
+
 class Position(nn.HybridBlock):
     """A sequence plus an array of its shape."""
 
@@ -134,6 +146,10 @@ def _attention(F: Any, x: Any, layer: Layer) -> Any:
     parts = F.reshape(parts, shape=(3, -1, steps, size))
     q, k, v = F.split(parts, num_outputs=3, axis=0, squeeze_axis=True)
     products = F.batch_dot(q * size**-0.5, k, transpose_b=True)
+    if layer.get("causal"):
+        seen, seeing = (F.contrib.arange_like(products, axis=axis) for axis in (2, 1))
+        later = F.broadcast_greater(F.reshape(seen, (1, 1, -1)), F.reshape(seeing, (1, -1, 1)))
+        products = F.broadcast_add(products, later * -1e30)
     found = F.batch_dot(F.softmax(products), v)
     found = F.reshape(found, shape=(-1, heads, steps, size))
     return F.reshape(F.transpose(found, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
@@ -156,14 +172,23 @@ def _relu6(F: Any, x: Any, layer: Layer) -> Any:
     return F.Activation(x, act_type="relu") - F.Activation(x - 6, act_type="relu")
 
 
+def _gelu_tanh(F: Any, x: Any, layer: Layer) -> Any:
+    """The approximation of GELU, which MXNet has no kernel for."""
+    inner = (2 / np.pi) ** 0.5 * (x + 0.044715 * x * F.square(x))
+    return 0.5 * x * (1 + F.Activation(inner, act_type="tanh"))
+
+
 PLAIN: Dict[str, Callable[..., Any]] = {
     "relu6": _relu6,
     "sigmoid": lambda F, x, layer: F.Activation(x, act_type="sigmoid"),
+    "tanh": lambda F, x, layer: F.Activation(x, act_type="tanh"),
+    "gelu_tanh": _gelu_tanh,
     "silu": lambda F, x, layer: x * F.Activation(x, act_type="sigmoid"),
     # The gradient of oneDNN's pooling has a layout of its own, with which batch
     # normalisation before it falls back to reference code: 40 times slower.
     "global_avg_pool": lambda F, x, layer: F.mean(x, axis=(2, 3)),
     "attention": _attention,
+    "all_but_last": lambda F, x, layer: F.slice_axis(x, axis=2, begin=0, end=-1),
     "mean_over_steps": lambda F, x, layer: F.mean(x, axis=1),
     "to_sequence": lambda F, x, layer: F.transpose(F.reshape(x, shape=(0, 0, -1)), (0, 2, 1)),
     "step": lambda F, x, layer: F.reshape(
@@ -180,7 +205,7 @@ class Network(nn.HybridBlock):
         super().__init__()
         self.precision = precision
         self.layers, self.output = network.layers, network.output
-        self.blocks = {}
+        self.blocks: Dict[str, Any] = {}
         shapes = {"input": network.input}
         shapes.update({layer["name"]: layer["shape"] for layer in self.layers})
         for layer in self.layers:
@@ -195,7 +220,9 @@ class Network(nn.HybridBlock):
                 setattr(self, layer["name"], mask)
                 continue
             shape = shapes[layer["inputs"][0]]
-            if layer["op"] in LEARNED:
+            if layer["op"] == "unembedding":
+                block = Unembedding(self.blocks[layer["embedding"]].weight)
+            elif layer["op"] in LEARNED:
                 block = LEARNED[layer["op"]](layer, shape, precision)
             else:
                 block = _block(layer, shape[-1])

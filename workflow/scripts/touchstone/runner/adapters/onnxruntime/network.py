@@ -11,9 +11,9 @@ from touchstone.schema.types import Arrays
 
 OPSET, IR = 17, 8
 """Versions of the operators and of the format, which every release since 2022 reads."""
-ACTIVATIONS = ("relu", "relu6", "sigmoid", "silu", "gelu")
+ACTIVATIONS = ("relu", "relu6", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh")
 OF_CHANNELS = ("multiply", "layer_scale", "layer_norm")
-OF_SEQUENCES = ("lstm", "mean_over_steps", "step")
+OF_SEQUENCES = ("lstm", "mean_over_steps", "step", "all_but_last")
 """Layers of sequences whose output may be none."""
 GATES = (0, 3, 1, 2)
 """Where ONNX's order of an LSTM's gates, i, o, f, g, finds ours: i, f, g, o."""
@@ -131,8 +131,17 @@ def _activation_nodes(layer: Layer, x: Any) -> Any:
         two, one, half = (constant(f"/{n}", np.float32(n)) for n in (2**0.5, 1, 0.5))
         error = put("Erf", [put("Div", [x, two], "/scaled")], "/error")
         put("Mul", [put("Mul", [x, put("Add", [error, one], "/share")], "/twice"), half])
+    elif op == "gelu_tanh":
+        factor, root, one, half = (
+            constant(f"/constant{i}", np.float32(n))
+            for i, n in enumerate((0.044715, (2 / np.pi) ** 0.5, 1, 0.5))
+        )
+        cube = put("Mul", [put("Mul", [x, x], "/square"), x], "/cube")
+        inner = put("Add", [x, put("Mul", [cube, factor], "/part")], "/inner")
+        share = put("Tanh", [put("Mul", [inner, root], "/scaled")], "/share")
+        put("Mul", [put("Mul", [x, put("Add", [share, one], "/more")], "/twice"), half])
     else:
-        put({"relu": "Relu", "sigmoid": "Sigmoid"}[op], [x])
+        put({"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}[op], [x])
     return nodes
 
 
@@ -171,6 +180,12 @@ def _sequence_nodes(layer: Layer, inputs: Any, weights: Arrays, batch_size: int)
         put("Gather", [own("weight"), tokens])
     elif op == "position":
         put("Add", [x, own("weight")])
+    elif op == "all_but_last":
+        ends = [constant("/%s" % part, [n]) for part, n in (("0", 0), ("end", -1), ("axis", 2))]
+        put("Slice", [x, *ends])
+    elif op == "unembedding":
+        columns = put("Transpose", [layer["embedding"] + ".weight"], "/columns", perm=[1, 0])
+        put("MatMul", [x, columns])
     elif op == "to_sequence":
         features, steps = layer["shape"][::-1]
         shape = constant("/shape", [batch_size, features, steps])
@@ -197,7 +212,11 @@ def _sequence_nodes(layer: Layer, inputs: Any, weights: Arrays, batch_size: int)
         )
         query = put("Mul", [query, constant("/scale", np.float32(width**-0.5))], "/scaled")
         key = put("Transpose", [key], "/key", perm=[0, 1, 3, 2])
-        shares = put("Softmax", [put("MatMul", [query, key], "/products")], "/shares", axis=-1)
+        products = put("MatMul", [query, key], "/products")
+        if layer.get("causal"):
+            later = np.where(np.tri(steps, dtype=bool), np.float32(0), np.float32(-1e30))
+            products = put("Add", [products, constant("/later", later)], "/earlier")
+        shares = put("Softmax", [products], "/shares", axis=-1)
         found = put("MatMul", [shares, value], "/found")
         found = put("Transpose", [found], "/together", perm=[0, 2, 1, 3])
         put("Reshape", [found, constant("/out", [batch_size, steps, features])])

@@ -205,7 +205,8 @@ class Adapter(Inputs):
         """The mean loss, and the logits, which no gradient goes through."""
         with self._autocast():
             logits = self.trained(images)
-            return nn.functional.cross_entropy(logits, labels), logits.detach()
+            rows = logits if labels.dim() == 1 else logits.flatten(0, 1)
+            return nn.functional.cross_entropy(rows, labels.flatten()), logits.detach()
 
     def _optimize(self, trained: Any) -> None:
         asked = self.job.optimizer

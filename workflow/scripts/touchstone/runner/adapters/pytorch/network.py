@@ -1,7 +1,8 @@
 """The graph of a network in the operations of the framework."""
 
 import operator
-from typing import Any
+from functools import partial
+from typing import Any, Dict
 
 import torch
 from torch import nn
@@ -58,6 +59,17 @@ class Embedding(nn.Embedding):
         return super().forward(x.flatten(1).long())
 
 
+class Unembedding(nn.Module):
+    """The products with all rows of the table of an embedding, whose array it shares."""
+
+    def __init__(self, weight: Any) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, x: Any) -> Any:
+        return nn.functional.linear(x, self.weight)
+
+
 class Position(nn.Module):
     """A sequence plus an array of its shape."""
 
@@ -74,11 +86,13 @@ class Attention(nn.Module):
 
     def __init__(self, layer: Layer, shape: Any) -> None:
         super().__init__()
-        self.heads = layer["heads"]
+        self.heads, self.causal = layer["heads"], layer.get("causal", False)
 
     def forward(self, x: Any) -> Any:
         parts = x.view(x.shape[0], x.shape[1], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        found = nn.functional.scaled_dot_product_attention(*parts.unbind(0))
+        found = nn.functional.scaled_dot_product_attention(
+            *parts.unbind(0), is_causal=self.causal
+        )  # fmt: skip
         return found.transpose(1, 2).flatten(2)
 
 
@@ -146,9 +160,11 @@ LEARNED = {
 PLAIN = {
     "flatten": nn.Flatten,
     "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
     # Their gradients need their inputs, so that in place they would copy these.
     "silu": nn.SiLU,
     "gelu": nn.GELU,
+    "gelu_tanh": partial(nn.GELU, "tanh"),
 }
 """Layers without settings."""
 
@@ -165,7 +181,8 @@ def _sequence(x: Any) -> Any:
 
 def module_of(network: Network, dropout: Any) -> Any:
     """The graph as a torch.fx GraphModule: its generated forward costs what a written one does."""
-    modules, graph = {}, torch.fx.Graph()
+    modules: Dict[str, Any] = {}
+    graph = torch.fx.Graph()
     values = {"input": graph.placeholder("images")}
     shapes = {"input": network.input}
     shapes.update({layer["name"]: layer["shape"] for layer in network.layers})
@@ -187,6 +204,11 @@ def module_of(network: Network, dropout: Any) -> Any:
             value = graph.call_method("mean", (inputs[0], (2, 3)))
         elif op == "mean_over_steps":
             value = graph.call_method("mean", (inputs[0], 1))
+        elif op == "all_but_last":
+            value = graph.call_method("narrow", (inputs[0], 2, 0, layer["shape"][0]))
+        elif op == "unembedding":
+            modules[name] = Unembedding(modules[layer["embedding"]].weight)
+            value = graph.call_module(name, (inputs[0],))
         elif op == "step":
             value = graph.call_method("select", (inputs[0], 1, layer["index"]))
         elif op == "multiply":

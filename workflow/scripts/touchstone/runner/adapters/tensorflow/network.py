@@ -91,12 +91,15 @@ def lstm_states(layer: Layer, x: Any, w: Any, u: Any, b: Any) -> Any:
     return tf.stack(states, 1) if layer["sequence"] else h
 
 
-def self_attention(x: Any, heads: Any) -> Any:
+def self_attention(x: Any, heads: Any, causal: bool = False) -> Any:
     """Self-attention of queries, keys and values that lie side by side."""
     steps, width = x.shape[1], x.shape[2] // 3
     parts = tf.reshape(x, [-1, steps, 3, heads, width // heads])
     q, k, v = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
-    shares = tf.nn.softmax(tf.matmul(q * (width // heads) ** -0.5, k, transpose_b=True))
+    products = tf.matmul(q * (width // heads) ** -0.5, k, transpose_b=True)
+    if causal:
+        products = tf.where(np.tri(steps, dtype=bool), products, products.dtype.min)
+    shares = tf.nn.softmax(products)
     found = tf.transpose(tf.matmul(shares, v), [0, 2, 1, 3])
     return tf.reshape(found, [-1, steps, width])
 
@@ -152,12 +155,21 @@ def gelu(x: Any) -> Any:
     return 0.5 * x * (1 + tf.math.erf(x * 0.5**0.5))
 
 
+def gelu_tanh(x: Any) -> Any:
+    """The approximation of GELU; in TensorFlow's own a factor is rounded to single precision."""
+    if x.dtype != tf.float64:
+        return tf.nn.gelu(x, approximate=True)
+    return 0.5 * x * (1 + tf.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+
+
 ACTIVATIONS = {
     "relu": tf.nn.relu,
     "relu6": tf.nn.relu6,
     "sigmoid": tf.sigmoid,
+    "tanh": tf.tanh,
     "silu": tf.nn.silu,
     "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
 }
 
 
@@ -292,7 +304,13 @@ class Layers(base.TrainingAdapter):
             mean, variance = tf.nn.moments(x, [-1], keepdims=True)
             return tf.nn.batch_normalization(x, mean, variance, offset, scale, layer["epsilon"])
         if op == "attention":
-            return self_attention(x, layer["heads"])
+            return self_attention(x, layer["heads"], layer.get("causal", False))
+        if op == "all_but_last":
+            return x[:, :-1]
+        if op == "unembedding":
+            table = self._read(layer["embedding"] + ".weight")
+            rows = tf.matmul(tf.reshape(x, [-1, x.shape[-1]]), table, transpose_b=True)
+            return tf.reshape(rows, [-1, *layer["shape"]])
         if op == "mean_over_steps":
             return tf.reduce_mean(x, 1)
         if op == "multiply":

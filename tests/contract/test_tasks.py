@@ -1,0 +1,177 @@
+"""Networks that give several labels for each example are the same function in every framework."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from contract.test_modern import layer_output as usual_output
+from touchstone.networks import _bert, _gpt
+from touchstone.networks.graph import Graph
+from touchstone.plan import frameworks
+from touchstone.plan.parity import REFERENCE, steps_spec
+from touchstone.results.parity import TOLERANCES, compare
+from touchstone.runner import batches, initial_weights, parity
+from touchstone.runner.job import parity_job
+from touchstone.runner.train import cross_entropy
+
+
+def small_gpt() -> Graph:
+    """A GPT of two layers, for eight tokens; some rows of its table are no byte."""
+    return _gpt.build("small_gpt", (9, 1, 1), vocabulary=260, width=24, heads=3, layers=2)
+
+
+def small_bert() -> Graph:
+    """A BERT of two layers, for seven tokens; it gives one label."""
+    return _bert.build("small_bert", (7, 1, 1), 10, vocabulary=260, width=24, heads=3, layers=2)
+
+
+WITHOUT = {
+    small_gpt: {
+        "caffe": "Caffe multiplies no two inputs as matrices, as attention does",
+        "cntk": "CNTK's adapter trains on one label of each example",
+    },
+    small_bert: {
+        "caffe": "Caffe has no error function, as gelu needs",
+        "cntk": "CNTK has no error function, as gelu needs",
+    },
+}
+"""By network, the frameworks that cannot train it, and what they say."""
+ABLE = [
+    (name, mode, graph)
+    for graph, without in WITHOUT.items()
+    for name in frameworks.names()
+    if name not in without
+    for mode in frameworks.modes(name)
+]
+UNABLE = [(name, graph) for graph, without in WITHOUT.items() for name in without]
+
+
+@pytest.fixture(scope="module")
+def tracer(root, trace_of):
+    """Traces a graph in a framework; `scripts` may be a folder of changed ones."""
+
+    @cache
+    def traced(framework, mode, graph, scripts=root / "workflow/scripts"):
+        spec = steps_spec(graph().network(), framework, mode)
+        return trace_of(framework, spec, code=scripts)
+
+    return traced
+
+
+def certificate(tracer, framework, mode, graph, **scripts):
+    paths = {"reference": tracer(REFERENCE, frameworks.modes(REFERENCE)[0], graph)}
+    paths[framework] = tracer(framework, mode, graph, **scripts)
+    return compare(graph.__name__, paths)["frameworks"][framework]
+
+
+@pytest.mark.parametrize("framework, mode, graph", ABLE)
+def test_a_small_form_is_the_same_everywhere(framework, mode, graph, tracer):
+    found = certificate(tracer, framework, mode, graph)
+    print(framework, mode, graph.__name__, found)
+    assert found["equal"] and found["beyond"] == []
+
+
+@pytest.mark.parametrize("framework, graph", UNABLE)
+def test_a_framework_that_cannot_train_it_says_so(framework, graph, tracer):
+    path = tracer(framework, frameworks.modes(framework)[0], graph)
+    assert str(np.load(path)["unsupported"]) == WITHOUT[graph][framework]
+
+
+def layer_output(layer, inputs, own, tables):
+    """What the equations of `Graph` make of a layer's inputs, in float64."""
+    op, x = layer["op"], inputs[0]
+    if op == "attention" and layer.get("causal"):
+        # Each step by the attention of those up to it, which is not causal.
+        parts = [usual_output(layer, [x[:, : step + 1]], own)[:, -1:] for step in range(x.shape[1])]
+        return np.concatenate(parts, 1)
+    return {
+        "all_but_last": lambda: x[:, :-1],
+        "embedding": lambda: own["weight"][x[:, :, 0, 0].astype(int)],
+        "unembedding": lambda: x @ tables[layer.get("embedding", "")].T,
+        "tanh": lambda: np.tanh(x),
+        "gelu_tanh": lambda: x / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))),
+    }.get(op, lambda: usual_output(layer, inputs, own))()
+
+
+def expected_output(network, spec, found):
+    """The logits of the first batch and its labels."""
+    start = initial_weights.initial_weights(network.parameters, spec.seed)
+    start = parity.unsettled(start, network.parameters, spec.seed)
+    start = {name: array.astype(np.float64) for name, array in start.items()}
+    job = parity_job(spec, spec.parity_steps["fp64"])
+    images, labels = batches.examples(None, job, "train")
+    first = found["fp64/batches"][0]
+    values = {"input": images[first].astype(np.float64)}
+    tables = {layer["name"]: start.get(layer["name"] + ".weight") for layer in network.layers}
+    for layer in network.layers:
+        own = {
+            name.split(".")[1]: array
+            for name, array in start.items()
+            if name.split(".")[0] == layer["name"]
+        }
+        inputs = [values[source] for source in layer["inputs"]]
+        values[layer["name"]] = layer_output(layer, inputs, own, tables)
+    return values, labels[first]
+
+
+@pytest.mark.framework(REFERENCE)
+@pytest.mark.parametrize("graph", WITHOUT)
+def test_the_reference_computes_what_the_graph_says(graph, tracer):
+    mode, network = frameworks.modes(REFERENCE)[0], graph().network()
+    spec = steps_spec(network, REFERENCE, mode)
+    found = np.load(tracer(REFERENCE, mode, graph))
+    values, labels = expected_output(network, spec, found)
+    logits = values[network.output]
+    kept = parity.sampled("before", logits)
+    assert np.abs(found["fp64/before"] - kept).max() <= 1e-12 * np.abs(kept).max()
+    loss = cross_entropy(logits, labels) / labels.size
+    assert found["fp64/losses"][0] == pytest.approx(loss, rel=1e-12)
+
+
+@pytest.mark.framework(REFERENCE)
+def test_the_labels_of_a_text_are_the_tokens_after_each(tracer):
+    mode, network = frameworks.modes(REFERENCE)[0], small_gpt().network()
+    spec = steps_spec(network, REFERENCE, mode)
+    found = np.load(tracer(REFERENCE, mode, small_gpt))
+    values, labels = expected_output(network, spec, found)
+    assert labels.shape == (8, 8) and network.labels == 8
+    assert np.array_equal(values["input"][:, 1:, 0, 0], labels)
+    assert np.array_equal(values["known"][:, 1:, 0, 0], labels[:, :-1])
+
+
+BREAKS = {
+    "a token that is seen before it is predicted": ("tensorflow", small_gpt, """
+def self_attention(x, heads, causal, right=self_attention):
+    return right(x, heads)
+"""),
+    "a step that does not see itself": ("jax", small_gpt, """
+def _attention(heads, causal, x, right=_attention):
+    return jnp.roll(right(heads, causal, x), 1, 1)
+"""),
+    "an output that has a table of its own": ("pytorch", small_gpt, """
+class Unembedding(Unembedding):
+    def __init__(self, weight):
+        super().__init__(nn.Parameter(torch.ones_like(weight)))
+"""),
+    "the first token left out and not the last": ("mxnet", small_gpt, """
+PLAIN["all_but_last"] = lambda F, x, layer: F.slice_axis(x, axis=2, begin=1, end=None)
+"""),
+    "GELU itself and not its approximation": ("mxnet", small_gpt, """
+PLAIN["gelu_tanh"] = lambda F, x, layer: _gelu(F, x, "fp64")
+"""),
+    "a pooler without its tanh": ("jax", small_bert, """
+ACTIVATIONS["tanh"] = lambda x: x
+"""),
+}  # fmt: skip
+"""By name: framework, a network, and what is at the end of the adapter's `network.py`."""
+
+
+@pytest.mark.parametrize("framework, case", [(told[0], case) for case, told in BREAKS.items()])
+def test_a_broken_layer_fails_its_certificate(framework, case, tracer, planted):
+    _, graph, lines = BREAKS[case]
+    scripts = planted(f"runner/adapters/{framework}/network", lines)
+    mode = frameworks.modes(framework)[0]
+    found = certificate(tracer, framework, mode, graph, scripts=scripts)
+    assert "fp64 forward" in found["beyond"], found
+    assert found["deviations"]["fp64"]["forward"] > 10 * TOLERANCES["fp64"]["forward"]

@@ -1,0 +1,33 @@
+"""The metrics of tasks in which an example has several labels."""
+
+import math
+
+from touchstone.results.losses import last_evaluation
+from touchstone.results.measured import Answer
+from touchstone.results.phases import Phase
+from touchstone.results.run_files import Run
+from touchstone.schema.spec import OperationSpec
+
+NO_TOKENS = "the network predicts no tokens"
+
+
+def token_rate(run: Run, measured: Phase) -> Answer:
+    """Predicted tokens per second of the measured phase."""
+    if isinstance(run.spec, OperationSpec) or run.spec.network.task != "next_token":
+        return NO_TOKENS
+    return measured.examples * run.spec.network.labels / measured.seconds
+
+
+def perplexity_of(run: Run) -> Answer:
+    """e to the power of the mean loss of the test set's tokens."""
+    if isinstance(run.spec, OperationSpec) or run.spec.network.task != "next_token":
+        return NO_TOKENS
+    last = last_evaluation(run)
+    if isinstance(last, str):
+        return last
+    if last.loss is None:
+        return "the loss of the test set is not finite"
+    try:
+        return math.exp(last.loss)
+    except OverflowError:
+        return f"the loss of the test set, {last.loss:g}, is too large"

@@ -1,0 +1,22 @@
+"""Tasks in which an example has several labels: one file each, found by its name.
+
+A file has one function, `labels_of(images, labels, data)`: from the images as the network takes
+them, float32 (examples, height, width, channels), and the label of each record, int64
+(examples,), the labels that the network's output is compared with, int64 (examples, labels).
+The loss is the mean cross-entropy over all of them. A network names its task (`Graph.task`).
+"""
+
+import importlib
+from typing import Any
+
+from touchstone.schema.spec import Data, Network
+from touchstone.schema.types import Array
+
+
+def labels_of(network: Network, images: Array, labels: Array, data: Data) -> Array:
+    """The labels of a network's task; those of the records where it has one for each example."""
+    if network.task is None:
+        return labels
+    task: Any = importlib.import_module("touchstone.runner.tasks." + network.task)
+    found: Array = task.labels_of(images, labels, data)
+    return found
