@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from contract.test_modern import layer_output as usual_output
-from touchstone.networks import _bert, _gpt
+from touchstone.networks import _bert, _gpt, _unet
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.parity import REFERENCE, steps_spec
@@ -26,10 +26,20 @@ def small_bert() -> Graph:
     return _bert.build("small_bert", (7, 1, 1), 10, vocabulary=260, width=24, heads=3, layers=2)
 
 
+def small_unet() -> Graph:
+    """A U-Net of three levels, for images that are no squares."""
+    return _unet.build("small_unet", (8, 12, 3), 10, width=6, levels=3)
+
+
+ONE_LABEL = {
+    "caffe": "Caffe's adapter trains on one label of each example",
+    "cntk": "CNTK's adapter trains on one label of each example",
+}
 WITHOUT = {
+    small_unet: ONE_LABEL,
     small_gpt: {
         "caffe": "Caffe multiplies no two inputs as matrices, as attention does",
-        "cntk": "CNTK's adapter trains on one label of each example",
+        "cntk": ONE_LABEL["cntk"],
     },
     small_bert: {
         "caffe": "Caffe has no error function, as gelu needs",
@@ -85,10 +95,18 @@ def layer_output(layer, inputs, own, tables):
         # Each step by the attention of those up to it, which is not causal.
         parts = [usual_output(layer, [x[:, : step + 1]], own)[:, -1:] for step in range(x.shape[1])]
         return np.concatenate(parts, 1)
+    if op == "up_conv":
+        each = np.einsum("nhwc,cfij->nhiwjf", x, own["weight"])
+        return each.reshape(len(x), *layer["shape"]) + own["bias"]
     return {
         "all_but_last": lambda: x[:, :-1],
         "embedding": lambda: own["weight"][x[:, :, 0, 0].astype(int)],
         "unembedding": lambda: x @ tables[layer.get("embedding", "")].T,
+        "relu": lambda: np.maximum(x, 0),
+        "concat": lambda: np.concatenate(inputs, axis=3),
+        "max_pool": lambda: x.reshape(len(x), x.shape[1] // 2, 2, x.shape[2] // 2, 2, -1).max(
+            axis=(2, 4)
+        ),
         "tanh": lambda: np.tanh(x),
         "gelu_tanh": lambda: x / 2 * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))),
     }.get(op, lambda: usual_output(layer, inputs, own))()
@@ -140,6 +158,19 @@ def test_the_labels_of_a_text_are_the_tokens_after_each(tracer):
     assert np.array_equal(values["known"][:, 1:, 0, 0], labels[:, :-1])
 
 
+@pytest.mark.framework(REFERENCE)
+def test_the_labels_of_pixels_are_the_class_or_the_background(tracer):
+    mode, network = frameworks.modes(REFERENCE)[0], small_unet().network()
+    spec = steps_spec(network, REFERENCE, mode)
+    found = np.load(tracer(REFERENCE, mode, small_unet))
+    values, labels = expected_output(network, spec, found)
+    assert labels.shape == (8, 8 * 12) and network.labels == 96
+    inside = (values["input"] > 0).any(axis=3).reshape(8, -1)
+    assert (labels[~inside] == 10).all() and 0 < inside.mean() < 1
+    for own, ink in zip(labels, inside, strict=True):
+        assert len(set(own[ink])) == 1 and own[ink].max() < 10
+
+
 BREAKS = {
     "a token that is seen before it is predicted": ("tensorflow", small_gpt, """
 def self_attention(x, heads, causal, right=self_attention):
@@ -159,6 +190,27 @@ PLAIN["all_but_last"] = lambda F, x, layer: F.slice_axis(x, axis=2, begin=1, end
 """),
     "GELU itself and not its approximation": ("mxnet", small_gpt, """
 PLAIN["gelu_tanh"] = lambda F, x, layer: _gelu(F, x, "fp64")
+"""),
+    "four pixels in another order": ("tensorflow", small_unet, """
+class Layers(Layers):
+    def _read(self, name):
+        found = super()._read(name)
+        return tf.transpose(found, [1, 0, 2, 3]) if name.startswith("up1.weight") else found
+"""),
+    "a skip connection that is left out": ("mxnet", small_unet, """
+class Network(Network):
+    def __init__(self, network, *others):
+        layers = [
+            dict(layer, inputs=[layer["inputs"][1]] * 2) if layer["op"] == "concat" else layer
+            for layer in network.layers
+        ]
+        super().__init__(network._replace(layers=layers), *others)
+"""),
+    "a bias that four pixels share": ("jax", small_unet, """
+def layer_of(layer, inputs, own, right=layer_of):
+    if layer["op"] == "up_conv":
+        own["bias"] = own["bias"] / 4
+    return right(layer, inputs, own)
 """),
     "a pooler without its tanh": ("jax", small_bert, """
 ACTIVATIONS["tanh"] = lambda x: x

@@ -157,7 +157,9 @@ def test_every_network_builds_or_refuses_by_name_and_layer(name):
             place = rf"network {name} on input \[{size}, {size}, {channels}\]: layer \w+ \(\w+\) "
             assert re.match(place, str(fault))
         else:
-            assert size > 0 and made.layers[-1].shape == (classes,)
+            labels = (made.network().labels,) if made.task else ()
+            outputs = classes + (made.task == "label_per_pixel")
+            assert size > 0 and made.layers[-1].shape == (*labels, outputs)
 
 
 @pytest.mark.parametrize(
@@ -461,6 +463,43 @@ def test_the_output_is_what_the_task_wants(task, shape, wanted):
     made.dense("d", x if task is None else made.mean_over_steps("m", x), 3)
     with pytest.raises(GraphError, match=f"its output has shape {shape}, not {wanted}"):
         made.check()
+
+
+def test_layers_that_label_pixels():
+    made = Graph("test", (2, 3, 4), task="label_per_pixel")
+    x = made.up_conv("u", "input", filters=5, scale=3)
+    assert made.shape(x) == (6, 9, 5)
+    made.to_sequence("s", x)
+    made.check()
+    found = {p.name: p for p in made.parameters}
+    assert found["u.weight"].shape == (4, 5, 3, 3) and found["u.bias"].shape == (5,)
+    assert (found["u.weight"].fan_in, found["u.weight"].fan_out) == (4, 45)
+    assert made.macs == 2 * 3 * 4 * 5 * 9 and made.network().labels == 54
+    with pytest.raises(GraphError, match=r"layer v \(up_conv\) has a setting below 1"):
+        made.up_conv("v", "input", filters=5, scale=0)
+
+
+def test_counts_of_a_unet_follow_from_its_layers():
+    made = networks.build("unet", (32, 32, 1), 10)
+    widths = [64, 128, 256, 512, 1024]
+    down = sum(
+        9 * before * own + own + 9 * own * own + own
+        for before, own in zip([1, *widths], widths, strict=False)
+    )
+    up = sum(
+        4 * 2 * own * own + own + 9 * 2 * own * own + own + 9 * own * own + own
+        for own in widths[:-1]
+    )
+    assert made.parameter_count == down + up + 64 * 11 + 11
+    # Keras's usual form has one class, a convolution to two filters, and one more of single pixels.
+    usual = networks.build("unet", (512, 512, 1), 1).parameter_count
+    assert usual - (64 * 2 + 2) + (9 * 64 * 2 + 2) + (2 + 1) == 31_031_685
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (32, 40, 3)])
+def test_an_image_that_a_unet_cannot_halve_is_refused(shape):
+    with pytest.raises(GraphError, match=r"layer down4_pool \(max_pool\) wants .* 16 divides"):
+        networks.build("unet", shape, 10)
 
 
 def test_layers_of_patches():

@@ -181,6 +181,16 @@ BAD_SETTINGS = {
         },
         "workload: gpt-10m gives several labels for each example, which inference does not compare",
     ),
+    "pixels of a data set without a foreground": (
+        {"dataset": "mnist-64", "network": "unet"},
+        "dataset: unet labels pixels, and mnist-64 does not say which are of what its labels name;"
+        " choose one with a foreground, as mnist-5k-32",
+    ),
+    "labels of pixels that would move": (
+        {"dataset": "mnist-5k-32", "network": "unet", "flip": True},
+        "crop_padding, flip: the labels of unet are of pixels, which would move; set them to 0 and"
+        " false",
+    ),
     "a text that is augmented": (
         {"dataset": "synthetic-text", "network": "lstm-text", "flip": True},
         "flip: a text is not augmented",

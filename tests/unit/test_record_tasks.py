@@ -13,13 +13,13 @@ LABELS, LOSS = 16, math.log(8)
 OUTPUT = [{"name": "logits", "op": "dense", "inputs": ["input"], "shape": [LABELS, 256]}]
 
 
-def of_tokens(folder, loss=LOSS, labels=LABELS):
+def of_tokens(folder, loss=LOSS, labels=LABELS, task="next_token", **more):
     """The default run, of 100 test examples, if its network predicted 16 tokens of each."""
     make_run(folder)
-    changes = {"task": "next_token", "layers": OUTPUT, "output": "logits"}
+    changes = {"task": task, "layers": OUTPUT, "output": "logits"}
     edit_json(folder / "spec.json", **{f"network__{key}": new for key, new in changes.items()})
     events = read_events(folder)
-    event_of(events, "evaluation").update(examples=100 * labels, correct=400, loss=loss)
+    event_of(events, "evaluation").update(examples=100 * labels, correct=400, loss=loss, **more)
     write_events(folder, events)
     return folder
 
@@ -47,7 +47,15 @@ def test_an_evaluation_of_another_number_of_labels_is_a_fault(tmp_path):
         build_record(of_tokens(tmp_path, labels=15))
 
 
-def test_a_network_of_one_label_has_neither(tmp_path):
+def test_a_network_of_one_label_has_none_of_them(tmp_path):
     record = judged(tmp_path)
     for name in ("token_rate", "perplexity"):
         assert reason(record, name) == "the network predicts no tokens"
+    assert reason(record, "mean_iou") == "the network labels no pixels"
+
+
+def test_a_network_that_labels_pixels_has_a_mean_iou(tmp_path):
+    record = build_record(of_tokens(tmp_path, task="label_per_pixel", mean_iou=0.625))
+    require_valid(record)
+    assert value(record, "mean_iou") == 0.625
+    assert reason(record, "token_rate") == "the network predicts no tokens"

@@ -102,6 +102,8 @@ class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
     of each. `classes` are names in the order of the labels; a number stands for "0", "1", ....
     `mean` and `std` are per channel, of pixel / 255 over the train split; the bytes of a text are
     tokens, which are not scaled: its shape is steps, 1, 1, its mean 0 and its std 1.
+    A pixel of which a channel is at least `foreground` is part of what the label names, the others
+    are background: for networks that label pixels.
     `fingerprints`, where given, are those of the whole, right data set.
     """
 
@@ -117,6 +119,7 @@ class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
     sources: list[Source] = []
     decoder: Decoder
     photos: Photos | None = None
+    foreground: Annotated[int, Field(ge=1, le=255)] | None = None
     shards: Shards = Shards()
     fingerprints: Fingerprints | None = None
 

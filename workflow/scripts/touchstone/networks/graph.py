@@ -60,6 +60,24 @@ class Graph(GraphBase):
         self._weights(name, shape, fan_in, bias)
         return name
 
+    def up_conv(self, name: str, source: str, filters: int, scale: int = 2) -> str:
+        """Transposed convolution whose stride is its kernel's size, with a bias: every pixel
+        becomes `scale` x `scale` pixels (Ronneberger et al. 2015, arXiv:1505.04597, section 2).
+
+        Its weight is (channels, filters, scale, scale): pixel (i, j) of those that a pixel becomes
+        has the sum over its channels times weight[:, filter, i, j].
+        """
+        height, width, channels = self._image(source, name, "up_conv")
+        if min(filters, scale) < 1:
+            raise GraphError(f"layer {name} (up_conv) has a setting below 1")
+        self._macs[name] = height * width * channels * filters * scale**2
+        shape = (scale * height, scale * width, filters)
+        self._add("up_conv", name, (source,), shape, filters=filters, scale=scale)
+        weight = (channels, filters, scale, scale)
+        self._array(f"{name}.weight", weight, None, channels, filters * scale**2)
+        self._array(f"{name}.bias", (filters,), "zeros", channels)
+        return name
+
     def dense(
         self,
         name: str,

@@ -168,7 +168,7 @@ class Known:
             found.append("crop_padding, flip: a text is not augmented; set them to 0 and false")
         if message := self.graphs[pair]:
             found.append(message)
-        return [*found, *_task_faults(cell, self.tasks.get(pair))]
+        return [*found, *_task_faults(cell, self.tasks.get(pair), dataset)]
 
     def _operation_faults(self, cell: Cell) -> list[str]:
         if cell.dataset in self.shapes:
@@ -195,7 +195,7 @@ class Known:
         return found
 
 
-def _task_faults(cell: Cell, task: str | None) -> list[str]:
+def _task_faults(cell: Cell, task: str | None, dataset: catalogue.Dataset) -> list[str]:
     """What a network with several labels for each example cannot do."""
     found = []
     if task and inference.is_inference(cell):
@@ -208,6 +208,17 @@ def _task_faults(cell: Cell, task: str | None) -> list[str]:
             f"input: {cell.network} learns several labels of each example, which records do not "
             "hold; set it to memory"
         )
+    if task == "label_per_pixel":
+        if dataset.foreground is None:
+            found.append(
+                f"dataset: {cell.network} labels pixels, and {cell.dataset} does not say which are "
+                "of what its labels name; choose one with a foreground, as mnist-5k-32"
+            )
+        if cell.crop_padding or cell.flip:
+            found.append(
+                f"crop_padding, flip: the labels of {cell.network} are of pixels, which would "
+                "move; set them to 0 and false"
+            )
     return found
 
 

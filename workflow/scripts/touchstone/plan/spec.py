@@ -170,6 +170,7 @@ def _data_of(cell: Cell, dataset: catalogue.Dataset) -> Data:
         mean=list(dataset.mean),
         std=list(dataset.std),
         pixel_maximum=1 if dataset.tokens else WHITE,
+        foreground=dataset.foreground,
     )
 
 

@@ -10,7 +10,7 @@ from touchstone.results.metrics import METRICS
 from touchstone.results.phases import Phase, measured_chunks, trained_until
 from touchstone.results.run_files import Run
 from touchstone.results.steadiness import Chunk
-from touchstone.results.tasks import perplexity_of, token_rate
+from touchstone.results.tasks import mean_iou_of, perplexity_of, token_rate
 from touchstone.results.telemetry import (
     MEANS,
     OF_RUN,
@@ -30,7 +30,7 @@ from touchstone.schema.status import ERROR, OK
 
 OF_TRAINING = (
     "throughput", "training_time", "total_training_time", "test_accuracy", "training_accuracy",
-    "final_loss", "token_rate", "perplexity",
+    "final_loss", "token_rate", "perplexity", "mean_iou",
     "cpu_time_per_1000_images", "gpu_energy_per_image", "cpu_energy_per_image",
 )  # fmt: skip
 """Metrics that an operation does not have."""
@@ -101,7 +101,7 @@ def answers_of(
         answers["total_training_time"] = _with_evaluations(phases)
     if run.outcome.status == OK:
         answers |= {name: peak_of(run, column) for name, column in PEAKS.items()}
-        answers["perplexity"] = perplexity_of(run)
+        answers |= {"perplexity": perplexity_of(run), "mean_iou": mean_iou_of(run)}
         answers |= _of_whole_run(run)
         answers["gpu_allocator_peak"] = _allocator_peak(run)
         if not isinstance(run.spec, OperationSpec):

@@ -50,6 +50,12 @@ METRICS = {
         "e to the power of the mean cross-entropy over all predicted tokens of the test set, after"
         " the last epoch: of a network that predicts the next token.",
     ),
+    "mean_iou": Metric(
+        "1",
+        "Mean over the classes of intersection / union of the pixels that are predicted to have a"
+        " label and those that have it, in the whole test set, after the last epoch: of a network"
+        " that labels pixels.",
+    ),
     "training_accuracy": Metric(
         "1",
         "Correctly predicted / all labels of the training set, after the last epoch, as evaluated"

@@ -9,6 +9,7 @@ from touchstone.results.run_files import Run
 from touchstone.schema.spec import OperationSpec
 
 NO_TOKENS = "the network predicts no tokens"
+NO_PIXELS = "the network labels no pixels"
 
 
 def token_rate(run: Run, measured: Phase) -> Answer:
@@ -31,3 +32,13 @@ def perplexity_of(run: Run) -> Answer:
         return math.exp(last.loss)
     except OverflowError:
         return f"the loss of the test set, {last.loss:g}, is too large"
+
+
+def mean_iou_of(run: Run) -> Answer:
+    """The mean intersection over union of the test set's pixels."""
+    if isinstance(run.spec, OperationSpec) or run.spec.network.task != "label_per_pixel":
+        return NO_PIXELS
+    last = last_evaluation(run)
+    if isinstance(last, str):
+        return last
+    return "the run did not compare its pixels" if last.mean_iou is None else last.mean_iou

@@ -15,6 +15,7 @@ from touchstone.runner.initial_weights import initial_weights
 from touchstone.runner.job import job_of
 from touchstone.runner.lr_schedule import LRSchedule
 from touchstone.runner.outcome import Diverged, raise_foreseen
+from touchstone.runner.tasks import overlap_of
 from touchstone.schema.events import Chunk, Evaluation, Fit, Memory
 from touchstone.schema.spec import BEST, LAST, TrainingPhases, TrainingSpec
 from touchstone.schema.types import Array
@@ -31,9 +32,11 @@ def cross_entropy(logits: Any, labels: Array) -> float:
     return float((total - logits[np.arange(len(labels)), labels]).sum())
 
 
-def evaluate(adapter: Any, images: Array, labels: Array, batch_size: int) -> Tuple[int, float]:
+def evaluate(
+    adapter: Any, images: Array, labels: Array, batch_size: int, overlap: Any = None
+) -> Tuple[int, float]:
     """Correctly predicted labels, and the mean cross-entropy over all labels; the last batch is
-    filled up and cut."""
+    filled up and cut. `overlap` is that of the network's task, if it has one."""
     correct, loss = 0, 0.0
     for start in range(0, len(images), batch_size):
         batch, wanted = images[start : start + batch_size], labels[start : start + batch_size]
@@ -41,7 +44,10 @@ def evaluate(adapter: Any, images: Array, labels: Array, batch_size: int) -> Tup
         if missing:
             batch = np.concatenate([batch, images[np.arange(missing) % len(images)]])
         logits = np.asarray(adapter.logits(batch))[: len(wanted)]
-        correct += int((logits.argmax(axis=-1) == wanted).sum())
+        predicted = logits.argmax(axis=-1)
+        correct += int((predicted == wanted).sum())
+        if overlap:
+            overlap.add(predicted, wanted, logits.shape[-1])
         loss += cross_entropy(logits, wanted)
     return correct, loss / labels.size
 
@@ -257,14 +263,15 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
 
         def evaluated(begin: float) -> float:
             nonlocal most_correct
-            correct, loss = evaluate(adapter, test_images, test_labels, sampler.batch_size)
+            overlap = overlap_of(spec.network)
+            correct, loss = evaluate(adapter, test_images, test_labels, sampler.batch_size, overlap)
             if correct > most_correct and phases.kept_weights == BEST and spec.keep_weights:
                 keep_weights(adapter, spec.keep_weights, test_images, sampler.batch_size)
             most_correct = max(correct, most_correct)
             events.write(
                 Evaluation(
                     loop.step // sampler.steps, loop.step, test_labels.size, correct,
-                    json_number(loss),
+                    json_number(loss), overlap.mean_iou() if overlap else None,
                 )
             )  # fmt: skip
             end: float = events.phase("evaluation", begin)

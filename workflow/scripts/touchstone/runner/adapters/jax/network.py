@@ -66,6 +66,10 @@ def layer_of(layer: Layer, inputs: Any, own: Any) -> Any:
     op, x = layer["op"], inputs[0]
     if op == "conv":
         return _conv(layer, x, own["weight"])
+    if op == "up_conv":
+        # A product of pixels, put in order: XLA's own spreads the image with zeros first.
+        each = jnp.einsum("bhwc,ijfc->bhiwjf", x, own["weight"])
+        return each.reshape(-1, *layer["shape"])
     if op == "dense":
         return x @ own["weight"]
     if op == "batch_norm":

@@ -332,6 +332,9 @@ def _block(layer: Layer, features: Any) -> Any:
     if op == "dense":
         flat = len(layer["shape"]) == 1
         return nn.Dense(layer["units"], use_bias=layer["bias"], in_units=features, flatten=flat)
+    if op == "up_conv":
+        scale = layer["scale"]
+        return nn.Conv2DTranspose(layer["filters"], scale, scale, in_channels=features)
     if op == "batch_norm":
         return nn.BatchNorm(
             momentum=layer["momentum"], epsilon=layer["epsilon"], in_channels=features

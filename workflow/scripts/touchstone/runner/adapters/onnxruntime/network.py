@@ -72,6 +72,10 @@ def _nodes(layer: Layer, inputs: Any, weights: Arrays) -> Any:
     if op == "conv":
         settings = dict(_window(layer, layer["kernel"]), dilations=[layer["dilation"]] * 2)
         return [node("Conv", own("weight", "bias"), group=layer["groups"], **settings)]
+    if op == "up_conv":
+        size = [layer["scale"]] * 2
+        given = own("weight", "bias")
+        return [node("ConvTranspose", given, kernel_shape=size, strides=size)]
     if op == "dense":
         return [node("Gemm", own("weight", "bias"), transB=1)]
     if op == "batch_norm":

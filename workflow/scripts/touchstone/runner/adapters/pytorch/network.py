@@ -250,6 +250,9 @@ def _layer(layer: Layer, shape: Any, dropout: Any, inplace: Any) -> Any:
         return _pool(layer, shape)
     if op == "dense":
         return None, nn.Linear(shape[-1], layer["units"], layer["bias"])
+    if op == "up_conv":
+        scale = layer["scale"]
+        return None, nn.ConvTranspose2d(shape[-1], layer["filters"], scale, scale)
     if op == "batch_norm":
         return None, nn.BatchNorm2d(shape[-1], layer["epsilon"], 1 - layer["momentum"])
     if op == "lrn":

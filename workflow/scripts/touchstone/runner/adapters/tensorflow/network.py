@@ -210,7 +210,7 @@ class Layers(base.TrainingAdapter):
         if layer["op"] == "lstm":
             return array.T
         if array.ndim == 4:
-            if layer["groups"] > 1 and array.shape[1] == 1:
+            if layer.get("groups", 1) > 1 and array.shape[1] == 1:
                 filters, _, height, width = array.shape
                 array = array.reshape(layer["groups"], -1, height, width)
                 return array.transpose(2, 3, 0, 1)
@@ -227,7 +227,7 @@ class Layers(base.TrainingAdapter):
         if layer["op"] == "lstm":
             return array.T
         if array.ndim == 4:
-            if layer["groups"] > 1 and array.shape[2] == layer["groups"]:
+            if layer.get("groups", 1) > 1 and array.shape[2] == layer["groups"]:
                 height, width = array.shape[:2]
                 return array.transpose(2, 3, 0, 1).reshape(-1, 1, height, width)
             return array.transpose(3, 2, 0, 1)
@@ -269,6 +269,11 @@ class Layers(base.TrainingAdapter):
             if layer["bias"]:
                 rows = tf.nn.bias_add(rows, self._read(name + ".bias"))
             return tf.reshape(rows, [-1, *layer["shape"]]) if len(x.shape) == 3 else rows
+        if op == "up_conv":
+            shape = [tf.shape(x)[0], *layer["shape"]]
+            weight = self._read(name + ".weight")
+            x = tf.nn.conv2d_transpose(x, weight, shape, layer["scale"], "VALID")
+            return tf.nn.bias_add(x, self._read(name + ".bias"))
         if op == "batch_norm":
             return self._batch_norm(layer, x, training)
         if op == "lrn":
