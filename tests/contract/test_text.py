@@ -292,8 +292,8 @@ def attention(F, x, layer):
 PLAIN["attention"] = attention
 """),
     "heads that are not taken apart": ("tensorflow", without_lstm, """
-def self_attention(x, heads, right=self_attention):
-    return right(x, x.shape[2] // 3 // heads)
+def self_attention(x, heads, causal, right=self_attention):
+    return right(x, x.shape[2] // 3 // heads, causal)
 """),
     "positions that count twice": ("pytorch", without_lstm, """
 Position.forward = lambda self, x: x + 2 * self.weight
