@@ -38,7 +38,7 @@ TYPES = {
 """Of what products take, by precision."""
 PRODUCTS = (
     *("mm", "addmm", "convolution", "convolution_backward"),
-    *("linear", "conv2d", "lstm", "scaled_dot_product_attention"),  # whole in inference mode
+    *("linear", "conv2d", "scaled_dot_product_attention"),  # whole in inference mode
 )
 """What PyTorch calls its products. Those of attention in training are left out: which of its
 kernels a GPU takes, only a GPU tells."""
@@ -58,6 +58,7 @@ PYTORCH = {
     "records": ("lenet5", {}, {"input": "records"}),
     "deterministic": ("lenet5", {}, {"input": "memory", "execution": {"deterministic": True}}),
 }  # fmt: skip
+COMPILED = {"compile": ("lenet5", {"mode": "compile"}, {"input": "memory"})}
 QUICK = {
     *(f"lenet5/{precision}" for precision in TYPES), "resnet20-cifar/bf16", "lstm-text/fp32",
     "transformer-text/bf16", "eager", "adam", "records", "deterministic",
@@ -96,7 +97,7 @@ def rehearse(request, python_of, root, tmp_path_factory):
     @cache
     def run(framework, build):
         told = {}
-        for name, (network, settings, changes) in PYTORCH.items():
+        for name, (network, settings, changes) in (PYTORCH | COMPILED).items():
             if name in chosen:
                 spec = spec_of(framework, network, settings)
                 data = spec.data._replace(shards=shards, mean=[0.5] * 3, std=[0.25] * 3)
@@ -187,6 +188,13 @@ def test_pytorch_copies_records_from_pinned_memory(case, rehearse):
     pixels, labels = copies(rehearse("pytorch", case)["step"])
     assert (pixels["type"], labels["type"]) == ("uint8", "int64")
     assert pixels["pinned"] and labels["pinned"]
+
+
+@pytest.mark.framework("pytorch")
+@pytest.mark.parametrize("case", COMPILED)
+def test_pytorch_compiles_for_a_gpu_with_triton_only(case, rehearse):
+    reason = "torch.compile needs Triton for a GPU, which is missing"
+    assert rehearse("pytorch", case) == {"unsupported": reason}
 
 
 PRECISION = {"fp32": "HIGHEST", "tf32": "HIGH", "bf16": "HIGHEST", "fp64": "HIGHEST"}
