@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fixtures.adapter import PROGRAM
 from touchstone.datasets import formats
 from touchstone.environments import read
 from touchstone.measure import skip
@@ -221,6 +222,37 @@ def test_jax_lowers_its_step_for_cuda(case, rehearse):
     # Every array of the state but the last step's scalars becomes one of the next state.
     assert found["step"].count("tf.aliasing_output") == found["state"] - 1
     assert found["memory_peak"] == 1024.0
+
+
+LOSSES = (
+    PROGRAM
+    + """
+import tensorflow as tf
+adapter.job = job._replace(execution=job.execution._replace(device="gpu"))
+labels = tf.constant([1, 0], tf.int64)
+logits = tf.constant([[1.0, 2.0, 3.0], [-50.0, 0.0, 700.0]], tf.float64)
+traced = tf.function(adapter._losses, autograph=False).get_concrete_function(labels, logits)
+exact = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+kinds = [operation.type for operation in traced.graph.get_operations()]
+print(json.dumps([traced(labels, logits).numpy().tolist(), exact.numpy().tolist(), kinds]))
+"""
+)
+
+
+@pytest.mark.framework("tensorflow")
+def test_tensorflow_takes_a_cross_entropy_that_gpus_have_in_double_precision(
+    execute, root, tmp_path
+):
+    path = tmp_path / "spec.json"
+    path.write_text(
+        json.dumps(spec_to_json(spec_of("tensorflow", "lenet5", {"precision": "fp64"})))
+    )
+    ended = execute("tensorflow", "-c", LOSSES, root / "workflow/scripts", path)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    losses, exact, kinds = json.loads(ended.stdout.splitlines()[-1])
+    assert losses == pytest.approx(exact, rel=1e-15)
+    assert "SoftmaxCrossEntropyWithLogits" in kinds
+    assert "SparseSoftmaxCrossEntropyWithLogits" not in kinds
 
 
 @FULL
