@@ -119,7 +119,7 @@ def test_the_weights_of_the_best_evaluation_are_kept(tmp_path, monkeypatch, kept
     """Four epochs of two steps: after them 1, 2, 4 and 4 of 5 are right."""
     right = iter([1, 2, 4, 4])
 
-    def evaluate(adapter, images, labels, batch_size):
+    def evaluate(adapter, images, labels, batch_size, overlap):
         return next(right), 1.0
 
     monkeypatch.setattr(train, "evaluate", evaluate)
