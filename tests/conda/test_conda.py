@@ -36,8 +36,8 @@ class Deployed(Project):
 
     conda = True
 
-    def start(self, *arguments: str) -> subprocess.Popen:
-        return super().start(*arguments, *["--use-conda"] * self.conda)
+    def options(self) -> list[str]:
+        return ["--use-conda"] * self.conda
 
     def records(self) -> dict[str, dict]:
         """Cell -> record."""

@@ -7,7 +7,6 @@ study; two others meet with failures at the same time.
 import itertools
 import json
 import signal
-import subprocess
 import threading
 from pathlib import Path
 
@@ -56,8 +55,8 @@ class OnCluster(Project):
         self.study["repeats"] = repeats
         self.configure(self.study)
 
-    def start(self, *arguments: str) -> subprocess.Popen:
-        return super().start("--profile", "profiles/slurm", *arguments)
+    def options(self) -> list[str]:
+        return ["--profile", "profiles/slurm"]
 
     def both_running(self) -> dict[str, str]:
         """Wait until a run is under way on each node: number of the job -> node."""

@@ -48,10 +48,14 @@ class Project:
         text = yaml.safe_dump(config, sort_keys=sort_keys)
         (self.folder / "config/config.yaml").write_text(text)
 
+    def options(self) -> list[str]:
+        """What every start of Snakemake gets besides its arguments."""
+        return []
+
     def start(self, *arguments: str) -> subprocess.Popen:
         """Start Snakemake; its output is read from `.stdout`."""
         return subprocess.Popen(
-            [sys.executable, "-m", "snakemake", *arguments],
+            [sys.executable, "-m", "snakemake", *arguments, *self.options()],
             cwd=self.folder,
             env=self.variables,
             stdout=subprocess.PIPE,
@@ -65,7 +69,7 @@ class Project:
         """Run Snakemake to its end, in a fork of a process that has imported it: exit status,
         output."""
         ended = WARM.run(
-            "snakemake", sys.executable, ["-c", SNAKEMAKE, *arguments],
+            "snakemake", sys.executable, ["-c", SNAKEMAKE, *arguments, *self.options()],
             cwd=str(self.folder), env=self.variables, early={"PATH": os.environ["PATH"]},
         )  # fmt: skip
         return ended.returncode, ended.stdout + ended.stderr
