@@ -6,6 +6,7 @@ import zipfile
 import pytest
 
 from fixtures.commands import start
+from fixtures.runs import edit_json
 from touchstone.commands import check_gpu
 from touchstone.gpu_check.steps import Kit
 from touchstone.measure import skip
@@ -37,6 +38,10 @@ def test_the_kit_runs_from_end_to_end_on_a_cpu_and_repeats_nothing(python_of, tm
     assert read_manifest(folder / "results/bundle.zip")["study"]["study"] == "gpu-check"
     again = start("check-gpu", *options)
     assert again.returncode == 0 and again.stderr.count("done before") == len(steps)
+    late = next(path for path in folder.rglob("records/*/rep1.json") if "lenet5" in str(path))
+    edit_json(late, status="timeout")
+    assert start("check-gpu", *options).returncode == 0
+    assert json.loads(late.read_text())["status"] != "timeout"
 
 
 def test_without_pytorch_or_a_gpu_it_says_what_to_do(tmp_path):

@@ -56,13 +56,14 @@ PYTORCH = {
         "lenet5", {"optimizer": "adam", "precision": "fp16-amp", "momentum": 0.0},
         {"input": "synthetic"},
     ),
+    "augmented": ("lenet5", {"crop_padding": 2, "flip": True}, {"input": "memory"}),
     "records": ("lenet5", {}, {"input": "records"}),
     "deterministic": ("lenet5", {}, {"input": "memory", "execution": {"deterministic": True}}),
 }  # fmt: skip
 COMPILED = {"compile": ("lenet5", {"mode": "compile"}, {"input": "memory"})}
 QUICK = {
     *(f"lenet5/{precision}" for precision in TYPES), "resnet20-cifar/bf16", "lstm-text/fp32",
-    "transformer-text/bf16", "eager", "adam", "records", "deterministic",
+    "transformer-text/bf16", "eager", "adam", "augmented", "records", "deterministic",
 }  # fmt: skip
 """The cases of `make test`."""
 

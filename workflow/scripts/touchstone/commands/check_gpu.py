@@ -7,6 +7,7 @@ does what is missing. `--device cpu` rehearses it.
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -28,7 +29,7 @@ from touchstone.plan import frameworks
 from touchstone.plan.deployment import set_job_variables
 from touchstone.plan.read import canonical, digest, read
 from touchstone.plan.study import Plan, make_plan
-from touchstone.schema.status import OK
+from touchstone.schema.status import ERROR, OK, TIMEOUT
 
 STUDY = ROOT / "config/studies/gpu-check.yaml"
 NAME = "here-{framework}"
@@ -165,11 +166,13 @@ def _runs(plan: Plan, kit: Kit, end: float) -> list[str]:
     ran = []
     for name, cell in plan.cells.items():
         folder, record = Path("results/runs") / name / "rep1", _record(name)
-        if not record.exists():
+        # Other programs may have made a run late, so repeating the command repeats it.
+        if not record.exists() or _read(record)["status"] in (TIMEOUT, ERROR):
             if time.monotonic() >= end:
                 _say(name, "left out: the time is over")
                 continue
-            folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
             settings = canonical(cell.model_dump(exclude_defaults=True))
             # The last attempt: an error becomes a record.
             options = ["--repeat", 1, "--attempt", ATTEMPTS, "--run", folder]
