@@ -34,7 +34,7 @@ def small_vit() -> Graph:
 
 def small_convnext() -> Graph:
     """A ConvNeXt of two stages."""
-    return _convnext.build("small_convnext", (16, 24, 3), 10, (8, 12), (2, 1))
+    return _convnext.build("small_convnext", (16, 24, 3), 10, (8, 12), (2, 1), depth_rate=0.3)
 
 
 def small_mobilenet() -> Graph:
@@ -153,6 +153,7 @@ def layer_output(layer, inputs, own):
         "layer_scale": lambda: x * own["scale"],
         "add": lambda: sum(inputs),
         "to_sequence": lambda: np.stack([x[:, i, j] for i, j in np.ndindex(x.shape[1:3])], 1),
+        "stochastic_depth": lambda: x,  # the pass is that of an evaluation
         "position": lambda: x + own["weight"],
         "attention": lambda: attention(layer, x),
         "step": lambda: x[:, layer["index"]],

@@ -21,7 +21,8 @@ BYTES = 256
 
 
 ELEMENTWISE = (
-    "relu", "relu6", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh", "dropout", "add",
+    "relu", "relu6", "sigmoid", "tanh", "silu", "gelu", "gelu_tanh", "dropout",
+    "stochastic_depth", "add",
 )  # fmt: skip
 """Operations whose output has the order of its input."""
 

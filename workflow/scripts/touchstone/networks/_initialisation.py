@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from touchstone.networks._base import GraphBase, Parameter
 
-SEES_THROUGH = ("batch_norm", "lrn", "max_pool", "avg_pool", "dropout", "add", "to_sequence")
+SEES_THROUGH = (
+    "batch_norm", "lrn", "max_pool", "avg_pool", "dropout", "stochastic_depth", "add",
+    "to_sequence",
+)  # fmt: skip
 """Operations between a layer with weights and the rectifier that its initial weights are for."""
 RECTIFIERS = ("relu", "relu6", "silu", "gelu", "gelu_tanh")
 """ReLU and what takes its place."""

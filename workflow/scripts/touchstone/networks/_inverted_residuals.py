@@ -29,11 +29,13 @@ class Style(NamedTuple):
     momentum: of the running statistics of batch normalisation
     squeezes: whether blocks weigh their channels (Hu et al. 2017, arXiv:1709.01507), by two dense
         layers, the first with a quarter of the block's input channels
+    depth_rate: of stochastic depth in a block after all others; a block's own grows with its place
     """
 
     activation: str
     momentum: float
     squeezes: bool
+    depth_rate: float = 0.0
 
 
 def build(
@@ -48,17 +50,22 @@ def build(
     stride 2, the stages, a 1 x 1 convolution with `last` filters, and dropout with rate 0.2."""
     graph = Graph(name, input_shape)
     x = _active(graph, style, "conv1", _conv(graph, style, "conv1", "input", 32, 3, 2))
+    count, blocks = 0, sum(stage.depth for stage in stages)
     for number, stage in enumerate(stages, 1):
         for block in range(1, stage.depth + 1):
             stride = stage.stride if block == 1 else 1
-            x = _block(graph, style, f"stage{number}_block{block}", x, stage, stride)
+            rate = style.depth_rate * count / blocks
+            x = _block(graph, style, f"stage{number}_block{block}", x, stage, stride, rate)
+            count += 1
     x = _active(graph, style, "conv2", _conv(graph, style, "conv2", x, last, 1))
     x = graph.dropout("dropout", graph.global_avg_pool("pool", x), 0.2)
     graph.dense("logits", x, units=classes)
     return graph
 
 
-def _block(graph: Graph, style: Style, at: str, x: str, stage: Stage, stride: int) -> str:
+def _block(
+    graph: Graph, style: Style, at: str, x: str, stage: Stage, stride: int, rate: float
+) -> str:
     channels, y = graph.shape(x)[-1], x
     width = channels * stage.expansion
     if stage.expansion > 1:
@@ -70,8 +77,9 @@ def _block(graph: Graph, style: Style, at: str, x: str, stage: Stage, stride: in
         gate = graph.dense(f"{at}_excite", _active(graph, style, f"{at}_squeeze", gate), width)
         y = graph.multiply(f"{at}_multiply", y, graph.sigmoid(f"{at}_gate", gate))
     y = _conv(graph, style, f"{at}_project", y, stage.filters, 1)
-    same = stride == 1 and channels == stage.filters
-    return graph.add(f"{at}_add", x, y) if same else y
+    if stride > 1 or channels != stage.filters:
+        return y
+    return graph.add(f"{at}_add", x, graph.stochastic_depth(f"{at}_drop", y, rate))
 
 
 def _conv(

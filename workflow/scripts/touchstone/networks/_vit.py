@@ -1,6 +1,6 @@
 """What Vision Transformers share: Dosovitskiy et al. 2020, arXiv:2010.11929, as Touvron et al.
-2020, arXiv:2012.12877, train them: without distillation, pre-training and dropout. Stochastic
-depth, with which they train too, is left out.
+2020, arXiv:2012.12877, train them: with stochastic depth, without distillation, pre-training and
+dropout.
 
 A convolution makes a step of every patch of `PATCH` x `PATCH` pixels, which must divide the image;
 a learned step comes first, and learned positions are added. Each layer normalises before attention
@@ -27,8 +27,11 @@ def build(
     width: int,
     heads: int,
     layers: int = 12,
+    depth_rate: float = 0.1,
 ) -> Graph:
-    """The network for images of `input_shape` (height, width, channels).
+    """The network for images of `input_shape` (height, width, channels). An example skips the two
+    branches of a layer with a probability that grows from 0 in the first to `depth_rate` in the
+    last.
 
     Raises GraphError if patches do not divide the image.
     """
@@ -43,13 +46,15 @@ def build(
     x = graph.class_token("token", graph.to_sequence("sequence", x))
     x = graph.position("position", x)
     for number in range(1, layers + 1):
-        at = f"layer{number}"
+        at, rate = f"layer{number}", depth_rate * (number - 1) / (layers - 1)
         y = graph.layer_norm(f"{at}_norm1", x, EPSILON)
         y = graph.attention(f"{at}_attention", graph.dense(f"{at}_qkv", y, 3 * width), heads)
-        x = graph.add(f"{at}_add1", x, graph.dense(f"{at}_out", y, width))
+        y = graph.dense(f"{at}_out", y, width)
+        x = graph.add(f"{at}_add1", x, graph.stochastic_depth(f"{at}_drop1", y, rate))
         y = graph.layer_norm(f"{at}_norm2", x, EPSILON)
         y = graph.gelu(f"{at}_gelu", graph.dense(f"{at}_dense1", y, 4 * width))
-        x = graph.add(f"{at}_add2", x, graph.dense(f"{at}_dense2", y, width))
+        y = graph.dense(f"{at}_dense2", y, width)
+        x = graph.add(f"{at}_add2", x, graph.stochastic_depth(f"{at}_drop2", y, rate))
     x = graph.step("first", graph.layer_norm("norm", x, EPSILON), 0)
     graph.dense("logits", x, units=classes)
     return graph

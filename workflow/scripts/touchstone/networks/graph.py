@@ -221,12 +221,22 @@ class Graph(GraphBase):
 
     def dropout(self, name: str, source: str, rate: float) -> str:
         """In training, each value is 0 with probability `rate`, else divided by 1 - rate."""
+        return self._dropped("dropout", name, source, rate, self._image_behind(source))
+
+    def stochastic_depth(self, name: str, source: str, rate: float) -> str:
+        """In training, all values of an example are 0 with probability `rate`, else divided by
+        1 - rate: the example skips a branch that is added (Huang et al. 2016, arXiv:1603.09382).
+        Rate 0 adds no layer."""
+        if not rate:
+            return source
+        return self._dropped("stochastic_depth", name, source, rate, None)
+
+    def _dropped(
+        self, op: str, name: str, source: str, rate: float, image: list[int] | None
+    ) -> str:
         if not 0 <= rate < 1:
-            raise GraphError(f"layer {name} (dropout) has the rate {rate}, not one in [0, 1)")
-        return self._add(
-            "dropout", name, (source,), self.shape(source), rate=rate,
-            image=self._image_behind(source),
-        )  # fmt: skip
+            raise GraphError(f"layer {name} ({op}) has the rate {rate}, not one in [0, 1)")
+        return self._add(op, name, (source,), self.shape(source), rate=rate, image=image)
 
     def add(self, name: str, *sources: str) -> str:
         """The sum of inputs of one shape."""

@@ -1,7 +1,6 @@
 """ViT-S/16, also called DeiT-S: the Vision Transformer of Dosovitskiy et al. 2020,
 arXiv:2010.11929, 384 wide with six heads, as in Touvron et al. 2020, arXiv:2012.12877, table 1.
-`_vit.py` says what is in it; stochastic depth is left out. Images of 32 x 32 pixels are four
-patches.
+`_vit.py` says what is in it. Images of 32 x 32 pixels are four patches.
 
 22,050,664 parameters and 4,598,882,304 multiply-accumulates at 224 x 224 x 3, 1000 classes.
 """

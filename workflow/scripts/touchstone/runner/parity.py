@@ -31,12 +31,16 @@ def unsettled(weights: Arrays, parameters: List[Parameter], seed: int) -> Arrays
 
 
 def masks(network: Network, seed: int, batch_size: int) -> Arrays:
-    """Seeded masks for every dropout layer: 0 with its rate, else 1 / (1 - rate)."""
+    """Seeded masks for every dropout layer, and for stochastic depth, where they have one number
+    of each example: 0 with its rate, else 1 / (1 - rate)."""
     made = {}
     for layer in network.layers:
-        if layer["op"] == "dropout":
+        if layer["op"] in ("dropout", "stochastic_depth"):
+            shape = layer["shape"]
+            if layer["op"] == "stochastic_depth":
+                shape = [1] * len(shape)
             random = np.random.RandomState([seed, zlib.crc32(layer["name"].encode())])
-            kept = random.random_sample([batch_size] + layer["shape"]) >= layer["rate"]
+            kept = random.random_sample([batch_size] + shape) >= layer["rate"]
             made[layer["name"]] = (kept / (1 - layer["rate"])).astype(np.float32)
     return made
 

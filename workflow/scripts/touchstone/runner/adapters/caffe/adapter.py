@@ -283,7 +283,8 @@ class Adapter(Inputs):
     def set_masks(self, masks: Dict[str, Array]) -> None:
         for name, mask in masks.items():
             mask = mask.transpose(0, 3, 1, 2) if mask.ndim == 4 else mask
-            self.net.blobs[name + "/mask"].data[...] = mask
+            blob = self.net.blobs[name + "/mask"].data
+            blob[...] = mask.reshape(blob.shape)
 
     def matrix_products(self, a: Array, b: Array) -> Tuple[Array, Array]:
         (rows, depth), columns = a.shape, b.shape[1]

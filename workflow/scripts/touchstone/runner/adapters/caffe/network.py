@@ -270,6 +270,20 @@ class Prototxt(Message):
         settings = dict(operation="PROD")
         return self.add("Eltwise", layer["name"], bottoms + [mask], eltwise_param=settings)
 
+    def _stochastic_depth(self, layer: Layer, bottoms: Any) -> Any:
+        if not self.training:
+            return bottoms[0]
+        name, size = layer["name"], [self.batch_size]
+        if self.supplied:
+            mask = self.given(name + "/mask", size)
+        else:  # Caffe draws for each value: for one of each example
+            filler = dict(type="constant", value=1.0)
+            ones = dict(shape=[dict(dim=size)], data_filler=[filler])
+            ones = self.add("DummyData", name + "/ones", [], dummy_data_param=ones)
+            rate = dict(dropout_ratio=layer["rate"])
+            mask = self.add("Dropout", name + "/mask", [ones], dropout_param=rate)
+        return self.add("Scale", name, bottoms + [mask], scale_param=dict(axis=0))
+
     def _add(self, layer: Layer, bottoms: Any) -> Any:
         return self.add("Eltwise", layer["name"], bottoms)
 

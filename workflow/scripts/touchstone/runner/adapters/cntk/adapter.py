@@ -3,7 +3,6 @@
 import ctypes
 import math
 import os
-import zlib
 from typing import Any, Dict, List, Optional, Tuple
 
 import cntk as C
@@ -13,12 +12,13 @@ from touchstone.runner.adapters.cntk.capabilities import CAPABILITIES
 from touchstone.runner.adapters.cntk.inputs import Inputs
 from touchstone.runner.adapters.cntk.network import (
     ACTIVATIONS,
-    channels_first,
     covered,
     depthwise,
     dilated_filter,
+    dropped,
     has_avx2,
     is_another,
+    mask_shape,
     require_able,
     with_padding,
 )
@@ -73,9 +73,9 @@ class Adapter(Inputs):
         self.masks = {}
         if self.job.supplied_masks:
             self.masks = {
-                name: C.input_variable(channels_first(layer["shape"]), dtype=self.dtype)
+                name: C.input_variable(mask_shape(layer), dtype=self.dtype)
                 for name, layer in self.layers.items()
-                if layer["op"] == "dropout"
+                if layer["op"] in ("dropout", "stochastic_depth")
             }
         self.supplied: Dict[str, Any] = {}
         self.model = self._function(network)
@@ -151,10 +151,8 @@ class Adapter(Inputs):
             return C.reshape(means, (shape[2],))
         if op in ACTIVATIONS:
             return ACTIVATIONS[op](x)
-        if op == "dropout":
-            mask = self.masks.get(layer["name"])
-            seed = zlib.crc32(layer["name"].encode()) ^ self.job.seed
-            return C.dropout(x, layer["rate"], seed) if mask is None else x * mask
+        if op in ("dropout", "stochastic_depth"):
+            return dropped(layer, x, self.masks.get(layer["name"]), self.job.seed)
         if op == "flatten":
             return C.reshape(x, (-1,))
         if op == "add":

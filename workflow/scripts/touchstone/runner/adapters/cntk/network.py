@@ -1,5 +1,6 @@
 """The graph of a network in the operations of the framework."""
 
+import zlib
 from typing import Any
 
 import cntk as C
@@ -89,8 +90,20 @@ def depthwise(x: Any, kernel: Any, layer: Layer) -> Any:
     return sum(moved[1:], moved[0])
 
 
-def channels_first(shape: Any) -> Any:
-    return tuple(shape[2:] + shape[:2])
+def mask_shape(layer: Layer) -> Any:
+    """The shape of what a layer that draws multiplies an example by."""
+    shape = tuple(layer["shape"][2:] + layer["shape"][:2])
+    return shape if layer["op"] == "dropout" else (1,) * len(shape)
+
+
+def dropped(layer: Layer, x: Any, mask: Any, seed: int) -> Any:
+    """What dropout leaves of its input; stochastic depth has one draw for each example."""
+    if mask is not None:
+        return x * mask
+    seed ^= zlib.crc32(layer["name"].encode())
+    if layer["op"] == "dropout":
+        return C.dropout(x, layer["rate"], seed)
+    return x * C.dropout(C.ones_like(C.reduce_max(x)), layer["rate"], seed)
 
 
 def has_avx2() -> bool:

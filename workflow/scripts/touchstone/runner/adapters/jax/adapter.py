@@ -24,6 +24,7 @@ from touchstone.runner.adapters.jax.network import (
     batch_normalised,
     computed_once,
     cross_entropy,
+    dropped,
     first_devices,
     layer_of,
     library_conv,
@@ -208,7 +209,7 @@ class Adapter(Inputs):
             # What normalises stays as it is kept.
             for kind in own.keys() & {"weight", "recurrent", "bias"}:
                 own[kind] = own[kind].astype(self.computed)
-            if op == "dropout":
+            if op in ("dropout", "stochastic_depth"):
                 value = drop(layer, inputs[0]) if drop else inputs[0]
             elif op == "batch_norm" and drop:
                 value, mean, variance = batch_normalised(
@@ -248,9 +249,7 @@ class Adapter(Inputs):
         def drop(layer: Layer, x: Any) -> Any:
             if self.supplied:
                 return x * masks[layer["name"]]
-            own = jax.random.fold_in(key, self.layers.index(layer))
-            kept = jax.random.bernoulli(own, 1 - layer["rate"], x.shape)
-            return jnp.where(kept, x / (1 - layer["rate"]), 0)
+            return dropped(jax.random.fold_in(key, self.layers.index(layer)), layer, x)
 
         def mean_loss(trained: Any) -> Any:
             logits, statistics = self._forward({**state["arrays"], **trained}, images, drop)

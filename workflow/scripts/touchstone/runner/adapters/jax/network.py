@@ -50,6 +50,13 @@ def rows_last(array: Any, image: Any) -> Any:
     return array.reshape(len(array), -1)
 
 
+def dropped(key: Any, layer: Layer, x: Any) -> Any:
+    """What dropout leaves of its input; stochastic depth has one draw for each example."""
+    shape = x.shape if layer["op"] == "dropout" else x.shape[:1] + (1,) * (x.ndim - 1)
+    kept = jax.random.bernoulli(key, 1 - layer["rate"], shape)
+    return jnp.where(kept, x / (1 - layer["rate"]), 0)
+
+
 ACTIVATIONS = {
     "relu": jax.nn.relu,
     "relu6": jax.nn.relu6,

@@ -209,8 +209,10 @@ class Network(nn.HybridBlock):
         shapes = {"input": network.input}
         shapes.update({layer["name"]: layer["shape"] for layer in self.layers})
         for layer in self.layers:
-            if layer["op"] == "dropout" and supplied:
+            if layer["op"] in ("dropout", "stochastic_depth") and supplied:
                 shape = layer["shape"][2:] + layer["shape"][:2]
+                if layer["op"] == "stochastic_depth":
+                    shape = [1] * len(shape)
                 mask = self.params.get(
                     layer["name"] + "_mask",
                     shape=[batch_size] + shape,
@@ -253,7 +255,7 @@ class Network(nn.HybridBlock):
             elif op in PLAIN:
                 value = PLAIN[op](F, value, layer)
             elif name in masks:
-                value = value * masks[name]
+                value = value * F.broadcast_like(masks[name], value)
             elif op == "avg_pool" and not _even(layer):
                 ones = self.blocks[name](_padded(F, F.ones_like(value), layer))
                 value = self.blocks[name](_padded(F, value, layer)) / ones
@@ -348,6 +350,8 @@ def _block(layer: Layer, features: Any) -> Any:
         return nn.Activation("relu")
     if op == "dropout":
         return nn.Dropout(layer["rate"])
+    if op == "stochastic_depth":
+        return nn.Dropout(layer["rate"], axes=tuple(range(1, 1 + len(layer["shape"]))))
     if op == "flatten":
         return nn.Flatten()
     if op in PLAIN or op in ("add", "concat", "multiply", "lrn", "gelu"):

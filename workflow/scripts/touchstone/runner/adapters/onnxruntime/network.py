@@ -28,7 +28,7 @@ def exported(network: Network, weights: Arrays, batch_size: int) -> Any:
     nodes, values = [], {"input": "input"}
     for layer in network.layers:
         inputs = [values[source] for source in layer["inputs"]]
-        if layer["op"] == "dropout":
+        if layer["op"] in ("dropout", "stochastic_depth"):
             values[layer["name"]] = inputs[0]
             continue
         if layer["op"] in ACTIVATIONS:

@@ -17,7 +17,7 @@ from torch.distributed.constants import default_pg_timeout
 
 from touchstone.runner.adapters.pytorch.capabilities import CAPABILITIES
 from touchstone.runner.adapters.pytorch.inputs import Inputs
-from touchstone.runner.adapters.pytorch.network import LAYOUTS, Masked, layouts_of, module_of
+from touchstone.runner.adapters.pytorch.network import LAYOUTS, layouts_of, module_of
 from touchstone.runner.job import Job
 from touchstone.schema.events import Software
 from touchstone.schema.types import Array
@@ -151,8 +151,7 @@ class Adapter(Inputs):
         compiled = self.job.execution.mode == "compile"
         if compiled and any(layer["op"] == "lstm" for layer in self.job.network.layers):
             raise NotImplementedError("torch.compile does not support LSTMs")
-        supplied = self.job.supplied_masks
-        self.model = module_of(self.job.network, Masked if supplied else nn.Dropout)
+        self.model = module_of(self.job.network, self.job.supplied_masks)
         memory_format = LAYOUTS[self.layout]
         self.model.to(device=self.device, dtype=self.dtype, memory_format=memory_format)
         self.arrays = {}

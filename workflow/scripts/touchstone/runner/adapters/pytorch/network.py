@@ -38,6 +38,20 @@ class Average(nn.Module):
         return nn.functional.avg_pool2d(x, self.size, self.stride)
 
 
+class StochasticDepth(nn.Module):
+    """Drops all values of an example with a probability, and divides those of the others."""
+
+    def __init__(self, rate: Any) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Any) -> Any:
+        if not self.training:
+            return x
+        kept = x.new_empty([len(x)] + [1] * (x.dim() - 1)).bernoulli_(1 - self.rate)
+        return x * kept.div_(1 - self.rate)
+
+
 class Masked(nn.Module):
     """Dropout that multiplies by a given mask."""
 
@@ -179,8 +193,15 @@ def _sequence(x: Any) -> Any:
     return x.flatten(2).transpose(1, 2)
 
 
-def module_of(network: Network, dropout: Any) -> Any:
-    """The graph as a torch.fx GraphModule: its generated forward costs what a written one does."""
+DROPPED = {"dropout": nn.Dropout, "stochastic_depth": StochasticDepth}
+"""Layers that draw in training."""
+
+
+def module_of(network: Network, supplied: Any = False) -> Any:
+    """The graph as a torch.fx GraphModule: its generated forward costs what a written one does.
+
+    Layers that draw multiply by masks where these are `supplied`.
+    """
     modules: Dict[str, Any] = {}
     graph = torch.fx.Graph()
     values = {"input": graph.placeholder("images")}
@@ -219,7 +240,7 @@ def module_of(network: Network, dropout: Any) -> Any:
             # Nobody else reads what these give, nor do their own gradients.
             inplace = _free(ops.get(source, "")) and sources.count(source) == 1
             value = inputs[0]
-            padding, module = _layer(layer, shapes[source], dropout, inplace)
+            padding, module = _layer(layer, shapes[source], supplied, inplace)
             if padding is not None:
                 modules[name + "_padding"] = padding
                 value = graph.call_module(name + "_padding", (value,))
@@ -235,7 +256,7 @@ def _free(op: str) -> bool:
     return op in ("conv", "dense", "batch_norm", "add", "concat", "layer_scale")
 
 
-def _layer(layer: Layer, shape: Any, dropout: Any, inplace: Any) -> Any:
+def _layer(layer: Layer, shape: Any, supplied: Any, inplace: Any) -> Any:
     """One layer as a module, and the module that pads before it or None."""
     op = layer["op"]
     if op == "conv":
@@ -260,8 +281,8 @@ def _layer(layer: Layer, shape: Any, dropout: Any, inplace: Any) -> Any:
         return None, nn.LocalResponseNorm(*settings)
     if op in ("relu", "relu6"):
         return None, (nn.ReLU if op == "relu" else nn.ReLU6)(inplace)
-    if op == "dropout":
-        return None, dropout(layer["rate"])
+    if op in DROPPED:
+        return None, (Masked if supplied else DROPPED[op])(layer["rate"])
     if op in PLAIN:
         return None, PLAIN[op]()
     if op in LEARNED:

@@ -287,12 +287,13 @@ class Layers(base.TrainingAdapter):
             return tf.reduce_mean(x, [1, 2])
         if op in ACTIVATIONS:
             return ACTIVATIONS[op](x)
-        if op == "dropout":
+        if op in ("dropout", "stochastic_depth"):
             if not training:
                 return x
             if self.supplied:
                 return x * tf.cast(self.masks[name], x.dtype)
-            return tf.nn.dropout(x, layer["rate"])
+            each = None if op == "dropout" else [tf.shape(x)[0]] + [1] * (len(x.shape) - 1)
+            return tf.nn.dropout(x, layer["rate"], noise_shape=each)
         if op == "add":
             return tf.add_n(inputs)
         if op == "concat":
