@@ -71,7 +71,10 @@ VARIANTS = {
     "rate rises and falls": {
         "schedule": "cosine", "lr_warmup_epochs": 0.25, "weight_decay_on": "weights",
     },
-    "nesterov, rate falls": {"nesterov": True, "schedule": "step", "milestones": [0.3, 0.6]},
+    "nesterov, rate falls, windows": {
+        "nesterov": True, "schedule": "step", "milestones": [0.3, 0.6], "crop_area": 0.08,
+        "flip": True,
+    },
     "decoupled, augmented": {
         "weight_decay_form": "decoupled", "weight_decay_on": "weights", "crop_padding": 3,
         "flip": True,

@@ -188,8 +188,12 @@ BAD_SETTINGS = {
     ),
     "labels of pixels that would move": (
         {"dataset": "mnist-5k-32", "network": "unet", "flip": True},
-        "crop_padding, flip: the labels of unet are of pixels, which would move; set them to 0 and"
-        " false",
+        "crop_padding, crop_area, flip: the labels of unet are of pixels, which would move; set"
+        " them to 0 and false",
+    ),
+    "an example that would be cut twice": (
+        {"crop_padding": 2, "crop_area": 0.5},
+        "crop_area: with crop_padding each example would be cut twice; set one of them to 0",
     ),
     "a text that is augmented": (
         {"dataset": "synthetic-text", "network": "lstm-text", "flip": True},

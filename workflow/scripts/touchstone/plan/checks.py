@@ -164,8 +164,14 @@ class Known:
                     )
             except GraphError as fault:
                 self.graphs[pair] = f"network: {fault}; choose another network or data set"
-        if dataset.tokens and (cell.crop_padding or cell.flip):
-            found.append("crop_padding, flip: a text is not augmented; set them to 0 and false")
+        if dataset.tokens and _augments(cell):
+            found.append(
+                "crop_padding, crop_area, flip: a text is not augmented; set them to 0 and false"
+            )
+        if cell.crop_padding and cell.crop_area:
+            found.append(
+                "crop_area: with crop_padding each example would be cut twice; set one of them to 0"
+            )
         if message := self.graphs[pair]:
             found.append(message)
         return [*found, *_task_faults(cell, self.tasks.get(pair), dataset)]
@@ -195,6 +201,10 @@ class Known:
         return found
 
 
+def _augments(cell: Cell) -> bool:
+    return bool(cell.crop_padding or cell.crop_area or cell.flip)
+
+
 def _task_faults(cell: Cell, task: str | None, dataset: catalogue.Dataset) -> list[str]:
     """What a network with several labels for each example cannot do."""
     found = []
@@ -214,10 +224,10 @@ def _task_faults(cell: Cell, task: str | None, dataset: catalogue.Dataset) -> li
                 f"dataset: {cell.network} labels pixels, and {cell.dataset} does not say which are "
                 "of what its labels name; choose one with a foreground, as mnist-5k-32"
             )
-        if cell.crop_padding or cell.flip:
+        if _augments(cell):
             found.append(
-                f"crop_padding, flip: the labels of {cell.network} are of pixels, which would "
-                "move; set them to 0 and false"
+                f"crop_padding, crop_area, flip: the labels of {cell.network} are of pixels, which "
+                "would move; set them to 0 and false"
             )
     return found
 

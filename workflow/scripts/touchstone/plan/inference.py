@@ -12,8 +12,8 @@ INITIAL, TRAINED = "initial", "trained"
 DECIDE = (
     "network", "dataset", "initialisation", "learning_rate", "optimizer", "momentum", "nesterov",
     "beta1", "beta2", "epsilon", "weight_decay", "weight_decay_form", "weight_decay_on", "schedule",
-    "milestones", "lr_gamma", "lr_warmup_epochs", "crop_padding", "flip", "epochs", "seed",
-    "last_batch", "kept_weights",
+    "milestones", "lr_gamma", "lr_warmup_epochs", "crop_padding", "crop_area", "flip", "epochs",
+    "seed", "last_batch", "kept_weights",
 )  # fmt: skip
 """The settings that decide which weights a training cell leaves, beside its framework and batch
 size; in all others, as its threads or its device, it may differ from the cell that predicts."""

@@ -195,6 +195,15 @@ class Cell(BaseModel):
             "zeros (the mean pixel) on every side, pixels",
         ),
     ] = 0
+    crop_area: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1,
+            description="augmentation: each example is a random window of itself, resized to its "
+            "size; the least share of its area (0.08 is usual for photos; 0: none)",
+        ),
+    ] = 0.0
     flip: Annotated[
         bool, Field(description="augmentation: half of the examples are mirrored left to right")
     ] = False

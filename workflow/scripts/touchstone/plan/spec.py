@@ -227,9 +227,9 @@ def schedule_of(cell: Cell) -> Schedule:
 
 def augmentation_of(cell: Cell) -> Augmentation | None:
     """How the training images of a cell change at random; None if they do not."""
-    if not cell.crop_padding and not cell.flip:
+    if not cell.crop_padding and not cell.flip and not cell.crop_area:
         return None
-    return Augmentation(cell.crop_padding, cell.flip)
+    return Augmentation(cell.crop_padding, cell.flip, cell.crop_area)
 
 
 def execution_of(cell: Cell) -> Execution:

@@ -4,10 +4,11 @@ import concurrent.futures
 import os
 import threading
 import zlib
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from touchstone.runner import windows
 from touchstone.runner.initial_weights import normal_numbers
 from touchstone.runner.job import Job
 from touchstone.runner.tasks import labels_of
@@ -23,7 +24,8 @@ class BatchSampler:
     The last partial batch of an epoch is dropped or kept, as `last_batch` says. NumPy freezes the
     stream of RandomState (NEP 19), so every NumPy gives the same order. With an `augmentation`
     every example has draws (top, left, mirrored): the corner at which it is cut out of itself with
-    `crop_padding` zeros on every side, and 1 if the cut is then mirrored left to right. Of every
+    `crop_padding` zeros on every side, and 1 if the cut is then mirrored left to right. With a
+    `crop_area` they are five: the height and width of a window of the `image` follow. Of every
     batch, it gives the `share`.
     """
 
@@ -36,13 +38,16 @@ class BatchSampler:
         share: slice = slice(None),
         shuffled: bool = True,
         last_batch: str = DROP,
+        image: Sequence[int] = (),
     ) -> None:
         self.seed, self.examples, self.batch_size = seed, examples, batch_size
         self.augmentation, self.share, self.shuffled = augmentation, share, shuffled
         self.epochs = Epochs(examples, batch_size, last_batch)
         self.steps = self.epochs.steps
         self.step, self.epoch = 0, 0
-        self.left, self.left_draws = np.empty(0, np.int64), np.empty((0, 3), np.int32)
+        self.image = image
+        columns = windows.columns(augmentation.crop_area if augmentation else 0.0)
+        self.left, self.left_draws = np.empty(0, np.int64), np.empty((0, columns), np.int32)
 
     def alike(self, steps: int) -> int:
         """How many of the next `steps` batches have one size."""
@@ -60,7 +65,11 @@ class BatchSampler:
         random = np.random.RandomState([self.seed, self.epoch, 1])
         corner = random.randint(0, 2 * augmentation.crop_padding + 1, (self.examples, 2))
         mirrored = random.randint(0, 1 + augmentation.flip, (self.examples, 1))
-        return np.concatenate([corner, mirrored], axis=1).astype(np.int32)
+        parts = [corner, mirrored]
+        if augmentation.crop_area:
+            window = windows.drawn(random, self.examples, self.image, augmentation.crop_area)
+            parts = [window[:, :2], mirrored, window[:, 2:]]
+        return np.concatenate(parts, axis=1).astype(np.int32)
 
     def peek(self, steps: int) -> Any:
         """The indices that the next `steps` batches will have; only those of the `alike`."""
@@ -91,7 +100,7 @@ def sampler_of(job: Job, share: slice = slice(None)) -> BatchSampler:
     """The sampler of a job's training set. Noise is not shuffled, which would only cost time."""
     return BatchSampler(
         job.seed, job.data.train_examples, job.batch_size, job.augmentation, share,
-        job.input != "synthetic", job.last_batch,
+        job.input != "synthetic", job.last_batch, job.data.shape[:2],
     )  # fmt: skip
 
 

@@ -77,6 +77,11 @@ class Job(NamedTuple):
         """Zeros on every side of an image before it is cut at random; 0 without augmentation."""
         return self.augmentation.crop_padding if self.augmentation else 0
 
+    @property
+    def crop_area(self) -> float:
+        """The least share of an image that a resized window has; 0 where there are no windows."""
+        return self.augmentation.crop_area if self.augmentation else 0.0
+
 
 def job_of(spec: RunSpec, group: Optional[Group] = None, threads: int = 1) -> Job:
     """What the adapter is to do for a run, in the process that has this place in a group and so

@@ -211,10 +211,13 @@ class Augmentation(NamedTuple):
 
     crop_padding: zeros on every side, from which the image is cut at a random corner
     flip: whether half of them are mirrored
+    crop_area: the least share of an image of which a random window is resized to the image's size;
+        0: none is
     """
 
     crop_padding: int
     flip: bool
+    crop_area: float = 0.0
 
 
 class Execution(NamedTuple):

@@ -13,6 +13,7 @@ from touchstone.runner.adapters import base
 from touchstone.runner.adapters.readers.lmdb import opened, stored
 from touchstone.runner.adapters.readers.photos import middle
 from touchstone.runner.job import Job
+from touchstone.runner.windows import resized
 from touchstone.schema.types import Array
 
 
@@ -114,7 +115,10 @@ class Inputs(base.TrainingAdapter):
         return images, labels
 
     def _augmented(self, images: Array, draws: Array) -> Any:
-        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        """Images, shifted on zeros or resized from windows, and mirrored, as their draws say."""
+        if self.job.crop_area:
+            found = resized(images.transpose(0, 2, 3, 1), draws)
+            return found.transpose(0, 3, 1, 2)
         height, width, _ = self.job.data.shape
         sides = (self.job.crop_padding,) * 2
         padded = np.pad(images, ((0, 0), (0, 0), sides, sides))

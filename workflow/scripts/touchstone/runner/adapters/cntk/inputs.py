@@ -8,6 +8,7 @@ from PIL import Image
 
 from touchstone.runner.adapters import base
 from touchstone.runner.job import Job
+from touchstone.runner.windows import resized
 from touchstone.schema.types import Array
 
 
@@ -97,7 +98,10 @@ class Inputs(base.TrainingAdapter):
                 yield images.astype(self.dtype, copy=False), labels
 
     def _augmented(self, images: Array, draws: Array) -> Any:
-        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        """Images, shifted on zeros or resized from windows, and mirrored, as their draws say."""
+        if self.job.crop_area:
+            found = resized(images.transpose(0, 2, 3, 1), draws)
+            return np.ascontiguousarray(found.transpose(0, 3, 1, 2))
         height, width, channels = self.job.data.shape
         side = self.job.crop_padding
         images = np.pad(images, ((0, 0), (0, 0), (side, side), (side, side)), "constant")

@@ -10,6 +10,7 @@ from touchstone.runner.adapters import base
 from touchstone.runner.adapters.readers.jpeg import photo
 from touchstone.runner.adapters.readers.lmdb import labels_of, opened, sized
 from touchstone.runner.job import Job
+from touchstone.runner.windows import between
 from touchstone.schema.types import Array
 
 
@@ -88,7 +89,9 @@ class Inputs(base.TrainingAdapter):
         return ((images / pixel_maximum - mean) / std).astype(self.dtype), labels
 
     def _augmented(self, images: Array, draws: Array) -> Any:
-        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        """Images, shifted on zeros or resized from windows, and mirrored, as their draws say."""
+        if self.job.crop_area:
+            return self._resized(images, draws)
         height, width, _ = self.job.data.shape
         padding = [self.job.crop_padding] * 2
         images = jnp.pad(images, [(0, 0), padding, padding, (0, 0)])
@@ -100,3 +103,18 @@ class Inputs(base.TrainingAdapter):
         examples = jnp.arange(len(draws))[:, None, None]
         cut = images.at[examples, rows[:, :, None], columns[:, None, :]]
         return cut.get(mode="promise_in_bounds")
+
+    def _resized(self, images: Array, draws: Array) -> Any:
+        """As `windows.resized` has it."""
+        top, left, mirrored, height, width = draws.T
+        rows, columns = (jnp.arange(size) for size in images.shape[1:3])
+        columns = jnp.where(mirrored[:, None] > 0, len(columns) - 1 - columns, columns)
+        examples = jnp.arange(len(images))[:, None]
+        for first, count, index in ((top, height, rows), (left, width, columns)):
+            low, high, parts = between(jnp, first, count, index)
+            weight = parts.astype(images.dtype)[:, :, None, None] / (2 * index.shape[-1])
+            one, other = (
+                images.at[examples, at].get(mode="promise_in_bounds") for at in (low, high)
+            )
+            images = (one * (1 - weight) + other * weight).transpose(0, 2, 1, 3)
+        return images

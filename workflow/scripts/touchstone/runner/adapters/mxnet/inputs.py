@@ -12,6 +12,7 @@ from mxnet import nd
 from touchstone.runner.adapters import base
 from touchstone.runner.adapters.mxnet.network import structures
 from touchstone.runner.job import Job
+from touchstone.runner.windows import between
 from touchstone.schema.types import Array
 
 COLOUR, GREY = 1 | 128, 0 | 128
@@ -247,11 +248,13 @@ class Inputs(base.TrainingAdapter):
             return [[whole[first:end] for first, end in spans] for whole in self.sets[context]]
         images, labels = self._examples(batches, context, share)
         if draws is not None:
-            images = self._augmented(images, draws[:, share].reshape(-1, 3), context)
+            images = self._augmented(images, draws[:, share].reshape(-1, draws.shape[2]), context)
         return images.reshape(labels.shape[:2] + images.shape[1:]), labels
 
     def _augmented(self, images: Array, draws: Array, context: Any) -> Any:
-        """Images cut out of themselves with zeros around, and mirrored, as their draws say."""
+        """Images, shifted on zeros or resized from windows, and mirrored, as their draws say."""
+        if self.job.crop_area:
+            return self._resized(images, draws, context)
         height, width, _ = self.job.data.shape
         sides = (self.job.crop_padding,) * 4
         images = nd.pad(images, mode="constant", pad_width=(0, 0, 0, 0) + sides, constant_value=0)
@@ -264,3 +267,22 @@ class Inputs(base.TrainingAdapter):
         )
         places = self.array(np.stack(places), "int32", context)
         return nd.gather_nd(images.transpose((0, 2, 3, 1)), places).transpose((0, 3, 1, 2))
+
+    def _resized(self, images: Array, draws: Array, context: Any) -> Any:
+        """As `windows.resized` has it."""
+        top, left, mirrored, height, width = draws.T
+        images = images.transpose((0, 2, 3, 1))
+        rows, columns = np.arange(images.shape[1]), np.arange(images.shape[2])
+        columns = np.where(mirrored[:, None], len(columns) - 1 - columns, columns)
+        examples = np.arange(len(draws))[:, None]
+        for first, count, index in ((top, height, rows), (left, width, columns)):
+            *both, parts = between(np, first, count, index)
+            places = (np.stack(np.broadcast_arrays(examples, at)) for at in both)
+            one, other = (
+                nd.gather_nd(images, self.array(place, "int32", context)) for place in places
+            )
+            weight = parts[:, :, None, None] / (2 * index.shape[-1])
+            weight = self.array(weight, self.dtype, context)
+            images = one * (1 - weight) + other * weight
+            images = images.transpose((0, 2, 1, 3))
+        return images.transpose((0, 3, 1, 2))

@@ -109,7 +109,9 @@ class Inputs(base.TrainingAdapter):
                 yield rows.to(self.dtype), labels.to(self.device, non_blocking=True)
 
     def _augmented(self, images: Array, draws: Array) -> Any:
-        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        """Images, shifted on zeros or resized from windows, and mirrored, as their draws say."""
+        if self.job.crop_area:
+            return self._resized(images, draws)
         height, width, _ = self.job.data.shape
         padded = nn.functional.pad(images, [self.job.crop_padding] * 4)
         top, left, mirrored = draws.unbind(1)
@@ -122,9 +124,33 @@ class Inputs(base.TrainingAdapter):
         cut = cut.permute(0, 3, 1, 2)
         return cut if self.channels_last else cut.contiguous()
 
+    def _resized(self, images: Array, draws: Array) -> Any:
+        """As `windows.resized` has it."""
+        top, left, mirrored, height, width = draws.unbind(1)
+        images = images.permute(0, 2, 3, 1)
+        rows, columns = (torch.arange(size, device=self.device) for size in images.shape[1:3])
+        columns = torch.where(mirrored[:, None] > 0, len(columns) - 1 - columns, columns)
+        examples = torch.arange(len(images), device=self.device)[:, None]
+        for first, count, index in ((top, height, rows), (left, width, columns)):
+            low, high, parts = _between(first, count, index)
+            weight = parts.to(images.dtype)[:, :, None, None] / (2 * index.shape[-1])
+            images = images[examples, low] * (1 - weight) + images[examples, high] * weight
+            images = images.transpose(1, 2)
+        images = images.permute(0, 3, 1, 2)
+        memory_format = torch.channels_last if self.channels_last else torch.contiguous_format
+        return images.contiguous(memory_format=memory_format)
+
     def _images(self, rows: Any) -> Any:
         """Rows of pixels as a batch (batch, channels, height, width) in the mode's layout."""
         height, width, channels = self.job.data.shape
         if self.channels_last:
             return rows.view(-1, height, width, channels).permute(0, 3, 1, 2)
         return rows.view(-1, channels, height, width)
+
+
+def _between(first: Array, count: Array, index: Array) -> Any:
+    """As `windows.between` has it."""
+    size, last = index.shape[-1], (count - 1)[:, None]
+    place = ((2 * index + 1) * count[:, None] - size).clamp(min=0).minimum(2 * size * last)
+    low = place // (2 * size)
+    return first[:, None] + low, first[:, None] + (low + 1).minimum(last), place - 2 * size * low

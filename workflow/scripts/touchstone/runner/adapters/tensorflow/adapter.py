@@ -17,6 +17,7 @@ from touchstone.runner.adapters.tensorflow.network import (
 )
 from touchstone.runner.adapters.tensorflow.settings import Settings
 from touchstone.runner.job import Job
+from touchstone.runner.windows import columns
 from touchstone.schema.types import Array, Arrays
 
 COMPUTED = {"fp64": tf.float64, "bf16": tf.bfloat16, "fp16-amp": tf.float16}
@@ -126,7 +127,7 @@ class Adapter(Inputs, Layers, Settings):
         signature = [
             batches,
             tf.TensorSpec([None, 3], self.dtype),
-            tf.TensorSpec([None, size, 3], tf.int32),
+            tf.TensorSpec([None, size, columns(self.job.crop_area)], tf.int32),
         ]
         # XLA compiles for fixed shapes, and chunks differ in length: so a step, not a chunk.
         xla = self.job.execution.mode == "xla"
@@ -310,7 +311,7 @@ class Adapter(Inputs, Layers, Settings):
         else:
             batches = tuple(tf.concat(p, 0) if len(p) > 1 else p[0] for p in zip(*batches))
         if draws is None:
-            draws = np.empty((0, self.job.batch_size, 3), np.int32)
+            draws = np.empty((0, self.job.batch_size, columns(self.job.crop_area)), np.int32)
         return self.chunk(batches, scalars, tf.constant(draws))
 
     def losses(self, handle: Any) -> Array:

@@ -157,7 +157,9 @@ class Inputs(base.TrainingAdapter):
         return slice(replica * size, (replica + 1) * size)
 
     def _augmented(self, images: Array, draws: Array) -> Any:
-        """A batch cut out of itself with zeros around, and mirrored, as its draws say."""
+        """Images, shifted on zeros or resized from windows, and mirrored, as their draws say."""
+        if self.job.crop_area:
+            return self._resized(images, draws)
         height, width, _ = self.job.data.shape
         padding = [self.job.crop_padding] * 2
         images = tf.pad(images, [[0, 0], padding, padding, [0, 0]])
@@ -166,3 +168,24 @@ class Inputs(base.TrainingAdapter):
         columns = tf.where(mirrored[:, None] > 0, width - 1 - columns, columns)
         images = tf.gather(images, top[:, None] + tf.range(height), axis=1, batch_dims=1)
         return tf.gather(images, left[:, None] + columns, axis=2, batch_dims=1)
+
+    def _resized(self, images: Array, draws: Array) -> Any:
+        """As `windows.resized` has it."""
+        top, left, mirrored, height, width = tf.unstack(draws, axis=1)
+        rows, columns = (tf.range(size) for size in self.job.data.shape[:2])
+        columns = tf.where(mirrored[:, None] > 0, images.shape[2] - 1 - columns, columns)
+        for axis, first, count, index in ((1, top, height, rows), (2, left, width, columns)):
+            low, high, parts = _between(first, count, index)
+            weight = tf.cast(parts, images.dtype) / (2 * index.shape[-1])
+            weight = tf.expand_dims(tf.expand_dims(weight, 3 - axis), 3)
+            one, other = (tf.gather(images, at, axis=axis, batch_dims=1) for at in (low, high))
+            images = one * (1 - weight) + other * weight
+        return images
+
+
+def _between(first: Array, count: Array, index: Array) -> Any:
+    """As `windows.between` has it."""
+    size, last = index.shape[-1], (count - 1)[:, None]
+    place = tf.minimum(tf.maximum((2 * index + 1) * count[:, None] - size, 0), 2 * size * last)
+    low, high = place // (2 * size), tf.minimum(place // (2 * size) + 1, last)
+    return first[:, None] + low, first[:, None] + high, place - 2 * size * low
