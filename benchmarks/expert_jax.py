@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import program
 from jax import lax
+from transformers_jax import GPT, VisionTransformer
 
 ASKED = json.loads(sys.argv[1])
 CANDIDATES = {
@@ -279,10 +280,18 @@ def resnet20_cifar():
     return Sequence(conv_norm(16, 3), relu, *blocks, mean, Dense(10))
 
 
-NETWORKS = {"lenet5": lenet5, "alexnet-cifar": alexnet_cifar, "resnet20-cifar": resnet20_cifar}
+NETWORKS = {
+    "lenet5": lenet5,
+    "alexnet-cifar": alexnet_cifar,
+    "resnet20-cifar": resnet20_cifar,
+    "vit-ti-16": lambda: VisionTransformer(10, width=192, heads=3),
+    "gpt-10m": lambda: GPT(256, width=384, heads=6, layers=6),
+}
 
 
 def candidates(network, thorough):
+    if network in ("vit-ti-16", "gpt-10m"):  # nothing else is written out
+        return ("plain",)
     return CANDIDATES if network in NETWORKS else ()
 
 
@@ -292,8 +301,11 @@ class Training:
         # The fastest of JAX's generators; ours has it too.
         key = jax.random.key(0, impl="rbg")
         images = jax.random.normal(key, (batches, batch_size, *shape))
-        self.images = list(images)
-        self.labels = list(jax.random.randint(key, (batches, batch_size), 0, classes))
+        labels = jax.random.randint(key, (batches, batch_size), 0, classes)
+        if network == "gpt-10m":
+            texts = jax.random.randint(key, (batches, batch_size, shape[0]), 0, classes)
+            images, labels = texts[:, :, :-1], texts[:, :, 1:]
+        self.images, self.labels = list(images), list(labels)
         self.taken = 0
         model = NETWORKS[network]()
         self.parameters = model.start(key, images[0, :1], Run(key))
@@ -307,7 +319,7 @@ class Training:
             def loss_of(parameters):
                 run = Run(jax.random.fold_in(key, number))
                 logits = model(parameters, images, run)
-                picked = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1)
+                picked = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)
                 return -picked.mean(), run.statistics
 
             (loss, fresh), gradients = jax.value_and_grad(loss_of, has_aux=True)(parameters)

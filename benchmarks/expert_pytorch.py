@@ -5,6 +5,7 @@ import program
 import torch
 from torch import nn
 from torch.nn import functional as F
+from transformers_pytorch import GPT, VisionTransformer
 
 
 class LeNet5(nn.Module):
@@ -110,6 +111,8 @@ NETWORKS = {
     "resnet50": lambda: resnet50(
         [conv_norm(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)], 1000
     ),
+    "vit-ti-16": lambda: VisionTransformer(32, 10, width=192, heads=3),
+    "gpt-10m": lambda: GPT(256, 256, width=384, heads=6, layers=6),
 }
 
 
@@ -128,9 +131,14 @@ class Training:
         self.model = NETWORKS[network]().to(memory_format=layout)
         self.forward = torch.compile(self.model) if "compiled" in candidate else self.model
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=True)
+        shape = batch_size, channels, height, width
+        if network == "gpt-10m":
+            texts = [torch.randint(0, self.classes, shape[::2]) for _ in range(batches)]
+            self.batches = [(text[:, :-1], text[:, 1:]) for text in texts]
+            return
         self.batches = [
             (
-                torch.randn(batch_size, channels, height, width).to(memory_format=layout),
+                torch.randn(shape).to(memory_format=layout),
                 torch.randint(0, self.classes, (batch_size,)),
             )
             for _ in range(batches)
@@ -139,7 +147,8 @@ class Training:
     def steps(self, number):
         for i in range(number):
             images, labels = self.batches[i % len(self.batches)]
-            loss = F.cross_entropy(self.forward(images), labels)
+            logits = self.forward(images)
+            loss = F.cross_entropy(logits.flatten(0, -2), labels.flatten())
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self.optimizer.step()
@@ -156,6 +165,7 @@ class Training:
             if isinstance(layer, (nn.Conv2d, nn.Linear)):
                 layer.register_forward_hook(count)
         self.model(self.batches[0][0][:1])
+        macs += [layer.macs for layer in self.model.modules() if hasattr(layer, "macs")]
         return sum(p.numel() for p in self.model.parameters()), sum(macs)
 
 

@@ -12,6 +12,7 @@ ONEDNN = "loop in graph with oneDNN"
 if ONEDNN in sys.argv[-1]:
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
 import tensorflow as tf
+from transformers_tensorflow import GPT, VisionTransformer
 
 
 class Conv(tf.Module):
@@ -177,6 +178,8 @@ NETWORKS = {
     "resnet50-cifar": lambda: resnet50([conv_norm(3, 64, 3), relu], 10),
     "vgg16-cifar": vgg16_cifar,
     "resnet50": lambda: resnet50([conv_norm(3, 64, 7, 2), relu, overlapping_pool], 1000),
+    "vit-ti-16": lambda: VisionTransformer(32, 10, width=192, heads=3),
+    "gpt-10m": lambda: GPT(256, 256, width=384, heads=6, layers=6),
 }
 
 
@@ -197,6 +200,9 @@ class Training:
         self.velocities = [tf.Variable(tf.zeros_like(each)) for each in self.variables]
         self.images = tf.random.normal([batches, batch_size, *shape])
         self.labels = tf.random.uniform([batches, batch_size], 0, classes, tf.int32)
+        if network == "gpt-10m":
+            texts = tf.random.uniform([batches, batch_size, shape[0]], 0, classes, tf.int32)
+            self.images, self.labels = texts[:, :, :-1], texts[:, :, 1:]
         self.loop = tf.function(self.looped)
         self.single = tf.function(self.step, jit_compile=True) if candidate == "XLA" else None
 

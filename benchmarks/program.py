@@ -28,14 +28,20 @@ import sys
 import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
-SHAPES = {"lenet5": (28, 28, 1, 10), "resnet50": (224, 224, 3, 1000), "lstm-text": (64, 1, 1, 4)}
+SHAPES = {
+    "lenet5": (28, 28, 1, 10),
+    "resnet50": (224, 224, 3, 1000),
+    "lstm-text": (64, 1, 1, 4),
+    "gpt-10m": (257, 1, 1, 256),
+}
 BYTES = 256
 """The letters of a text."""
 
 
 def shape(network):
     """Height, width and channels of what a network is given, and its number of classes; of networks
-    that are not in `SHAPES`, those of CIFAR-10. The height of a text is its length."""
+    that are not in `SHAPES`, those of CIFAR-10. The height of a text is its length; a GPT, which
+    predicts each letter but the first, has letters as classes."""
     return SHAPES.get(network, (32, 32, 3, 10))
 
 

@@ -28,6 +28,8 @@ CASES = {
     "vgg16-cifar": Case("synthetic", 32),
     "resnet50": Case("synthetic-224", 8),
     "lstm-text": Case("synthetic-text", 64),
+    "vit-ti-16": Case("synthetic", 64),
+    "gpt-10m": Case("source-code", 4),
 }
 
 
