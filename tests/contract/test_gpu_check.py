@@ -35,7 +35,7 @@ def test_the_kit_runs_from_end_to_end_on_a_cpu_and_repeats_nothing(python_of, tm
     assert statuses == {(False, "ok"), (True, "unsupported")}
     with zipfile.ZipFile(folder / "gpu-check.zip") as file:
         assert {"results/bundle.zip", "results/report/index.html"} <= set(file.namelist())
-    assert read_manifest(folder / "results/bundle.zip")["study"]["study"] == "gpu-check"
+    assert read_manifest(folder / "results/bundle.zip")["study"] == "gpu-check"
     again = start("check-gpu", *options)
     assert again.returncode == 0 and again.stderr.count("done before") == len(steps)
     late = next(path for path in folder.rglob("records/*/rep1.json") if "lenet5" in str(path))
