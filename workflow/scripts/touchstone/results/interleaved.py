@@ -113,7 +113,6 @@ def measured(found: Interleaved) -> Measured | None:
     counting = _counting(found.sets)
     rounds = [each for one in found.sets for each in one.rounds]
     used = [each for one in counting.sets for each in one.rounds if counting.counts(each)]
-    least = least_latency(rounds)
     busy = [
         cell
         for cell in found.cells
@@ -121,14 +120,14 @@ def measured(found: Interleaved) -> Measured | None:
     ]
     return Measured(
         cells=found.cells,
-        ratios=ratios_by_set(found.cells, found.sets),
+        ratios=_ratios(found.cells, counting),
         level=exp(fmean(log(part.speed) for each in used for part in each.slices)),
         sets=len(counting.sets),
         rounds=len(used),
         all_rounds=len(rounds),
         disturbed=counting.disturbed,
-        apart=sum(not each.near(least) for each in used),
-        moved=sum(not each.near(least) for each in rounds),
+        apart=sum(not each.near(counting.least) for each in used),
+        moved=sum(not each.near(counting.least) for each in rounds),
         seconds=fmean(one.seconds for one in found.sets),
         busy=busy,
         paired=found.paired,
@@ -139,7 +138,10 @@ def measured(found: Interleaved) -> Measured | None:
 
 def ratios_by_set(cells: Sequence[str], sets: Sequence[MeasuredSet]) -> dict[str, dict[int, float]]:
     """Of each cell, by set that counts, its speed / that of the first cell."""
-    counting = _counting(sets)
+    return _ratios(cells, _counting(sets))
+
+
+def _ratios(cells: Sequence[str], counting: "Counting") -> dict[str, dict[int, float]]:
     ratios: dict[str, dict[int, float]] = {cell: {} for cell in cells}
     for one in counting.sets:
         for cell, ratio in ratios_of(one, cells[0], counting.counts).items():
@@ -148,11 +150,13 @@ def ratios_by_set(cells: Sequence[str], sets: Sequence[MeasuredSet]) -> dict[str
 
 
 class Counting(NamedTuple):
-    """The sets that count, which of their rounds do, and whether all do, quiet or not."""
+    """The sets that count, which of their rounds do, whether all do, quiet or not, and the least
+    core latency of all rounds."""
 
     sets: Sequence[MeasuredSet]
     counts: Callable[[Round], bool]
     disturbed: bool
+    least: float
 
 
 def _counting(sets: Sequence[MeasuredSet]) -> Counting:
@@ -173,8 +177,8 @@ def _counting(sets: Sequence[MeasuredSet]) -> Counting:
             if min(sum(map(rule, turns.rounds)) for turns in one.turns) >= LEAST_QUIET
         ]  # fmt: skip
         if len(enough) >= LEAST_QUIET:
-            return Counting(enough, rule, disturbed=False)
-    return Counting(sets, lambda each: True, disturbed=True)
+            return Counting(enough, rule, disturbed=False, least=least)
+    return Counting(sets, lambda each: True, disturbed=True, least=least)
 
 
 def ratios_of(one: MeasuredSet, first: str, counts: Callable[[Round], bool]) -> dict[str, float]:
