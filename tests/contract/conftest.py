@@ -23,7 +23,9 @@ from touchstone.datasets import formats
 from touchstone.measure.launch import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
+from touchstone.plan.parity import REFERENCE, steps_spec
 from touchstone.plan.spec import make_spec
+from touchstone.results.parity import compare
 from touchstone.schema.spec import spec_to_json
 
 FRAMEWORKS = frameworks.names()
@@ -172,6 +174,33 @@ def trace_of(once):
         return path
 
     return run
+
+
+@pytest.fixture(scope="session")
+def tracer(root, trace_of):
+    """Traces a graph, a function that gives it, in a framework; `scripts` may be a folder of
+    changed ones."""
+
+    def traced(framework, mode, graph, scripts=root / "workflow/scripts", single=False):
+        spec = steps_spec(graph().network(), framework, mode, single)
+        return trace_of(framework, spec, code=scripts)
+
+    return traced
+
+
+@pytest.fixture(scope="session")
+def certificate(tracer):
+    """Compares a framework's trace of a graph with the reference's; see `tracer`."""
+
+    def compared(framework, mode, graph, **scripts):
+        usual = REFERENCE, frameworks.modes(REFERENCE)[0], graph
+        single = frameworks.single_precision_only(framework)
+        trace = tracer(framework, mode, graph, single=single, **scripts)
+        paths = {"reference": tracer(*usual), framework: trace}
+        only = tracer(*usual, single=True) if single else None
+        return compare(graph.__name__, paths, only)["frameworks"][framework]
+
+    return compared
 
 
 def write_records(data):

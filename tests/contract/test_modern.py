@@ -1,18 +1,15 @@
 """Small forms of today's image classifiers are the same function in every framework and mode."""
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
 
-from contract.test_parity import every_layer
 from touchstone.networks import _convnext, _inverted_residuals, _vit, efficientnet_b0, mobilenetv2
 from touchstone.networks._inverted_residuals import Stage
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.parity import REFERENCE, steps_spec
-from touchstone.results.parity import TOLERANCES, compare
 from touchstone.runner import batches, initial_weights, parity
 from touchstone.runner.job import parity_job
 
@@ -65,30 +62,9 @@ USUAL = [
 ]
 
 
-@pytest.fixture(scope="module")
-def tracer(root, trace_of):
-    """Traces a graph in a framework; `scripts` may be a folder of changed ones."""
-
-    @cache
-    def traced(framework, mode, graph, scripts=root / "workflow/scripts", single=False):
-        spec = steps_spec(graph().network(), framework, mode, single)
-        return trace_of(framework, spec, code=scripts)
-
-    return traced
-
-
-def certificate(tracer, framework, mode, graph, **scripts):
-    usual = REFERENCE, frameworks.modes(REFERENCE)[0], graph
-    alone = frameworks.single_precision_only(framework)
-    trace = tracer(framework, mode, graph, single=alone, **scripts)
-    paths = {"reference": tracer(*usual), framework: trace}
-    single = tracer(*usual, single=True) if alone else None
-    return compare(graph.__name__, paths, single)["frameworks"][framework]
-
-
 @pytest.mark.parametrize("framework, mode, graph", MODES + USUAL)
-def test_a_small_form_is_the_same_everywhere(framework, mode, graph, tracer):
-    found = certificate(tracer, framework, mode, graph)
+def test_a_small_form_is_the_same_everywhere(framework, mode, graph, certificate):
+    found = certificate(framework, mode, graph)
     print(framework, mode, graph.__name__, found)
     assert found["equal"] and found["beyond"] == []
 
@@ -181,53 +157,3 @@ def test_the_reference_computes_what_the_graph_says(graph, tracer):
         values[layer["name"]] = layer_output(layer, inputs, own)
     expected = values[network.output]
     assert np.abs(found["fp64/before"] - expected).max() <= 1e-12 * np.abs(expected).max()
-
-
-BREAKS = {
-    "an approximation of GELU": ("jax", small_vit, """
-ACTIVATIONS["gelu"] = partial(jax.nn.gelu, approximate=True)
-"""),
-    "a class token after the patches": ("pytorch", small_vit, """
-class Last(ClassToken):
-    def forward(self, x):
-        return super().forward(x).roll(-1, 1)
-LEARNED["class_token"] = Last
-"""),
-    "patches column by column": ("mxnet", small_vit, """
-PLAIN["to_sequence"] = lambda F, x, layer, right=PLAIN["to_sequence"]: right(
-    F, F.swapaxes(x, 2, 3), layer
-)
-"""),
-    "epsilon of normalisation over channels": ("mxnet", small_convnext, """
-LEARNED["layer_norm"] = lambda layer, shape, precision, right=LEARNED["layer_norm"]: right(
-    dict(layer, epsilon=1e-3), shape, precision
-)
-"""),
-    "a scale that is forgotten": ("jax", small_convnext, """
-def layer_of(layer, inputs, own, right=layer_of):
-    return inputs[0] if layer["op"] == "layer_scale" else right(layer, inputs, own)
-"""),
-    "a ReLU without its limit": ("tensorflow", every_layer, """
-ACTIVATIONS["relu6"] = tf.nn.relu
-"""),
-    "channels that are not weighed": ("pytorch", small_efficientnet, """
-def _multiplied(x, factors):
-    return x * factors.mean(1)[:, None, None, None]
-"""),
-    "padding at the top and left": ("cntk", small_mobilenet, """
-def depthwise(x, kernel, layer, right=depthwise):
-    top, bottom, left, wide = layer["padding"]
-    return right(x, kernel, dict(layer, padding=[bottom, top, wide, left]))
-"""),
-}  # fmt: skip
-"""By name: framework, a network, and what is at the end of the adapter's `network.py`."""
-
-
-@pytest.mark.parametrize("framework, case", [(told[0], case) for case, told in BREAKS.items()])
-def test_a_broken_layer_fails_its_certificate(framework, case, tracer, planted):
-    _, graph, lines = BREAKS[case]
-    scripts = planted(f"runner/adapters/{framework}/network", lines)
-    mode = frameworks.modes(framework)[0]
-    found = certificate(tracer, framework, mode, graph, scripts=scripts)
-    assert "fp64 forward" in found["beyond"], found
-    assert found["deviations"]["fp64"]["forward"] > 10 * TOLERANCES["fp64"]["forward"]

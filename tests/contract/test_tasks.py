@@ -1,7 +1,5 @@
 """Networks that give several labels for each example are the same function in every framework."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ from touchstone.networks import _bert, _gpt, _unet
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.parity import REFERENCE, steps_spec
-from touchstone.results.parity import TOLERANCES, compare
 from touchstone.runner import batches, initial_weights, parity
 from touchstone.runner.job import parity_job
 from touchstone.runner.train import cross_entropy
@@ -57,27 +54,9 @@ ABLE = [
 UNABLE = [(name, graph) for graph, without in WITHOUT.items() for name in without]
 
 
-@pytest.fixture(scope="module")
-def tracer(root, trace_of):
-    """Traces a graph in a framework; `scripts` may be a folder of changed ones."""
-
-    @cache
-    def traced(framework, mode, graph, scripts=root / "workflow/scripts"):
-        spec = steps_spec(graph().network(), framework, mode)
-        return trace_of(framework, spec, code=scripts)
-
-    return traced
-
-
-def certificate(tracer, framework, mode, graph, **scripts):
-    paths = {"reference": tracer(REFERENCE, frameworks.modes(REFERENCE)[0], graph)}
-    paths[framework] = tracer(framework, mode, graph, **scripts)
-    return compare(graph.__name__, paths)["frameworks"][framework]
-
-
 @pytest.mark.parametrize("framework, mode, graph", ABLE)
-def test_a_small_form_is_the_same_everywhere(framework, mode, graph, tracer):
-    found = certificate(tracer, framework, mode, graph)
+def test_a_small_form_is_the_same_everywhere(framework, mode, graph, certificate):
+    found = certificate(framework, mode, graph)
     print(framework, mode, graph.__name__, found)
     assert found["equal"] and found["beyond"] == []
 
@@ -169,61 +148,3 @@ def test_the_labels_of_pixels_are_the_class_or_the_background(tracer):
     assert (labels[~inside] == 10).all() and 0 < inside.mean() < 1
     for own, ink in zip(labels, inside, strict=True):
         assert len(set(own[ink])) == 1 and own[ink].max() < 10
-
-
-BREAKS = {
-    "a token that is seen before it is predicted": ("tensorflow", small_gpt, """
-def self_attention(x, heads, causal, right=self_attention):
-    return right(x, heads)
-"""),
-    "a step that does not see itself": ("jax", small_gpt, """
-def _attention(heads, causal, x, right=_attention):
-    return jnp.roll(right(heads, causal, x), 1, 1)
-"""),
-    "an output that has a table of its own": ("pytorch", small_gpt, """
-class Unembedding(Unembedding):
-    def __init__(self, weight):
-        super().__init__(nn.Parameter(torch.ones_like(weight)))
-"""),
-    "the first token left out and not the last": ("mxnet", small_gpt, """
-PLAIN["all_but_last"] = lambda F, x, layer: F.slice_axis(x, axis=2, begin=1, end=None)
-"""),
-    "GELU itself and not its approximation": ("mxnet", small_gpt, """
-PLAIN["gelu_tanh"] = lambda F, x, layer: _gelu(F, x, "fp64")
-"""),
-    "four pixels in another order": ("tensorflow", small_unet, """
-class Layers(Layers):
-    def _read(self, name):
-        found = super()._read(name)
-        return tf.transpose(found, [1, 0, 2, 3]) if name.startswith("up1.weight") else found
-"""),
-    "a skip connection that is left out": ("mxnet", small_unet, """
-class Network(Network):
-    def __init__(self, network, *others):
-        layers = [
-            dict(layer, inputs=[layer["inputs"][1]] * 2) if layer["op"] == "concat" else layer
-            for layer in network.layers
-        ]
-        super().__init__(network._replace(layers=layers), *others)
-"""),
-    "a bias that four pixels share": ("jax", small_unet, """
-def layer_of(layer, inputs, own, right=layer_of):
-    if layer["op"] == "up_conv":
-        own["bias"] = own["bias"] / 4
-    return right(layer, inputs, own)
-"""),
-    "a pooler without its tanh": ("jax", small_bert, """
-ACTIVATIONS["tanh"] = lambda x: x
-"""),
-}  # fmt: skip
-"""By name: framework, a network, and what is at the end of the adapter's `network.py`."""
-
-
-@pytest.mark.parametrize("framework, case", [(told[0], case) for case, told in BREAKS.items()])
-def test_a_broken_layer_fails_its_certificate(framework, case, tracer, planted):
-    _, graph, lines = BREAKS[case]
-    scripts = planted(f"runner/adapters/{framework}/network", lines)
-    mode = frameworks.modes(framework)[0]
-    found = certificate(tracer, framework, mode, graph, scripts=scripts)
-    assert "fp64 forward" in found["beyond"], found
-    assert found["deviations"]["fp64"]["forward"] > 10 * TOLERANCES["fp64"]["forward"]
