@@ -232,7 +232,7 @@ class Training:
         float(self.loop(tf.constant(number)))
 
     def size(self):
-        layers = [each for each in self.model.submodules if hasattr(each, "macs")]
+        layers = [x for x in (self.model, *self.model.submodules) if hasattr(x, "macs")]
         parameters = sum(each.shape.num_elements() for each in self.variables)
         return parameters, sum(each.macs for each in layers)
 
