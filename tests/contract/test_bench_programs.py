@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import readers
 from comparison import cases, sides
 
 from touchstone.measure.launch import cores
@@ -89,3 +90,14 @@ def test_a_row_has_all_sides_and_is_in_the_tables(root, tmp_path, python_of):
         assert {"ours", "expert", "from memory", "user"} <= found
     assert all(float(row["speed"]) > 0 for row in rows)
     assert "ours / expert" in ended.stdout and "ours / user" in ended.stdout
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet", "jax"])
+def test_our_readers_are_compared_with_those_by_hand(framework, python_of, monkeypatch, capsys):
+    python_of(framework)
+    monkeypatch.setattr(readers, "IMAGES", 1280)
+    monkeypatch.setattr(readers, "SHAPES", {"small": (28, 28, 1)})
+    readers.main([framework])
+    _, reading, training = capsys.readouterr().out.splitlines()
+    for line, what in (reading, "reading / by hand"), (training, "records / synthetic"):
+        assert line.startswith(framework) and what in line and float(line.split(what)[1].split()[0])

@@ -194,7 +194,7 @@ def test_operations_are_totalled_over_their_shapes(root):
     theirs = [r for r in rows if r["task"] == "dense_gemm" and r["line"]]
     assert len(theirs) == 4
     (why,) = {r["reason"] for r in theirs}
-    assert why.startswith("how many calls its time is of is not at hand")
+    assert why.startswith("the source does not say how many calls its time is of")
     shapes = rows_of(made(root, "vo2021"), "operations")
     assert len({r["dataset"] for r in shapes}) == 13
     assert {r["metric"] for r in shapes} == {"flop_rate", "step_rate"}

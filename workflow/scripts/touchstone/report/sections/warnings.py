@@ -89,7 +89,8 @@ def doubt_warning(doubt: Doubt) -> Alert:
             f"Before or after {doubt.runs} of {doubt.total} runs the hypervisor had placed the"
             " cores further apart than in the others. Frameworks whose threads often wait for one"
             " another are slower then, some more than others.",
-            "Use a machine whose cores are pinned, or compare in turn (docs/interleaving.md).",
+            "Comparisons in turn leave such moments out (docs/interleaving.md); cores that are"
+            " pinned have none.",
         )
     if len(doubt.flags) == 1:
         flags = f"flagged {next(iter(doubt.flags))}"
