@@ -18,6 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = installed()
 """Where the frameworks' environments lie or are made."""
 SNAKEMAKE = "import runpy; runpy.run_module('snakemake', run_name='__main__', alter_sys=True)"
+IN_TURN = {
+    "sets": 3, "rounds": 3, "slice_seconds": 0.05, "lead_seconds": 0.01, "max_seconds": 1,
+}  # fmt: skip
+"""The least that measures in turn; no set waits for rounds in which no other test runs."""
 WARM = Warm()
 atexit.register(WARM.close)
 

@@ -57,6 +57,8 @@ class BatchSampler:
         """One row per step, which are `alike`, of what is left of each example."""
         size = self.epochs.size_of(self.step)
         rows = examples[: steps * size].reshape((steps, size) + examples.shape[1:])
+        if self.share == slice(None):
+            return rows
         ends = (self.share.start, self.share.stop)
         share = slice(*(end if end is None else end * size // self.batch_size for end in ends))
         return rows[:, share]
