@@ -1,5 +1,6 @@
 """The networks as a JAX user writes and trains them, after Flax's MNIST tutorial: NNX modules, an
-optimiser of Optax, a jitted step, and batches of NumPy's arrays. Its environment is `flax.yaml`."""
+optimiser of Optax, a jitted step, and batches of NumPy's arrays. Its environment is
+`envs/jax-plain.yaml`."""
 
 import jax.numpy as jnp
 import numpy as np

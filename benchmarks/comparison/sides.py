@@ -28,7 +28,7 @@ from touchstone.schema.events import Phase
 from touchstone.schema.spec import TrainingSpec, spec_to_json
 
 ENVIRONMENTS = installed()
-USERS = {"jax": "benchmarks/flax.yaml"}
+USERS = {"jax": "envs/jax-plain.yaml"}
 """The environments in which users' programs run, where it is not the framework's own."""
 FILES = ("spec.json", "events.jsonl")
 

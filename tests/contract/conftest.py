@@ -71,7 +71,7 @@ def planted(root, tmp_path):
 
 def early(framework, arguments):
     """What must be set before the framework is imported, for the specs among the arguments."""
-    told = frameworks.capabilities(framework).variables
+    told = frameworks.capabilities(framework.partition("-")[0]).variables
     found = {name: value for name, value in told.get("", {}).items() if name not in os.environ}
     for path in arguments:
         if path.endswith(".json"):
@@ -152,7 +152,8 @@ def once(execute, variables, shared, root):
                 file = Path(f"{stem}.json")
                 file.write_text(json.dumps(told))
                 program = code / "run_in_framework.py"
-                ended = execute(framework, program, file, path, cwd=cwd, fresh=fresh, more=more)
+                place = Path(frameworks.environment(framework, "cpu", spec.execution.style)).stem
+                ended = execute(place, program, file, path, cwd=cwd, fresh=fresh, more=more)
                 kept.write_text(json.dumps(vars(ended)))
             return SimpleNamespace(**json.loads(kept.read_text())), path
 

@@ -63,7 +63,7 @@ def test_what_jaxs_expert_writes_out_trains_as_the_plain_network_does(python_of,
 def test_flax_computes_with_the_jax_of_the_framework(root):
     pins = [
         {line.split(" ")[0] for line in (root / path).read_text().split() if "==" in line}
-        for path in ("envs/jax.yaml", "benchmarks/flax.yaml")
+        for path in ("envs/jax.yaml", "envs/jax-plain.yaml")
     ]
     same = {pin for pin in pins[0] if pin.startswith(("jax==", "jaxlib==", "numpy=="))}
     assert len(same) == 3 and same <= pins[1]

@@ -185,8 +185,8 @@ class Adapter(Adapter):
         optimizer.__class__ = type("Same", (type(optimizer),), same)
 """),
     "biased running variance": ("mxnet", "fp64 statistics", "adapter", """
-def unbiased(count):
-    return 1.0
+def unbiased(start, now, momentum, steps, count):
+    return now
 """),
     "alpha that is divided twice": ("cntk", "fp64 forward", "adapter", """
 class Adapter(Adapter):

@@ -1,16 +1,21 @@
 """A framework in a fork of a warm process computes what it does in a process of its own."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from fixtures.warm import MODULES
 from touchstone.plan import frameworks
+from touchstone.schema.spec import PLAIN, TUNED
 
 
-@pytest.mark.parametrize("framework", MODULES)
-def test_a_warm_run_is_a_fresh_run_to_the_last_bit(framework, study):
+@pytest.mark.parametrize("environment", MODULES)
+def test_a_warm_run_is_a_fresh_run_to_the_last_bit(environment, study):
     """Warm is the second of two forks: what the first did stays with it."""
-    found = [study.trace(framework, fresh=fresh, momentum=m) for fresh, m in
+    framework, _, plain = environment.partition("-")
+    style = {"style": PLAIN, "mode": frameworks.modes(framework, PLAIN)[0]} if plain else {}
+    found = [study.trace(framework, fresh=fresh, momentum=m, **style) for fresh, m in
              ((True, 0.9), (False, 0.5), (False, 0.9))]  # fmt: skip
     fresh, _, warm = found
     assert fresh.keys() == warm.keys() and len(set(fresh["losses"])) == 10
@@ -26,8 +31,10 @@ def test_a_warm_process_has_no_thread_that_its_forks_would_lack(framework, execu
     assert (ended.stdout, ended.stderr) == ("1\n", "")
 
 
-def test_every_framework_that_trains_is_warm():
-    assert set(MODULES) == set(frameworks.names())
+def test_every_environment_that_trains_is_warm():
+    for style in (TUNED, PLAIN):
+        files = {frameworks.environment(name, "cpu", style) for name in frameworks.names()}
+        assert {Path(path).stem for path in files} <= set(MODULES)
 
 
 @pytest.mark.framework("caffe")

@@ -18,7 +18,7 @@ from touchstone.results.study import Cell, Result, Series, Study
 FACTORS = {
     "framework": "pytorch", "network": "lenet5", "dataset": "mnist", "device": "cpu",
     "precision": "fp32", "mode": "eager", "input": "memory", "batch_size": "64",
-    "learning_rate": "0.1", "environment": "pinned", "reader_threads": "1",
+    "learning_rate": "0.1", "environment": "pinned", "style": "tuned", "reader_threads": "1",
     "threads": "", "epochs": "5",
 }  # fmt: skip
 LINK = {"name": "a GPU", "pcie_mb_per_s": 16000}

@@ -14,7 +14,7 @@ from touchstone.results.study import Cell, Result, Series, Study
 USUAL = {
     "framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k", "device": "cpu",
     "precision": "fp32", "mode": "eager", "input": "memory", "nodes": "1", "replicas": "1",
-    "environment": "pinned", "batch_split": "effective", "batch_size": "64",
+    "environment": "pinned", "style": "tuned", "batch_split": "effective", "batch_size": "64",
     "learning_rate": "0.01", "threads": "",
 }  # fmt: skip
 MACHINE = {"cpu_model": "a CPU", "logical_cores": 4, "memory_mib": None, "gpus": []}

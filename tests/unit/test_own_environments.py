@@ -9,7 +9,7 @@ import pytest
 from fixtures.interpreters import install, plant
 from touchstone.contents import Unreadable, contents
 from touchstone.plan.environment import Place, file_of, runner_python
-from touchstone.plan.names import framework_name, mode_name, parts_of, stack_of
+from touchstone.plan.names import Stack, framework_name, mode_name
 from touchstone.plan.read import ConfigError
 from touchstone.plan.study import make_plan
 from touchstone.plan.table import HEADER, rows
@@ -192,22 +192,25 @@ def test_a_file_is_named_by_what_it_installs(tmp_path):
     assert place.digest() == first
     path.write_text(FILE.replace("2.6.0", "2.6.1"))
     assert place.digest() != first
-    assert file_of("old", "pytorch", "gpu", {"old": place}) == path
+    assert file_of("old", "pytorch", "gpu", "tuned", {"old": place}) == path
 
 
 def test_commands_find_the_interpreter(python, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     relative = Place("python", "mine/bin/python")
     assert relative.options("mine") == ["--environment", "mine", "python", "mine/bin/python"]
-    assert runner_python("mine", "pytorch", "cpu", {"mine": relative}) == str(python)
-    assert file_of("mine", "pytorch", "cpu", {"mine": relative}) is None
-    assert file_of("pinned", "pytorch", "gpu", {}).name == "pytorch-gpu.yaml"
+    assert runner_python("mine", "pytorch", "cpu", "tuned", {"mine": relative}) == str(python)
+    assert file_of("mine", "pytorch", "cpu", "tuned", {"mine": relative}) is None
+    assert file_of("pinned", "pytorch", "gpu", "tuned", {}).name == "pytorch-gpu.yaml"
 
 
 def test_reports_name_the_environment_beside_the_framework():
-    stack = stack_of("pytorch", "nightly")
-    assert (stack, parts_of(stack)) == ("pytorch@nightly", ("pytorch", "nightly"))
-    assert (stack_of("pytorch"), parts_of("pytorch")) == ("pytorch", ("pytorch", "pinned"))
+    stack = str(Stack("pytorch", "nightly"))
+    assert (stack, Stack.of(stack)) == ("pytorch@nightly", Stack("pytorch", "nightly", "tuned"))
+    assert (str(Stack("pytorch")), Stack.of("pytorch")) == ("pytorch", Stack("pytorch"))
+    plain = Stack("jax", "mine", "plain")
+    assert (str(plain), Stack.of(str(plain))) == ("jax+plain@mine", plain)
+    assert framework_name("jax+plain@mine") == "JAX (plain, mine)"
     assert framework_name(stack) == "PyTorch (nightly)" and framework_name("pytorch") == "PyTorch"
     assert mode_name(stack, "eager_channels_last") == "eager, channels last"
     assert style_of(stack) == style_of("pytorch")

@@ -23,7 +23,8 @@ rule parity_steps:
     shell:
         "TOUCHSTONE_TERMINAL=3"
         " $TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py parity {wildcards.network}"
-        " {params.steps[framework]} {params.steps[single]} {params.steps[environment]:q}"
+        " {params.steps[framework]} --style {params.steps[style]} {params.steps[single]}"
+        " {params.steps[environment]:q}"
         " --output {output} 3>&2 > {log} 2>&1"
 
 

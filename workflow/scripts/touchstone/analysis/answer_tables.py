@@ -9,12 +9,12 @@ from touchstone.results.files import write_atomic
 from touchstone.safe_text import csv_of
 
 PRECISION_SHOWN = (
-    *("framework", "environment", "network", "dataset", "device", "batch_size", "precision"),
-    *("throughput_ratio", "low", "high", "verdict", "test_accuracy", "accuracy_change"),
-    *("memory_ratio", "n"),
+    *("framework", "environment", "style", "network", "dataset", "device", "batch_size"),
+    *("precision", "throughput_ratio", "low", "high", "verdict", "test_accuracy"),
+    *("accuracy_change", "memory_ratio", "n"),
 )
 BOTTLENECK_SHOWN = (
-    *("framework", "environment", "network", "dataset", "device", "precision", "input"),
+    *("framework", "environment", "style", "network", "dataset", "device", "precision", "input"),
     *("batch_size", "verdict", "why", "input_share", "launch_share", "launch_share_low"),
     *(
         "launch_share_high",
@@ -26,8 +26,9 @@ BOTTLENECK_SHOWN = (
     ),
 )
 TRIALS_SHOWN = (
-    *("framework", "environment", "network", "dataset", "device", "batch_size", "repeat"),
-    *("mode", "threads", "wait_policy", "chosen", "status", "throughput", "chosen_is_faster_by"),
+    *("framework", "environment", "style", "network", "dataset", "device", "batch_size"),
+    *("repeat", "mode", "threads", "wait_policy", "chosen", "status", "throughput"),
+    "chosen_is_faster_by",
 )
 """The columns of the tables in Markdown."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from touchstone.analysis import bottleneck, comparison, precision, scaling, trials
+from touchstone.analysis import bottleneck, comparison, precision, scaling, styles, trials
 from touchstone.analysis import peaks as measured_peaks
 from touchstone.analysis.answer import answer
 from touchstone.analysis.cells import UNITS, metrics_without_values, summaries
@@ -84,6 +84,7 @@ def compute(
         metrics_without_values=metrics_without_values(trained),
         comparisons=comparisons,
         precision=[precision.summary(gain) for gain in answers.gains],
+        styles=styles.gaps(comparisons, {cell.name: cell for cell in cells}),
         bottlenecks=[bottleneck.summary(verdict) for verdict in answers.verdicts],
         scaling=[scaling.summary(scaled) for scaled in answers.scaled],
         peaks=[measured_peaks.summary(place, peak) for place, peak in peaks.items()],

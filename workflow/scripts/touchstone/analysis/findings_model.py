@@ -84,8 +84,8 @@ class CellSummary(Part):
 
     @property
     def stack(self) -> str:
-        """The framework, and its environment where that is not the pinned one."""
-        return stack_of(self.framework, self.factors["environment"])
+        """The framework, in its environment and style."""
+        return stack_of(self.factors)
 
     @property
     def runs(self) -> int:
@@ -117,6 +117,19 @@ class PrecisionGain(Part):
     """Its median for the reference, MiB."""
     memory_ratio: float | None
     """`memory` / `reference_memory`."""
+
+
+class StyleGap(Part):
+    """A cell in the style `plain`, compared with the fastest `tuned` one that trains the same
+    (docs/styles.md)."""
+
+    plain: str
+    """Name of the cell."""
+    tuned: str
+    """The fastest cell in the style `tuned` that differs from it by style and mode only."""
+    ratio: RatioEstimate | None
+    """Speed of the tuned cell / that of the plain one, from their comparison; null where no chain
+    of common blocks links the two."""
 
 
 class Scaling(Part):
@@ -311,6 +324,8 @@ class Findings(Part):
     """Cells side by side; training first, then inference."""
     precision: list[PrecisionGain]
     """What precision changes."""
+    styles: list[StyleGap]
+    """What tuned code gains over plain code."""
     bottlenecks: list[Bottleneck]
     """What limits each cell that trains."""
     scaling: list[Scaling]

@@ -50,7 +50,7 @@ def _factors(study: Study) -> VaryingFactors:
     by_framework: dict[str, dict[str, str]] = {}
     other: list[str] = []
     for name, value in study.cells[0].plan.factors.items():
-        if name in ("framework", "environment", "batch_size"):
+        if name in ("framework", "environment", "style", "batch_size"):
             continue
         found: dict[str, set[str]] = {}
         for cell in study.cells:

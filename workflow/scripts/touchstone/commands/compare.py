@@ -200,7 +200,7 @@ def _measured(
 
 def _candidate(key: str, cell: Cell, one: Installation, folder: Path) -> Candidate:
     """A side, which does the first run's work of a cell. Raises EnvironmentFault."""
-    pinned = one.root / frameworks.environment(cell.framework, cell.device)
+    pinned = one.root / frameworks.environment(cell.framework, cell.device, cell.style)
     python = one.python or str(ensure(pinned, installed()))
     spec = make_spec(cell, 1, ROOT)._replace(cell=key)
     return candidate(spec, python, folder, one.root / RUNNER.relative_to(ROOT))

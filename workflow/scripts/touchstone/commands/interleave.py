@@ -221,7 +221,10 @@ def _candidate(name: str, known: Places, folder: Path) -> Candidate:
         raise Excluded(f"there is {why}")
     verified_data(spec)
     factors = spec.factors
-    python = remembered_python(factors.environment, factors.framework, spec.execution.device, known)
+    execution = spec.execution
+    python = remembered_python(
+        factors.environment, factors.framework, execution.device, execution.style, known
+    )
     memory = _peak(first / "telemetry.csv")
     return candidate(spec, python, folder / "processes" / name, memory=memory)
 

@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         with machine_to_itself():
             known = places(arguments)
-            python = runner_python(cell.environment, cell.framework, cell.device, known)
+            python = runner_python(cell.environment, cell.framework, cell.device, cell.style, known)
             arguments.folder.mkdir(parents=True, exist_ok=True)
             data = verified_data(probe_spec(cell, 1, None, ROOT))
             prober = Prober(cell, python, arguments.folder, data)

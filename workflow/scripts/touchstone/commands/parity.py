@@ -22,12 +22,13 @@ from touchstone.measure.variables import of_environment, of_process
 from touchstone.paths import RUNNER
 from touchstone.plan.environment import add_argument, places, runner_python
 from touchstone.plan.parity import parity_spec
-from touchstone.schema.spec import PINNED, spec_to_json
+from touchstone.schema.spec import PINNED, PLAIN, TUNED, spec_to_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network")
     parser.add_argument("framework")
+    parser.add_argument("--style", choices=(TUNED, PLAIN), default=TUNED, help="whose code")
     parser.add_argument(
         "--single", action="store_true",
         help="what frameworks that have single precision alone are compared with",
@@ -37,12 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    spec = parity_spec(arguments.network, arguments.framework, arguments.single)
+    spec = parity_spec(arguments.network, arguments.framework, arguments.single, arguments.style)
     known = places(arguments)
     # It is given the environment whose steps it computes, or none.
     environment = next(iter(known), PINNED)
     try:
-        python = runner_python(environment, arguments.framework, "cpu", known)
+        python = runner_python(environment, arguments.framework, "cpu", arguments.style, known)
     except Missing as fault:
         reason = f"{fault}; then delete {arguments.output} to try again"
         np.savez(arguments.output, unsupported=reason)

@@ -97,7 +97,7 @@ def with_fastest_settings(
     The files of the trials stay in the folder `trials` of the run.
     """
     execution, framework = spec.execution, spec.factors.framework
-    modes = frameworks.modes(framework)
+    modes = frameworks.modes(framework, execution.style)
 
     def attempt(settings: Settings) -> Trial:
         name = folder_of(settings, execution)
@@ -173,7 +173,9 @@ def _run(arguments: argparse.Namespace) -> None:
                 return
             try:
                 own = places(arguments)
-                python = runner_python(cell.environment, cell.framework, cell.device, own)
+                python = runner_python(
+                    cell.environment, cell.framework, cell.device, cell.style, own
+                )
                 data = verified_data(spec)
             except (Missing, DatasetError) as fault:
                 how = UNSUPPORTED if isinstance(fault, Missing) else ERROR

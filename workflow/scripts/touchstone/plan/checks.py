@@ -19,7 +19,7 @@ from touchstone.plan.effect import lacks
 from touchstone.plan.model import BEST, Cell
 from touchstone.plan.parts import Environment
 from touchstone.plan.read import USUAL, is_operation, read
-from touchstone.schema.spec import PINNED
+from touchstone.schema.spec import PINNED, PLAIN
 
 SHAPE = re.compile(r"\d+(x\d+)*")
 OF_SETTINGS = {
@@ -77,6 +77,10 @@ class Known:
     def listed(self, key: str) -> str:
         return ", ".join(self.names[key])
 
+    def in_style(self, style: str) -> list[str]:
+        """The frameworks that have a style."""
+        return [name for name in self.names["framework"] if frameworks.modes(name, style)]
+
     def unknown(self, key: str, value: Any) -> str | None:
         """Why `value` names nothing, or None."""
         if key == "dataset" and (value in self.shapes or SHAPE.fullmatch(value)):
@@ -89,7 +93,8 @@ class Known:
         """The cell with its framework's own mode for null; of an operation, one for each of the
         shapes that it names, with what is a matter of training as in every other."""
         if cell.mode is None and cell.framework in self.names["framework"]:
-            cell = cell.model_copy(update={"mode": frameworks.modes(cell.framework)[0]})
+            modes = frameworks.modes(cell.framework, cell.style) or frameworks.modes(cell.framework)
+            cell = cell.model_copy(update={"mode": modes[0]})
         if not is_operation(cell):
             unheeded = [n for n in ("operation_seconds", "batch_split") if lacks(cell, n)]
             return [inference.resolved(inference.usual(cell, unheeded))]
@@ -103,11 +108,20 @@ class Known:
     def faults(self, cell: Cell) -> list[str]:
         """What is wrong with the cell as a whole, each fault led by its key."""
         found = []
-        modes = (*frameworks.modes(cell.framework), BEST)
-        if cell.mode not in modes:
+        modes = (*frameworks.modes(cell.framework, cell.style), BEST)
+        if len(modes) == 1:
             found.append(
-                f"mode: {cell.framework} has no mode {cell.mode!r}{like(cell.mode or '', modes)}"
+                f"style: {cell.framework} has no style {cell.style!r} here; leave it out, or "
+                f"choose another framework: {', '.join(self.in_style(cell.style))}"
             )
+        elif cell.mode not in modes:
+            plain = " in the style plain" if cell.style == PLAIN else ""
+            found.append(
+                f"mode: {cell.framework} has no mode {cell.mode!r}{plain}"
+                f"{like(cell.mode or '', modes)}"
+            )
+        if cell.style == PLAIN:
+            found += _plain_faults(cell)
         found += _variable_faults(cell)
         if (cell.schedule == "step") != bool(cell.milestones):
             found.append(
@@ -121,7 +135,7 @@ class Known:
                 f"epochs: {cell.epochs} end before the last of the milestones {cell.milestones} "
                 f"and the {cell.lr_warmup_epochs} epochs of warm-up; train for longer"
             )
-        pinned = frameworks.environment(cell.framework, cell.device)
+        pinned = frameworks.environment(cell.framework, cell.device, cell.style)
         if cell.environment == PINNED and pinned not in self.environments:
             found.append(
                 f"device: {cell.framework} cannot train on {cell.device}, for {pinned} "
@@ -199,6 +213,22 @@ class Known:
             # Each has an array of its own, so threads alone are to be split.
             found += _replica_faults(cell.model_copy(update={"batch_split": "per_replica"}))
         return found
+
+
+def _plain_faults(cell: Cell) -> list[str]:
+    """What the style `plain` does not do."""
+    found = []
+    if inference.is_inference(cell):
+        found.append("workload: the style plain trains only; choose style: tuned to predict")
+    if cell.world_size > 1:
+        found.append(
+            "replicas: the style plain trains one model on one device; set replicas and nodes to 1"
+        )
+    if cell.input == "records":
+        found.append(
+            "input: the style plain has its examples in memory; choose memory or synthetic"
+        )
+    return found
 
 
 def _augments(cell: Cell) -> bool:

@@ -17,7 +17,7 @@ from touchstone.paths import ROOT
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.parts import Environment
-from touchstone.schema.spec import PINNED
+from touchstone.schema.spec import PINNED, PLAIN
 
 READERS = {"lmdb": {"lmdb": "lmdb"}, "datum": {"lmdb": "lmdb"}}
 """By record format, the module that reads it and its package; frameworks read the other formats."""
@@ -148,7 +148,7 @@ def cell_faults(
 
 def _lacking(place: Place, cell: Cell, photos: bool) -> list[str]:
     """The packages that a run of a cell needs and that an interpreter lacks."""
-    needed = dict(frameworks.capabilities(cell.framework).modules)
+    needed = frameworks.modules(cell.framework, cell.style)
     if cell.input != "synthetic":
         kind = frameworks.record_format(cell.framework)
         needed |= READERS.get(kind, {}) | (PHOTOS.get(kind, {}) if photos else {})
@@ -172,7 +172,7 @@ def _container(image: str) -> Container:
 
 @cache
 def _modules() -> tuple[str, ...]:
-    of_frameworks = [frameworks.capabilities(name).modules for name in frameworks.adapters()]
+    of_frameworks = [frameworks.modules(name, PLAIN) for name in frameworks.adapters()]
     every = [*of_frameworks, *READERS.values(), *PHOTOS.values()]
     return tuple(sorted({module for modules in every for module in modules}))
 
@@ -193,16 +193,16 @@ def places(arguments: argparse.Namespace) -> Places:
     return {name: Place(kind, path) for name, kind, path in arguments.environments}
 
 
-def file_of(name: str, framework: str, device: str, known: Places) -> Path | None:
+def file_of(name: str, framework: str, device: str, style: str, known: Places) -> Path | None:
     """The environment file of a cell; None where its interpreter or image exists already."""
     if name == PINNED:
-        return ROOT / frameworks.environment(framework, device)
+        return ROOT / frameworks.environment(framework, device, style)
     return Path(known[name].absolute) if known[name].kind == "file" else None
 
 
-def runner_python(name: str, framework: str, device: str, known: Places) -> str:
+def runner_python(name: str, framework: str, device: str, style: str, known: Places) -> str:
     """The Python that runs a cell, installed if necessary. Raises EnvironmentFault."""
-    path = file_of(name, framework, device, known)
+    path = file_of(name, framework, device, style, known)
     if path is None:
         return known[name].python(name, device)
     python = environments.runner_python(path)
@@ -210,9 +210,9 @@ def runner_python(name: str, framework: str, device: str, known: Places) -> str:
     return python
 
 
-def remembered_python(name: str, framework: str, device: str, known: Places) -> str:
+def remembered_python(name: str, framework: str, device: str, style: str, known: Places) -> str:
     """The Python that an earlier job of this folder ran such a cell in. Raises EnvironmentFault."""
-    path = file_of(name, framework, device, known)
+    path = file_of(name, framework, device, style, known)
     if path is None:
         return known[name].python(name, device)
     return environments.remembered_python(path)

@@ -8,7 +8,7 @@ from typing import Any
 
 from touchstone.networks.graph import OwnStart
 from touchstone.schema.capabilities import Capabilities
-from touchstone.schema.spec import Network
+from touchstone.schema.spec import PLAIN, TUNED, Network
 
 FOLDER = Path(__file__).parent.parent / "runner/adapters"
 FORMATS = Path(__file__).parent.parent / "datasets/formats"
@@ -37,9 +37,18 @@ def only(framework: str) -> str | None:
     return capabilities(framework).only
 
 
-def modes(framework: str) -> tuple[str, ...]:
-    """The adapter's execution modes, the usual one first."""
-    return capabilities(framework).modes
+def modes(framework: str, style: str = TUNED) -> tuple[str, ...]:
+    """The adapter's execution modes in a style, the usual one first; none where it lacks it."""
+    found = capabilities(framework)
+    if style == TUNED:
+        return found.modes
+    return found.plain.modes if found.plain else ()
+
+
+def modules(framework: str, style: str = TUNED) -> dict[str, str]:
+    """By name, the package of each module that every run in a style imports."""
+    found = capabilities(framework)
+    return {**found.modules, **(found.plain.modules if style == PLAIN and found.plain else {})}
 
 
 def record_format(framework: str) -> str:
@@ -111,6 +120,8 @@ def why_no_nodes(framework: str) -> str | None:
     return replicas(framework)[1] or capabilities(framework).why_no_nodes
 
 
-def environment(framework: str, device: str) -> str:
-    """The path of the environment file for cells of that framework on that device."""
-    return f"envs/{framework}-gpu.yaml" if device == "gpu" else f"envs/{framework}.yaml"
+def environment(framework: str, device: str, style: str = TUNED) -> str:
+    """The path of the environment file for cells of that framework on that device in a style."""
+    more = style == PLAIN and modules(framework, style) != modules(framework)
+    plain, gpu = "-plain" * more, "-gpu" * (device == "gpu")
+    return f"envs/{framework}{plain}{gpu}.yaml"

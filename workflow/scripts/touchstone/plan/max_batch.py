@@ -5,10 +5,10 @@ from typing import Any
 
 from touchstone.plan.inference import is_inference
 from touchstone.plan.model import BEST, Cell
-from touchstone.plan.read import SLUG, digest, is_operation
+from touchstone.plan.read import SLUG, UNSAID, digest, is_operation
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import Plan
-from touchstone.schema.spec import PINNED, TrainingSpec
+from touchstone.schema.spec import TrainingSpec
 
 STEPS = 6
 """Training steps of a probe: the first, and some in chunks as in a run."""
@@ -59,8 +59,9 @@ def searches(plan: Plan) -> dict[str, Cell]:
 def _name(cell: Cell) -> str:
     """What a cell's name spells out but what is fixed, and a hash of all other settings."""
     values = cell.model_dump(exclude={*FIXED, "nodes"})  # which is 1
-    if values["environment"] == PINNED:
-        del values["environment"]
+    for key, usual in UNSAID:
+        if values[key] == usual:
+            del values[key]
     slug = [str(values.pop(key)) for key in SLUG if key in values]
     return "-".join([*slug, digest(values)[:8]])
 

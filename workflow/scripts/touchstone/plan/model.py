@@ -63,6 +63,14 @@ class Cell(BaseModel):
             "weights in fp32; `unsupported` where a framework or device lacks it"
         ),
     ] = "fp32"
+    style: Annotated[
+        Literal["tuned", "plain"],
+        Field(
+            description="whose code trains: `tuned`, what an expert writes for the framework; "
+            "`plain`, what its own tutorials show, with the same weights, batches and update "
+            "equation (`docs/styles.md`)"
+        ),
+    ] = "tuned"
     mode: Annotated[
         str | None,
         Field(

@@ -4,26 +4,53 @@ What a framework and its modes are called, and which of its versions are tested,
 `runner/adapters/<framework>/names.py`, which no run imports: a change of it repeats no run.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from touchstone.plan.frameworks import FOLDER, adapters, constants
-from touchstone.schema.spec import PINNED
+from touchstone.schema.spec import PINNED, TUNED
 
 ALL_THREADS = "all threads"
 """`threads` of a cell that does not limit them."""
 
 
-def stack_of(framework: str, environment: str = PINNED) -> str:
-    """The name of a framework in an environment: `pytorch`, and `pytorch@nightly` where that is
-    not the pinned one."""
-    return framework if environment == PINNED else f"{framework}@{environment}"
+class Stack(NamedTuple):
+    """What computes: a framework, in an environment and a style.
+
+    As text it is `pytorch`, `pytorch+plain` in the style `plain`, and `pytorch@nightly` in an
+    environment that is not the pinned one.
+    """
+
+    framework: str
+    environment: str = PINNED
+    style: str = TUNED
+
+    @classmethod
+    def of(cls, text: str) -> Stack:
+        """The stack of a text."""
+        named, _, environment = text.partition("@")
+        framework, _, style = named.partition("+")
+        return cls(framework, environment or PINNED, style or TUNED)
+
+    def __str__(self) -> str:
+        style = "" if self.style == TUNED else f"+{self.style}"
+        environment = "" if self.environment == PINNED else f"@{self.environment}"
+        return f"{self.framework}{style}{environment}"
+
+    @property
+    def variant(self) -> list[str]:
+        """The style and the environment, where they are not the usual ones."""
+        unusual = (self.style, TUNED), (self.environment, PINNED)
+        return [name for name, usual in unusual if name != usual]
 
 
-def parts_of(stack: str) -> tuple[str, str]:
-    """The framework and the environment of `stack_of`."""
-    framework, _, environment = stack.partition("@")
-    return framework, environment or PINNED
+def stack_of(factors: Mapping[str, Any]) -> str:
+    """The stack of a cell, as text; `factors` are the columns of a row of `plan.tsv`, in which
+    operations have no style."""
+    return str(Stack(factors["framework"], factors["environment"], factors["style"] or TUNED))
 
 
 @cache
@@ -34,11 +61,11 @@ def _names(framework: str) -> dict[str, Any]:
 
 
 def framework_name(stack: str) -> str:
-    """`PyTorch` for `pytorch`, `PyTorch (nightly)` for `pytorch@nightly`; a framework without
-    `names.py` keeps its own name."""
-    framework, environment = parts_of(stack)
-    name = str(_names(framework).get("NAME", framework))
-    return name if environment == PINNED else f"{name} ({environment})"
+    """`PyTorch` for `pytorch`, `PyTorch (plain)` for `pytorch+plain`, `PyTorch (nightly)` for
+    `pytorch@nightly`; a framework without `names.py` keeps its own name."""
+    known = Stack.of(stack)
+    name = str(_names(known.framework).get("NAME", known.framework))
+    return f"{name} ({', '.join(known.variant)})" if known.variant else name
 
 
 def tested_versions(framework: str) -> tuple[str, ...]:
@@ -49,7 +76,7 @@ def tested_versions(framework: str) -> tuple[str, ...]:
 
 def mode_name(stack: str, mode: str) -> str:
     """`eager, channels last` for PyTorch's `eager_channels_last`, in whatever environment."""
-    return str(_names(parts_of(stack)[0]).get("MODES", {}).get(mode, mode.replace("_", " ")))
+    return str(_names(Stack.of(stack).framework).get("MODES", {}).get(mode, mode.replace("_", " ")))
 
 
 def setting_name(factor: str, value: str, framework: str) -> str:
@@ -67,6 +94,6 @@ def setting_name(factor: str, value: str, framework: str) -> str:
         return value.upper()
     if factor == "threads":
         return f"{value} thread{'s' * (value != '1')}" if value else ALL_THREADS
-    if factor in ("precision", "input", "environment"):
+    if factor in ("precision", "input", "environment", "style"):
         return value
     return f"{factor.replace('_', ' ')} {value or '–'}"

@@ -15,7 +15,7 @@ from touchstone.plan.spec import (
     optimizer_of,
     schedule_of,
 )
-from touchstone.schema.spec import Data, Network, ParitySpec, ParitySteps
+from touchstone.schema.spec import TUNED, Data, Network, ParitySpec, ParitySteps
 
 REFERENCE = "pytorch"
 """The framework that the others are compared with."""
@@ -137,11 +137,14 @@ def steps_spec(
     )
 
 
-def parity_spec(network: str, framework: str, single: bool = False) -> ParitySpec:
+def parity_spec(
+    network: str, framework: str, single: bool = False, style: str = TUNED
+) -> ParitySpec:
     """The spec by which a network is compared: at reduced resolution, in the usual mode.
 
     A framework that has only single precision is always compared in that; the reference is
     where `single` asks for it.
     """
     single = single or frameworks.single_precision_only(framework)
-    return steps_spec(reduced(network), framework, frameworks.modes(framework)[0], single)
+    mode = frameworks.modes(framework, style)[0]
+    return steps_spec(reduced(network), framework, mode, single, style=style)

@@ -12,7 +12,7 @@ import yaml
 from touchstone import operations
 from touchstone.plan import frameworks, inference
 from touchstone.plan.model import Cell
-from touchstone.schema.spec import PINNED
+from touchstone.schema.spec import PINNED, TUNED
 from touchstone.yaml_file import parsed
 
 OPERATION = (
@@ -22,12 +22,14 @@ OPERATION = (
 )  # fmt: skip
 """The settings that an operation has; all others are of training."""
 SLUG = (
-    "framework", "environment", "network", "dataset", "device", "precision", "batch_size",
-    "learning_rate",
+    "framework", "style", "environment", "network", "dataset", "device", "precision",
+    "batch_size", "learning_rate",
 )  # fmt: skip
-"""The settings that a cell's name spells out, in this order; `pinned` is left out."""
+"""The settings that a cell's name spells out, in this order, but not `tuned` and `pinned`."""
 USUAL = {key: field.default for key, field in Cell.model_fields.items()}
 """What the settings are where nobody says otherwise."""
+UNSAID = (("style", TUNED), ("environment", PINNED))
+"""Settings of `SLUG` with the values that no name spells out."""
 
 
 class ConfigError(ValueError):
@@ -58,14 +60,13 @@ def name_of(cell: Cell) -> str:
     """The cell's name: what `SLUG` lists, and a short hash of whatever else is no default."""
     values = vars(cell)
     named = [key for key in SLUG if not is_operation(cell) or key in OPERATION]
-    if cell.environment == PINNED:
-        named.remove("environment")
+    named = [key for key in named if (key, values[key]) not in UNSAID]
     slug = "-".join(
         {"batch_size": "b", "learning_rate": "lr"}.get(key, "") + f"{values[key]}" for key in named
     )
     if inference.is_inference(cell):
         slug += "-inference"
-    usual = {**USUAL, "mode": frameworks.modes(cell.framework)[0]}
+    usual = {**USUAL, "mode": frameworks.modes(cell.framework, cell.style)[0]}
     rest = {k: v for k, v in values.items() if k not in named and v != usual[k]}
     rest.pop("workload", None)
     if rest.get("trained_batch_size") == cell.batch_size:

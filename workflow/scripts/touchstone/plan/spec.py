@@ -32,8 +32,9 @@ from touchstone.schema.spec import (
 from touchstone.schema.values import to_json
 
 FACTORS = (
-    "framework", "environment", "network", "dataset", "device", "precision", "mode", "input",
-    "learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "epochs", "steps",
+    "framework", "environment", "style", "network", "dataset", "device", "precision", "mode",
+    "input", "learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "epochs",
+    "steps",
 )  # fmt: skip
 """The factors of every run, beside its batch size."""
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16-amp": 2}
@@ -237,7 +238,8 @@ def execution_of(cell: Cell) -> Execution:
     execution = Execution(
         device=cell.device,
         precision=cell.precision,
-        mode=cell.mode or frameworks.modes(cell.framework)[0],
+        style=cell.style,
+        mode=cell.mode or frameworks.modes(cell.framework, cell.style)[0],
         threads=cell.threads,
         wait_policy=cell.wait_policy,
         reader_threads=cell.reader_threads,

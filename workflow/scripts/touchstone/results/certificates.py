@@ -55,8 +55,8 @@ class Deviation(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What a certificate says of one network in one framework, `framework@environment` where that
-    is not the pinned one."""
+    """What a certificate says of one network in one framework, in its environment and style
+    (`plan.names.Stack`)."""
 
     network: str
     framework: str
@@ -98,8 +98,8 @@ def proof(
 ) -> Proof:
     """The proof, or why there is none, for one network in one framework.
 
-    Outside its pinned environment a framework has a proof of its own: `framework` is then
-    `framework@environment` (`plan.names.stack_of`).
+    In every environment and style a framework has a proof of its own: `framework` is then the text
+    of a `plan.names.Stack`.
     """
     if precision not in COVERED:
         why = f"certificates are made in {' and '.join(COVERED)}"

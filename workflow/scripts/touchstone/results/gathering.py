@@ -82,7 +82,7 @@ def gather(
         summary.write(_fields(*SUMMARY) + "\n")
         for cell, records in read_records(plan, records_folder):
             factors = cell.factors
-            stack = stack_of(factors["framework"], factors["environment"])
+            stack = stack_of(factors)
             parity = proof(certificates, factors["network"], stack, factors["precision"]).shown
             for record in records:
                 # An operation is compared with double precision in its own run.

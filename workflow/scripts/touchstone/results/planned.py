@@ -13,6 +13,7 @@ from touchstone.results.files import FORMAT, REMAKE, InputError, parse_json, rea
 FACTORS = (
     "framework",
     "environment",
+    "style",
     "network",
     "dataset",
     "device",
@@ -22,7 +23,7 @@ FACTORS = (
     "batch_size",
     "learning_rate",
 )
-COMPARED = ("framework", "environment", "mode")
+COMPARED = ("framework", "environment", "style", "mode")
 """The factors in which compared cells may differ, all others being the same."""
 COMPARED_ELSE = (
     *("device", "precision", "input", "reader_threads", "batch_size", "threads", "wait_policy"),

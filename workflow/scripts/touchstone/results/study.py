@@ -9,16 +9,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
-from touchstone.plan.names import framework_name, setting_name, stack_of
+from touchstone.plan.names import Stack, framework_name, setting_name
 from touchstone.reading import rows_of
 from touchstone.results.files import REMAKE, InputError, read_text
 from touchstone.results.planned import PlannedCell, comparable, read_plan, read_records
 from touchstone.results.tables import STUDY_FLAGS, SUMMARY, counted, counted_choices
-from touchstone.schema.spec import PINNED
+from touchstone.schema.spec import PINNED, TUNED
 
 T = TypeVar("T")
 FACET = ("network", "dataset", "device")
-GROUP = ("framework", "environment", *FACET, "batch_size")
+GROUP = ("framework", "style", "environment", *FACET, "batch_size")
 
 
 class Result(NamedTuple):
@@ -37,32 +37,38 @@ class Result(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Cells of one framework in one environment that differ only in facet and batch size.
+    """Cells of one framework in one environment and style that differ only in facet and batch size.
 
-    `factors` are those that set it apart from others of the same framework and environment.
+    `factors` are those that set it apart from others of the same framework, environment and style.
     """
 
     framework: str
     factors: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     environment: str = PINNED
+    style: str = TUNED
 
     @property
     def stack(self) -> str:
-        """The framework's name, and that of its environment where it is not the pinned one."""
-        return stack_of(self.framework, self.environment)
+        """The framework, in its environment and style."""
+        return str(self._stack)
+
+    @property
+    def _stack(self) -> Stack:
+        return Stack(self.framework, self.environment, self.style)
 
     @property
     def variant(self) -> str:
-        """The environment, unless it is the pinned one, and the factors, in words."""
+        """The style and the environment, unless they are the usual ones, and the factors, in
+        words."""
         settings = zip(self.factors, self.values, strict=True)
         words = [setting_name(name, value, self.framework) for name, value in settings]
-        return ", ".join([self.environment] * (self.environment != PINNED) + words)
+        return ", ".join(self._stack.variant + words)
 
     @property
     def label(self) -> str:
-        """The framework's name, and in brackets its environment unless that is the pinned one, and
-        what sets the series apart from its others."""
+        """The framework's name, and in brackets its style and environment unless they are the usual
+        ones, and what sets the series apart from its others."""
         name = framework_name(self.framework)
         return f"{name} ({self.variant})" if self.variant else name
 
@@ -191,8 +197,8 @@ class Study:
 
 
 def _distinguishing(plan: list[PlannedCell]) -> tuple[str, ...]:
-    """The factors in which cells of one framework, environment, facet, batch size and workload
-    differ."""
+    """The factors in which cells of one framework, style, environment, facet, batch size and
+    workload differ."""
     groups: dict[tuple[str, ...], list[PlannedCell]] = defaultdict(list)
     for cell in plan:
         groups[tuple(cell.factors.get(name, "") for name in (*GROUP, "workload"))].append(cell)
@@ -240,7 +246,9 @@ class StudyBuilder:
         f = cell.factors
         facet = (f["network"], f["dataset"], f["device"])
         values = tuple(f[name] for name in self.distinguishing)
-        series = Series(f["framework"], self.distinguishing, values, f["environment"])
+        series = Series(
+            f["framework"], self.distinguishing, values, f["environment"], f["style"] or TUNED
+        )
         runs = list(map(self._result, records))
         self.cells.append(Cell(cell, facet, int(f["batch_size"]), series, runs))
 

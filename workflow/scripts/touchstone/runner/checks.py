@@ -46,7 +46,7 @@ def prove_settings(
     effective: Dict[str, Any],
 ) -> None:
     """Write the event `Settings`. Raises ValueError where requested and effective ones differ."""
-    differs = adapter.capabilities.differs.get(job.execution.device, ())
+    differs = adapter.differs(job.execution.device)
     events.write(Settings(requested, effective, list(differs), adapter.hints()))
     check_settings(requested, effective)
 

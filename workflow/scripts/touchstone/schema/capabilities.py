@@ -3,6 +3,18 @@
 from typing import Dict, NamedTuple, Optional, Tuple
 
 
+class Plain(NamedTuple):
+    """How the code of a framework's own tutorials is run: the style `plain`.
+
+    `modes` are its execution modes, the usual one first. `modules` has, by the name of each module
+    that it needs beside those of every run, the package that brings it; where there are some, its
+    environment is `envs/<framework>-plain.yaml`.
+    """
+
+    modes: Tuple[str, ...]
+    modules: Dict[str, str] = {}
+
+
 class Capabilities(NamedTuple):
     """What an adapter can do.
 
@@ -21,6 +33,8 @@ class Capabilities(NamedTuple):
 
     `initialisation` has the distributions from which the framework itself draws the weights and
     the biases of convolutions and dense layers (`runner/initial_weights.py`).
+
+    `plain` says how the style `plain` is run, of a framework that has it (docs/styles.md).
 
     `modules` has, by the name of each module that every run imports, the package that brings it.
 
@@ -41,6 +55,7 @@ class Capabilities(NamedTuple):
     waits: bool = False
     parity_bytes: int = 170
     initialisation: Tuple[str, str] = ("glorot_uniform", "zeros")
+    plain: Optional[Plain] = None
     modules: Dict[str, str] = {}
     differs: Dict[str, Tuple[str, ...]] = {}
     variables: Dict[str, Dict[str, str]] = {}

@@ -17,6 +17,8 @@ LAST, BEST = "last", "best"
 """Which weights a run keeps: of its last epoch, or of the evaluation with the best accuracy."""
 PINNED = "pinned"
 """The environment of every cell that names no other: that of `envs/<framework>.yaml`."""
+TUNED, PLAIN = "tuned", "plain"
+"""Whose code a run executes: what experts write for a framework, or what its tutorials show."""
 
 
 class Factors(NamedTuple):
@@ -28,6 +30,7 @@ class Factors(NamedTuple):
     dataset: a data set, or the shape of an operation
     device: `cpu` or `gpu`
     precision: `fp64`, `fp32`, `tf32`, `bf16` or `fp16-amp`
+    style: `tuned` or `plain`
     mode: an execution mode of the framework, or `best`
     input: where training batches come from: `memory`, `records` or `synthetic`
     batch_size: examples in a batch, of all replicas together
@@ -60,6 +63,7 @@ class Factors(NamedTuple):
     workload: Optional[str] = None
     weights: Optional[str] = None
     environment: str = PINNED
+    style: str = TUNED
 
 
 class Parameter(NamedTuple):
@@ -225,6 +229,7 @@ class Execution(NamedTuple):
 
     device: `cpu` or `gpu`
     precision: `fp64`, `fp32`, `tf32`, `bf16` or `fp16-amp`
+    style: `tuned` or `plain`
     mode: an execution mode of the framework
     threads: null: as many as there are cores that the process may use
     wait_policy: of idle threads: `default`, `passive` or `active`
@@ -253,6 +258,7 @@ class Execution(NamedTuple):
     why_no_replicas: Optional[str] = None
     why_no_nodes: Optional[str] = None
     variables: Dict[str, str] = {}
+    style: str = TUNED
 
     @property
     def world_size(self) -> int:

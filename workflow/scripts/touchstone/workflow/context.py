@@ -11,7 +11,7 @@ from touchstone.plan import frameworks
 from touchstone.plan.environment import Place
 from touchstone.plan.max_batch import searches
 from touchstone.plan.model import Cell
-from touchstone.plan.names import parts_of, stack_of
+from touchstone.plan.names import Stack
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import is_operation
 from touchstone.plan.study import Plan
@@ -49,10 +49,10 @@ class Context:
 
     @cached_property
     def compared(self) -> list[str]:
-        """The frameworks in their environments (`stack_of`) whose computation is compared, the
-        reference first."""
+        """The frameworks in their environments and styles (`Stack`) whose computation is compared,
+        the reference first."""
         others = {
-            stack_of(cell.framework, cell.environment)
+            str(Stack(cell.framework, cell.environment, cell.style))
             for cell in self.trained
             if cell.framework in frameworks.names()
         }
@@ -61,7 +61,8 @@ class Context:
     @cached_property
     def single(self) -> bool:
         """Whether one of these has single precision only."""
-        return any(frameworks.single_precision_only(parts_of(one)[0]) for one in self.compared)
+        known = {Stack.of(one).framework for one in self.compared}
+        return any(map(frameworks.single_precision_only, known))
 
     @cached_property
     def certificates(self) -> list[str]:

@@ -12,10 +12,12 @@ from touchstone.plan.environment import file_of
 from touchstone.plan.inference import is_inference
 from touchstone.plan.max_batch import probe_spec
 from touchstone.plan.model import Cell
-from touchstone.plan.names import parts_of
+from touchstone.plan.names import Stack
 from touchstone.plan.parity import parity_spec
 from touchstone.plan.read import canonical, digest, is_operation
 from touchstone.plan.spec import spec_digests
+from touchstone.runner.adapters import MODULES
+from touchstone.schema.spec import TUNED
 from touchstone.workflow.context import Context, Wildcards, inspected
 from touchstone.workflow.inputs import JobInputs
 
@@ -59,18 +61,22 @@ class JobParams:
     def file_of(self, cell: Cell) -> str:
         """The environment file of a cell; where its interpreter exists already, that of the rules
         which need no framework."""
-        return self.environment_of(cell.environment, cell.framework, cell.device)
+        return self.environment_of(cell.environment, cell.framework, cell.device, cell.style)
 
-    def _environment_of(self, name: str, framework: str, device: str) -> str:
-        path = file_of(name, framework, device, self.context.places)
+    def _environment_of(self, name: str, framework: str, device: str, style: str) -> str:
+        path = file_of(name, framework, device, style, self.context.places)
         return str(path or self.context.root / "envs/base.yaml")
 
-    def _installed_of(self, name: str, framework: str, device: str) -> str:
+    def _installed_of(self, name: str, framework: str, device: str, style: str) -> str:
         """The name of an environment and the digest of what it installs, or has."""
         if name in self.context.places:
             return f"{name} {self.context.places[name].digest()}"
-        path = self.environment_of(name, framework, device)
+        path = self.environment_of(name, framework, device, style)
         return f"{Path(path).stem} {environment_digest(Path(path))}"
+
+    def installed_for(self, cell: Cell) -> str:
+        """The same of a cell."""
+        return self.installed_of(cell.environment, cell.framework, cell.device, cell.style)
 
     def options_of(self, *names: str) -> list[str]:
         """The options of a command that say where these environments are."""
@@ -104,9 +110,9 @@ class JobParams:
         return {
             "settings": settings,
             "spec": specs[int(wildcards.repeat) - 1],
-            "pins": self.installed_of(cell.environment, cell.framework, cell.device),
+            "pins": self.installed_for(cell),
             "environment": self.options_of(cell.environment),
-            "code": code_of_runs(cell.framework, kind_of(cell)),
+            "code": code_of_runs(cell.framework, kind_of(cell), cell.style),
             "errors": attempts.errors(wildcards),
             "weights": self.weights(wildcards),
         }
@@ -119,8 +125,8 @@ class JobParams:
         cells = [self.plan.cells[name] for name in names]
         runs = [
             [self.of_cell(name)[1][0],
-             self.installed_of(cell.environment, cell.framework, cell.device),
-             code_of_turns(cell.framework, kind_of(cell))]
+             self.installed_for(cell),
+             code_of_turns(cell.framework, kind_of(cell), cell.style)]
             for name, cell in zip(names, cells, strict=True)
         ]  # fmt: skip
         return {
@@ -136,10 +142,10 @@ class JobParams:
         return {
             "settings": canonical(cell.model_dump(exclude_defaults=True)),
             "spec": digest(probe_spec(cell, 1, None, self.context.root)),
-            "pins": self.installed_of(cell.environment, cell.framework, cell.device),
+            "pins": self.installed_for(cell),
             "environment": self.options_of(cell.environment),
             "code": code_digest.digest(
-                *runner(cell.framework, "train"), *SUPERVISOR, "plan/bisection.py"
+                *runner(cell.framework, "train", cell.style), *SUPERVISOR, "plan/bisection.py"
             ),
             "errors": attempts.faults(f"results/max_batch/{wildcards.setting}"),
         }
@@ -150,20 +156,22 @@ class JobParams:
 
     def parity_environment(self, wildcards: Wildcards) -> str:
         """The environment file that conda activates for parity steps, which are for the CPU."""
-        framework, environment = parts_of(wildcards.stack)
-        return self.environment_of(environment, framework, "cpu")
+        stack = Stack.of(wildcards.stack)
+        return self.environment_of(stack.environment, stack.framework, "cpu", stack.style)
 
     def parity(self, wildcards: Wildcards) -> dict[str, Any]:
-        """What the parity steps of a network in a framework's environment depend on."""
+        """What the parity steps of a network in a stack depend on."""
         network, single = wildcards.network, wildcards.single
-        framework, environment = parts_of(wildcards.stack)
+        stack = Stack.of(wildcards.stack)
+        framework, environment, style = stack
         return {
             "framework": framework,
             "environment": self.options_of(environment),
-            "spec": digest(parity_spec(network, framework, bool(single))),
+            "style": style,
+            "spec": digest(parity_spec(network, framework, bool(single), style)),
             "single": "--single" if single else "",
-            "pins": self.installed_of(environment, framework, "cpu"),
-            "code": code_digest.digest(*runner(framework, "parity")),
+            "pins": self.installed_of(environment, framework, "cpu", style),
+            "code": code_digest.digest(*runner(framework, "parity", style)),
         }
 
 
@@ -172,23 +180,23 @@ def kind_of(cell: Cell) -> str:
     return "operate" if is_operation(cell) else "infer" if is_inference(cell) else "train"
 
 
-def runner(framework: str, kind: str) -> list[str]:
+def runner(framework: str, kind: str, style: str = TUNED) -> list[str]:
     """The code that a run of that kind begins with in a framework's environment."""
-    files = ["main.py", f"{kind}.py", f"adapters/{framework}/adapter.py"]
+    files = ["main.py", f"{kind}.py", f"adapters/{framework}/{MODULES[style]}.py"]
     # Found by their names, so that no import shows them.
     named = "operations/" if kind == "operate" else "runner/tasks/"
     return [*(f"runner/{file}" for file in files), named]
 
 
 @cache
-def code_of_runs(framework: str, kind: str) -> str:
+def code_of_runs(framework: str, kind: str, style: str = TUNED) -> str:
     """The digest of the code that makes the numbers of runs of that kind."""
-    return code_digest.digest(*runner(framework, kind), *SUPERVISOR)
+    return code_digest.digest(*runner(framework, kind, style), *SUPERVISOR)
 
 
 @cache
-def code_of_turns(framework: str, kind: str) -> str:
+def code_of_turns(framework: str, kind: str, style: str = TUNED) -> str:
     """The digest of the code that makes the numbers of cells that take turns."""
     return code_digest.digest(
-        *runner(framework, kind), "runner/slices.py", "measure/interleaving.py"
+        *runner(framework, kind, style), "runner/slices.py", "measure/interleaving.py"
     )

@@ -7,7 +7,7 @@ import psutil
 from touchstone.measure import trials
 from touchstone.plan import frameworks
 from touchstone.plan.model import BEST
-from touchstone.plan.names import parts_of
+from touchstone.plan.names import Stack
 from touchstone.plan.parity import reduced
 from touchstone.plan.spec import execution_of
 from touchstone.workflow.context import Context, Wildcards, inspected
@@ -28,7 +28,7 @@ class JobResources:
         """
         cell, runs = self.context.cell(wildcards), 1
         if cell.mode == BEST:
-            modes = frameworks.modes(cell.framework)
+            modes = frameworks.modes(cell.framework, cell.style)
             runs += trials.most_trials(execution_of(cell), modes, frameworks.waits(cell.framework))
         return math.ceil(runs * cell.time_limit / 60) + 10
 
@@ -74,7 +74,7 @@ class JobResources:
 
     def parity_mib(self, wildcards: Wildcards) -> int:
         """The memory that parity steps take at most, MiB."""
-        framework, _ = parts_of(wildcards.stack)
+        framework = Stack.of(wildcards.stack).framework
         taken = reduced(wildcards.network).parameter_count * frameworks.parity_bytes(framework)
         return 2048 + taken // 2**20
 

@@ -4,7 +4,7 @@ import hashlib
 import textwrap
 from collections.abc import Iterable
 
-from touchstone.plan.names import parts_of
+from touchstone.plan.names import Stack
 
 # Okabe and Ito 2008, "Color universal design". The first three are its most distinct hues.
 CHOSEN = {
@@ -28,12 +28,12 @@ MARGIN = 0.7
 
 
 def style_of(framework: str) -> tuple[str, str]:
-    """Colour (#RRGGBB) and Matplotlib marker of a framework, in whatever environment.
+    """Colour (#RRGGBB) and Matplotlib marker of a framework, in whatever environment and style.
 
     A framework that is not listed gets both from a hash of its name: always the same ones,
     whatever else is in the study.
     """
-    framework, _ = parts_of(framework)
+    framework = Stack.of(framework).framework
     if framework in CHOSEN:
         return CHOSEN[framework]
     digest = hashlib.sha256(framework.encode()).digest()

@@ -30,7 +30,7 @@ from touchstone.schema.status import STATUSES
 
 WHOSE_CODE = (
     "Each framework ran through this project's adapter, in the mode in brackets; plain user code"
-    " may differ (docs/performance.md)."
+    " may differ (docs/styles.md)."
 )
 AGES_APART = 3
 """Years between releases that the answer mentions."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from touchstone.analysis.findings_model import Choice, Findings, Scaling
+from touchstone.analysis.findings_model import Choice, Findings, Scaling, StyleGap
 from touchstone.analysis.ranking_model import ComparedCell, ComparedPair, ComparisonSummary
 from touchstone.report.rows import first_rows, sortable_rows
 from touchstone.report.text import counts_text, missing_words, number, relative_text, setting_of
@@ -27,6 +27,7 @@ def view(findings: Findings) -> dict[str, Any]:
             pairs if any(len(c.pairs) > 1 for c in findings.comparisons) else []
         ),
         "in_turn": any(one.in_turn for one in findings.comparisons),
+        "style_gaps": sortable_rows([_gap_row(findings, one) for one in findings.styles]),
         "settings_shown": any(map(setting_of, findings.comparisons)),
         "choices": sortable_rows([_choice_row(findings, one) for one in findings.choices]),
         "scaling": first_rows([_scaling_row(findings, one) for one in findings.scaling]),
@@ -67,6 +68,11 @@ def _pair_row(
         "runs_ratio": pair.runs_ratio,
         "notes": ", ".join(pair.remarks),
     }
+
+
+def _gap_row(findings: Findings, gap: StyleGap) -> dict[str, Any]:
+    plain, tuned = findings.cell[gap.plain], findings.cell[gap.tuned]
+    return {"cell": plain, "tuned": tuned, "ratio": gap.ratio}
 
 
 def _choice_row(findings: Findings, choice: Choice) -> dict[str, Any]:

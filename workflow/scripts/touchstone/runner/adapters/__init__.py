@@ -5,6 +5,10 @@ import os
 from typing import Any
 
 from touchstone.runner.job import Job
+from touchstone.schema.spec import PLAIN, TUNED
+
+MODULES = {TUNED: "adapter", PLAIN: "plain"}
+"""The module of a framework's folder that has the class `Adapter` of a style."""
 
 
 def make_adapter(job: Job, threads: int) -> Any:
@@ -15,7 +19,8 @@ def make_adapter(job: Job, threads: int) -> Any:
         os.environ.setdefault(name, value)
     for choice in (execution.mode, execution.wait_policy):
         os.environ.update(variables.get(choice, {}))
-    adapter = importlib.import_module(package + ".adapter").Adapter(job, threads)
+    module = importlib.import_module("{}.{}".format(package, MODULES[execution.style]))
+    adapter = module.Adapter(job, threads)
     if execution.deterministic:
         adapter.make_deterministic()
     return adapter

@@ -69,6 +69,10 @@ class Adapter(ABC):
         and None for what it leaves to the framework (threads between operations)."""
         return {}
 
+    def differs(self, device: str) -> Tuple[str, ...]:
+        """Sentences on where a run on that device has not what the framework does by itself."""
+        return self.capabilities.differs.get(device, ())
+
     def hints(self) -> List[str]:
         """What may be faster on this machine but is not the framework's own choice: sentences that
         the report shows below its answer."""

@@ -49,6 +49,8 @@ AXIS = "replica"
 
 class Adapter(Inputs):
     capabilities = CAPABILITIES
+    barriers = True
+    """Whether XLA keeps the optimisation barriers of `computed_once`."""
 
     def __init__(self, job: Job, threads: int) -> None:
         self.job = job
@@ -69,15 +71,15 @@ class Adapter(Inputs):
         products = "tensorfloat32" if precision == "tf32" else "highest"
         jax.config.update("jax_default_matmul_precision", products)
         jax.config.update("jax_platforms", "cpu" if device == "cpu" else "cuda,cpu")
-        if device == "cpu":
-            # XLA would remove the barriers of `computed_once` before it fuses operations.
+        if device == "cpu" and self.barriers:
+            # XLA would remove them before it fuses operations.
             flags = [
                 os.environ.get("XLA_FLAGS", ""),
                 "--xla_disable_hlo_passes=cse_barrier_expander",
             ]
             os.environ["XLA_FLAGS"] = " ".join(flags).strip()
-            if self.replicas > 1:
-                jax.config.update("jax_num_cpu_devices", self.replicas)
+        if device == "cpu" and self.replicas > 1:
+            jax.config.update("jax_num_cpu_devices", self.replicas)
         if self.group:
             if job.rest:
                 raise NotImplementedError("JAX's partial batches are not split over nodes here")
@@ -351,7 +353,7 @@ class Adapter(Inputs):
         return {
             "batch_size": len(self.predicted),
             "threads": pool_threads(self.started),
-            "precision": self._precision(),
+            "precision": self._precision(self._types()),
             "device": platforms.pop(),
             "mode": "jit" if self.forward._cache_size() else "not compiled",
             "parameters": sum(arrays[name].size for name in self.trained),
@@ -388,15 +390,18 @@ class Adapter(Inputs):
         return {
             **own,
             "threads": pool_threads(self.started) // self.replicas,
-            "precision": self._precision(),
+            "precision": self._precision(self._types()),
             "device": platforms.pop() if len(platforms) == 1 else str(platforms),
             "mode": "jit" if self.step._cache_size() else "not compiled",
             "parameters": sum(self.state["arrays"][name].size for name in self.trained),
         }
 
-    def _precision(self) -> Any:
-        """That of the arrays and of the network's output, and whether TF32 is allowed."""
-        types = {array.dtype.name for array in self.state["arrays"].values()}
+    def _types(self) -> Any:
+        return {array.dtype.name for array in self.state["arrays"].values()}
+
+    def _precision(self, types: Any) -> Any:
+        """That of the arrays of these types and of the network's output, and whether TF32 is
+        allowed."""
         found = PRECISIONS.get((*types, self.output), str([*types, self.output]))
         allowed = jax.config.jax_default_matmul_precision == "tensorfloat32"
         return "tf32" if found == "fp32" and allowed else found

@@ -1,11 +1,12 @@
 """What the adapter of this framework can do."""
 
-from touchstone.schema.capabilities import Capabilities
+from touchstone.schema.capabilities import Capabilities, Plain
 
 CAPABILITIES = Capabilities(
     modes=("jit",),
     # Flax's: JAX has no layers of its own.
     initialisation=("lecun_normal", "zeros"),
+    plain=Plain(("nnx",), {"flax": "flax", "optax": "optax"}),
     modules={"jax": "jax", "numpy": "numpy"},
     record_format="lmdb",
     released="2026-06",

@@ -23,9 +23,9 @@ from touchstone.runner.adapters.mxnet.network import (
     Training,
     has_avx512,
     to_numpy,
-    unbiased,
 )
 from touchstone.runner.job import Job
+from touchstone.runner.running_variance import unbiased
 from touchstone.schema.events import Software
 from touchstone.schema.types import Array
 
@@ -95,7 +95,7 @@ class Adapter(Inputs):
         supplied = self.job.supplied_masks
         batch_size = self.job.batch_size
         self.network = Network(self.job.network, batch_size, supplied, self.job.execution.precision)
-        self.training = Training(self.network)
+        self.training = self.block = Training(self.network)
         self.training.initialize(mx.init.Zero(), ctx=self.contexts)
         self.training.cast(self.dtype)
         self.parameters = {}
@@ -114,21 +114,24 @@ class Adapter(Inputs):
             if described.l1 or described.l2:
                 self.penalised.append((parameter, described.l1, described.l2))
         shapes = {layer["name"]: layer["shape"] for layer in self.job.network.layers}
-        # Running variances: their start, and what makes a batch's biased variance unbiased.
+        # Running variances: their start, and the numbers of each channel in a batch.
         self.variances = [
             (
                 layer,
                 self.array(weights[layer["name"] + ".variance"], self.dtype),
-                unbiased(batch_size // self.replicas * int(np.prod(shapes[layer["name"]][:2]))),
+                batch_size // self.replicas * int(np.prod(shapes[layer["name"]][:2])),
             )
             for layer in self.job.network.layers
             if layer["op"] == "batch_norm"
         ]
         self.steps = 0
+        self._hybridize()
+        self._optimize()
+
+    def _hybridize(self) -> None:
         static = self.job.execution.mode == "static"
         if self.job.execution.mode != "imperative":
-            self.training.hybridize(static_alloc=static, static_shape=static)
-        self._optimize()
+            self.block.hybridize(static_alloc=static, static_shape=static)
 
     def _optimize(self) -> None:
         asked = self.job.optimizer
@@ -165,18 +168,20 @@ class Adapter(Inputs):
             with autograd.record():
                 each = [self.training(images[i], labels[i]) for images, labels in parts]
             autograd.backward(each)
-            self._update(rate)
+            # Losses are means already, and the gradients of all replicas are added.
+            self._update(rate, self.replicas)
             losses.append(each)
         self.last: Any = [images[0] for images, _ in parts]
         return losses
 
-    def _update(self, rate: Any) -> None:
-        """One step of the update equation; MXNet's own differs from it where the rate changes."""
+    def _update(self, rate: Any, count: int) -> None:
+        """One step of the update equation, with gradients that are sums of `count`; MXNet's own
+        differs from it where the rate changes."""
         optimizer, asked = self.trainer.optimizer, self.job.optimizer
         self.steps += 1
         for parameter, l1, l2 in self.penalised:
             for data, gradient in zip(parameter.list_data(), parameter.list_grad()):
-                gradient += l1 * nd.sign(data) + 2 * l2 * data
+                gradient += (l1 * nd.sign(data) + 2 * l2 * data) * (count // self.replicas)
         for parameter in self.shrunk:
             for data in parameter.list_data():
                 data *= 1 - rate * asked.weight_decay
@@ -193,8 +198,7 @@ class Adapter(Inputs):
             else:
                 optimizer.momentum = asked.momentum * ratio
         self.trainer.set_learning_rate(rate)
-        # Losses are means already, and the gradients of all replicas are added.
-        self.trainer.step(self.replicas)
+        self.trainer.step(count)
         if asked.name == "sgd":
             optimizer.momentum = asked.momentum
 
@@ -217,18 +221,16 @@ class Adapter(Inputs):
     def _unbiased_variances(self) -> Iterator[Any]:
         """The running variances as the graph defines them, put back afterwards.
 
-        MXNet's kernel averages biased variances. After t steps with momentum m from a start
-        v it holds m^t v + s, of which only s is to be multiplied by n / (n - 1).
+        MXNet's kernel averages biased variances.
         """
         # The kernel's backward pass writes the statistics unknown to MXNet's engine.
         nd.waitall()
         kept = []
-        for layer, first, factor in self.variances:
+        for layer, first, count in self.variances:
             parameter = self.parameters[layer["name"] + ".variance"]
             data = parameter.data(self.context).copy()
             kept.append((parameter, data))
-            start = first * layer["momentum"] ** self.steps
-            parameter.set_data(start + (data - start) * factor)
+            parameter.set_data(unbiased(first, data, layer["momentum"], self.steps, count))
         yield
         for parameter, data in kept:
             parameter.set_data(data)
@@ -346,9 +348,9 @@ class Adapter(Inputs):
 
     def _mode(self) -> Any:
         """How the block that was trained is run: as its cached graph was made."""
-        if self.training._cached_op is None:
+        if self.block._cached_op is None:
             return "imperative"
-        return "static" if dict(self.training._flags).get("static_shape") else "hybrid"
+        return "static" if dict(self.block._flags).get("static_shape") else "hybrid"
 
     def software(self) -> Software:
         features = mx.runtime.Features()

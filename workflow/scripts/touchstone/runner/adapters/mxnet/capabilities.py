@@ -1,10 +1,11 @@
 """What the adapter of this framework can do."""
 
-from touchstone.schema.capabilities import Capabilities
+from touchstone.schema.capabilities import Capabilities, Plain
 
 CAPABILITIES = Capabilities(
     modes=("static", "hybrid", "imperative"),
     initialisation=("uniform_0.07", "zeros"),
+    plain=Plain(("hybrid", "imperative")),
     modules={"mxnet": "mxnet", "numpy": "numpy"},
     record_format="recordio",
     released="2022-05",

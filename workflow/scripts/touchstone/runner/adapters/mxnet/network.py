@@ -301,11 +301,6 @@ def structures(file: Any, offsets: Any, kind: Any) -> Any:
     return windows[offsets].view(kind)[:, 0]
 
 
-def unbiased(count: int) -> Any:
-    """The unbiased variance of `count` values is the biased one times this."""
-    return count / (count - 1.0)
-
-
 def _padded(F: Any, x: Any, layer: Layer) -> Any:
     """The images with the padding that MXNet's layers, which pad evenly, cannot express."""
     if "padding" not in layer or _even(layer):

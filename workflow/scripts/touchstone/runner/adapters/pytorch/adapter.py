@@ -47,6 +47,8 @@ class Adapter(Inputs):
     """The training set lies in the order of the mode's memory format."""
 
     capabilities = CAPABILITIES
+    fused: Optional[bool] = True
+    """Whether the optimiser is one kernel; None leaves it to PyTorch."""
 
     def __init__(self, job: Job, threads: int) -> None:
         self.job = job
@@ -151,7 +153,7 @@ class Adapter(Inputs):
         compiled = self.job.execution.mode == "compile"
         if compiled and any(layer["op"] == "lstm" for layer in self.job.network.layers):
             raise NotImplementedError("torch.compile does not support LSTMs")
-        self.model = module_of(self.job.network, self.job.supplied_masks)
+        self.model = self._module()
         memory_format = LAYOUTS[self.layout]
         self.model.to(device=self.device, dtype=self.dtype, memory_format=memory_format)
         self.arrays = {}
@@ -174,6 +176,9 @@ class Adapter(Inputs):
         if compiled:
             self.loss = torch.compile(self._loss, fullgraph=True, dynamic=False)
             self.predictor = torch.compile(self.model, fullgraph=True, dynamic=False)
+
+    def _module(self) -> Any:
+        return module_of(self.job.network, self.job.supplied_masks)
 
     def meet(self) -> None:
         """Make the process group of the replicas, once all of them ask for it."""
@@ -222,7 +227,7 @@ class Adapter(Inputs):
         if asked.name == "adam":
             kind = torch.optim.AdamW if asked.decoupled else torch.optim.Adam
             betas = asked.beta1, asked.beta2
-            self.optimizer = kind(groups, rate, betas, asked.epsilon, fused=True)
+            self.optimizer = kind(groups, rate, betas, asked.epsilon, fused=self.fused)
             return
         if asked.decoupled and decay:
             # PyTorch has no SGD with decoupled decay: the weights shrink before its step.
@@ -230,7 +235,9 @@ class Adapter(Inputs):
             for group in groups:
                 group["weight_decay"] = 0.0
         momentum, nesterov = asked.momentum, asked.nesterov
-        self.optimizer = torch.optim.SGD(groups, rate, momentum, nesterov=nesterov, fused=True)
+        self.optimizer = torch.optim.SGD(
+            groups, rate, momentum, nesterov=nesterov, fused=self.fused
+        )
         if self.scaler.is_enabled() and momentum:
             # PyTorch's first step makes them, of whatever is in memory if that step is left out.
             for name in trained:

@@ -1,10 +1,11 @@
 """What the adapter of this framework can do."""
 
-from touchstone.schema.capabilities import Capabilities
+from touchstone.schema.capabilities import Capabilities, Plain
 
 CAPABILITIES = Capabilities(
     modes=("eager_channels_last", "eager", "compile"),
     initialisation=("fan_in_uniform", "fan_in_uniform"),
+    plain=Plain(("eager", "compile")),
     modules={"torch": "torch", "numpy": "numpy"},
     record_format="lmdb",
     released="2026-07",

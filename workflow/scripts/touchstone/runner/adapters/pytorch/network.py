@@ -197,10 +197,11 @@ DROPPED = {"dropout": nn.Dropout, "stochastic_depth": StochasticDepth}
 """Layers that draw in training."""
 
 
-def module_of(network: Network, supplied: Any = False) -> Any:
+def module_of(network: Network, supplied: Any = False, tuned: bool = True) -> Any:
     """The graph as a torch.fx GraphModule: its generated forward costs what a written one does.
 
-    Layers that draw multiply by masks where these are `supplied`.
+    Layers that draw multiply by masks where these are `supplied`. Only a `tuned` network writes
+    over what nobody reads any more.
     """
     modules: Dict[str, Any] = {}
     graph = torch.fx.Graph()
@@ -209,12 +210,17 @@ def module_of(network: Network, supplied: Any = False) -> Any:
     shapes.update({layer["name"]: layer["shape"] for layer in network.layers})
     sources = [source for layer in network.layers for source in layer["inputs"]]
     ops = {layer["name"]: layer["op"] for layer in network.layers}
+
+    def is_free(source: str) -> bool:
+        """Whether nobody else reads what a layer gives, nor does its own gradient."""
+        return _free(ops.get(source, "")) and sources.count(source) == 1
+
     for layer in network.layers:
         name, op, source = layer["name"], layer["op"], layer["inputs"][0]
         inputs = [values[each] for each in layer["inputs"]]
         if op == "add":
             # Into what nobody else reads, where there is such an input.
-            free = [s for s in layer["inputs"] if _free(ops.get(s, "")) and sources.count(s) == 1]
+            free = [s for s in layer["inputs"] if tuned and is_free(s)]
             first = layer["inputs"].index(free[0]) if free else 0
             value = inputs.pop(first)
             for other in inputs:
@@ -237,8 +243,7 @@ def module_of(network: Network, supplied: Any = False) -> Any:
         elif op == "to_sequence":
             value = graph.call_function(_sequence, tuple(inputs))
         else:
-            # Nobody else reads what these give, nor do their own gradients.
-            inplace = _free(ops.get(source, "")) and sources.count(source) == 1
+            inplace = tuned and is_free(source)
             value = inputs[0]
             padding, module = _layer(layer, shapes[source], supplied, inplace)
             if padding is not None:

@@ -1,10 +1,11 @@
 """What the adapter of this framework can do."""
 
-from touchstone.schema.capabilities import Capabilities
+from touchstone.schema.capabilities import Capabilities, Plain
 
 CAPABILITIES = Capabilities(
     # With oneDNN's kernels where TensorFlow uses them by itself; with them on any processor; XLA.
     modes=("function", "function_onednn", "xla"),
+    plain=Plain(("keras",)),
     modules={"tensorflow": "tensorflow", "numpy": "numpy"},
     record_format="tfrecord",
     released="2026-03",

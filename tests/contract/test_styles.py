@@ -1,0 +1,146 @@
+"""What a framework's tutorials show computes the same as all else, and does what is asked for."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from contract import test_modern, test_tasks, test_text
+from contract.test_frameworks import events_of, losses_of, settings_of
+from contract.test_parity import VARIANTS, every_layer, every_parameter
+from fixtures.specs import EPOCH, FEW_STEPS
+from touchstone.plan import frameworks
+from touchstone.plan.parity import REFERENCE, steps_spec
+from touchstone.results.parity import compare
+from touchstone.schema.spec import PLAIN
+
+STYLED = [name for name in frameworks.names() if frameworks.modes(name, PLAIN)]
+MODES = [(name, mode) for name in STYLED for mode in frameworks.modes(name, PLAIN)]
+GRAPHS = (
+    test_text.every_text_layer,
+    test_modern.small_vit,
+    test_modern.small_convnext,
+    test_tasks.small_gpt,
+    test_tasks.small_unet,
+)
+LOSS = 1e-3
+"""Of the loss after ten steps."""
+
+
+@pytest.fixture(scope="module")
+def tracer(root, trace_of):
+    """Traces a graph in a framework and a style; `scripts` may be a folder of changed ones."""
+    ours = root / "workflow/scripts"
+
+    def run(framework, mode, graph, variant="usual", scripts=ours, **style):
+        told = steps_spec(graph().network(), framework, mode, **VARIANTS[variant], **style)
+        return trace_of(framework, told, code=scripts)
+
+    run.cached = cache(run)
+    return run
+
+
+def certificate(tracer, framework, mode, graph, variant="usual", **scripts):
+    """What the certificate says of a framework in the style `plain`."""
+    usual = frameworks.modes(REFERENCE)[0]
+    trace = tracer(framework, mode, graph, variant, style=PLAIN, **scripts)
+    paths = {"reference": tracer.cached(REFERENCE, usual, graph, variant), framework: trace}
+    found = compare(graph.__name__, paths)["frameworks"][framework]
+    print(framework, mode, graph.__name__, variant, found)
+    return found
+
+
+@pytest.mark.parametrize("framework, mode", MODES)
+def test_every_layer_is_the_same_in_plain_code(framework, mode, tracer):
+    assert certificate(tracer, framework, mode, every_layer)["beyond"] == []
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("framework", STYLED)
+def test_a_small_form_is_the_same_in_plain_code(framework, graph, tracer):
+    found = certificate(tracer, framework, frameworks.modes(framework, PLAIN)[0], graph)
+    assert found["equal"] and found["beyond"] == []
+
+
+@pytest.mark.parametrize("variant", list(VARIANTS)[1:])
+@pytest.mark.parametrize("framework", STYLED)
+def test_every_update_equation_is_the_same_in_plain_code(framework, variant, tracer):
+    mode = frameworks.modes(framework, PLAIN)[0]
+    found = certificate(tracer, framework, mode, every_parameter, variant)
+    # MXNet's kernel of Nesterov's equation computes in single precision: 1e-7 in the velocities.
+    assert [what for what in found["beyond"] if what != "fp64 gradients"] == []
+
+
+BREAKS = {
+    "pytorch": ("fp64 update", "rate rises and falls", """
+class Adapter(Adapter):
+    def _update(self, rate):
+        super()._update(self.job.optimizer.learning_rate)
+"""),
+    "tensorflow": ("fp64 statistics", "usual", """
+def unbiased(start, now, *others):
+    return now
+"""),
+    "mxnet": ("fp64 gradients", "usual", """
+class Adapter(Adapter):
+    def _update(self, rate, count):
+        self.penalised = []
+        super()._update(rate, count)
+"""),
+    "jax": ("fp64 gradients", "usual", """
+class Adapter(Adapter):
+    def _penalty(self, network):
+        return 0.0
+"""),
+}  # fmt: skip
+"""By framework: what of the proof is beyond its tolerance, the variant, and lines at the end of
+`plain.py` (see `planted`)."""
+
+
+@pytest.mark.parametrize("framework", STYLED)
+def test_broken_plain_code_fails_its_certificate(framework, tracer, planted):
+    beyond, variant, lines = BREAKS[framework]
+    scripts = planted(f"runner/adapters/{framework}/plain", lines)
+    mode = frameworks.modes(framework, PLAIN)[0]
+    found = certificate(tracer, framework, mode, every_parameter, variant, scripts=scripts)
+    assert beyond in found["beyond"]
+
+
+@pytest.mark.parametrize("framework, mode", MODES)
+def test_a_run_is_ok_and_its_settings_are_read_back(framework, mode, study):
+    events = events_of(study(framework, ".jsonl", style=PLAIN, mode=mode, **EPOCH))
+    assert events[-1] == {"event": "result", "status": "ok", "reason": None}
+    settings = settings_of(events)
+    assert set(settings["effective"]) == set(settings["requested"])
+    assert settings["effective"]["mode"] == mode
+    evaluation = next(e for e in events if e["event"] == "evaluation")
+    assert evaluation["correct"] / evaluation["examples"] > 0.5
+    tuned = events_of(study(framework, ".jsonl", **EPOCH))
+    first, other = (np.array(losses_of(each)[:10]) for each in (events, tuned))
+    assert np.abs(first - other).max() <= LOSS
+
+
+@pytest.mark.parametrize("framework", STYLED)
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"optimizer": "adam", "learning_rate": 0.001, "weight_decay_form": "decoupled"},
+        {"nesterov": True, "weight_decay_on": "weights", "schedule": "cosine"},
+    ],
+)
+def test_settings_of_other_update_equations_are_read_back(framework, own, study):
+    mode = frameworks.modes(framework, PLAIN)[0]
+    events = events_of(study(framework, ".jsonl", style=PLAIN, mode=mode, **own, **FEW_STEPS))
+    assert events[-1]["status"] == "ok"
+
+
+@pytest.mark.parametrize("framework", STYLED)
+def test_products_in_bf16_are_seen(framework, study):
+    mode = frameworks.modes(framework, PLAIN)[0]
+    events = events_of(
+        study(framework, ".jsonl", style=PLAIN, mode=mode, precision="bf16", **FEW_STEPS)
+    )
+    if events[-1]["status"] == "unsupported":
+        assert "bf16" in events[-1]["reason"]
+        return
+    assert settings_of(events)["effective"]["precision"] == "bf16"
