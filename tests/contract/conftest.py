@@ -164,12 +164,15 @@ def once(execute, variables, shared, root):
 def trace_of(once):
     """The file of what a spec of single steps leaves, which must go well; see `once`.
 
-    XLA takes half of the time if it leaves its machine code as it is: the graphs of these steps are
-    large, and what they compute is the same.
+    XLA takes half of the time if it leaves its machine code as it is, and JAX's a sixth if it also
+    writes it as it did before its fusion emitters: the graphs of these steps are large, and what
+    they compute is the same.
     """
-    more = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    quick = "--xla_backend_optimization_level=0"
+    flags = {"jax": f"{quick} --xla_cpu_use_fusion_emitters=false"}
 
     def run(framework, spec, **told):
+        more = {"XLA_FLAGS": flags.get(framework, quick)}
         ended, path = once(framework, spec, ".npz", more=more, **told)
         assert ended.returncode == 0, ended.stderr[-3000:]
         return path

@@ -14,18 +14,18 @@ from touchstone.runner.train import cross_entropy
 
 
 def small_gpt() -> Graph:
-    """A GPT of two layers, for eight tokens; some rows of its table are no byte."""
-    return _gpt.build("small_gpt", (9, 1, 1), vocabulary=260, width=24, heads=3, layers=2)
+    """A GPT of one layer, for eight tokens; some rows of its table are no byte."""
+    return _gpt.build("small_gpt", (9, 1, 1), vocabulary=260, width=24, heads=3, layers=1)
 
 
 def small_bert() -> Graph:
-    """A BERT of two layers, for seven tokens; it gives one label."""
-    return _bert.build("small_bert", (7, 1, 1), 10, vocabulary=260, width=24, heads=3, layers=2)
+    """A BERT of one layer, for seven tokens; it gives one label."""
+    return _bert.build("small_bert", (7, 1, 1), 10, vocabulary=260, width=24, heads=3, layers=1)
 
 
 def small_unet() -> Graph:
-    """A U-Net of three levels, for images that are no squares."""
-    return _unet.build("small_unet", (8, 12, 3), 10, width=6, levels=3)
+    """A U-Net of two levels, for images that are no squares."""
+    return _unet.build("small_unet", (8, 12, 3), 10, width=6, levels=2)
 
 
 ONE_LABEL = {

@@ -12,6 +12,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+import torch._dynamo  # which the mode imports, in each fork unless it is there
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -339,6 +339,7 @@ def test_two_certificates_of_a_network_are_refused(tmp_path):
         read_certificates([certificate(tmp_path)] * 2)
 
 
+@pytest.mark.slow
 def test_gather_is_linear(tmp_path):
     """Four times the records take about four times as long, not sixteen times."""
     record = make_record(tmp_path / "runs", tmp_path / "one")

@@ -2,13 +2,16 @@
 
 import os
 import sys
+from functools import partial
 
 import pytest
 
 from fixtures.commands import call
 from fixtures.turns import computed
 from touchstone.analysis.compare_in_turn import judge
+from touchstone.commands import compare
 from touchstone.paths import ROOT, RUNNER
+from touchstone.plan.parts import Interleave
 
 STUDY = """
 study: tiny
@@ -35,7 +38,7 @@ slices.Slicer = Slicer
 main()
 """
 """A Python that needs twice as long for the same work."""
-QUICK = ("--framework", "scipy", "--sets", 3, "--max-sets", 3, "--rounds", 3, "--max-seconds", 9)
+QUICK = ("--framework", "scipy", "--sets", 3, "--max-sets", 3, "--rounds", 3, "--max-seconds", 1)
 
 
 def turns(speeds, **options):
@@ -66,7 +69,10 @@ def test_rounds_that_others_disturbed_are_named():
 
 
 @pytest.fixture
-def study(tmp_path):
+def study(tmp_path, monkeypatch):
+    """A study; its cells work for short slices."""
+    short = partial(Interleave, slice_seconds=0.1, lead_seconds=0.02)
+    monkeypatch.setattr(compare, "Interleave", short)
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
     return path

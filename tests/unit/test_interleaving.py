@@ -15,7 +15,9 @@ from touchstone.measure import interleaving
 from touchstone.measure.interleaving import Failed, Timing, groups_that_fit, measure_set
 from touchstone.plan.parts import Interleave
 
-TIMING = Timing(rounds=3, slice_seconds=0.05, lead_seconds=0.02, max_seconds=30.0)
+TIMING = Timing(rounds=3, slice_seconds=0.05, lead_seconds=0.02, max_seconds=0.0)
+"""Of three rounds, however quiet they are."""
+PATIENT = TIMING._replace(max_seconds=30.0)
 BURN = (
     "def step():\n    end = time.process_time() + 0.01\n    while time.process_time() < end: pass"
 )
@@ -39,7 +41,7 @@ def test_each_round_has_one_slice_of_each_cell_and_slices_never_overlap(tmp_path
 
 def test_the_order_of_a_set_depends_on_the_seed_and_the_number_only(tmp_path):
     cells = [candidate(tmp_path, name) for name in ("a", "b", "c", "d")]
-    timing = TIMING._replace(rounds=1000, max_seconds=0.0)  # three rounds, however quiet
+    timing = TIMING._replace(slice_seconds=0.01, lead_seconds=0.0)
 
     def order(number, seed):
         rounds = rounds_of(measure_set(number, [cells], timing, seed))
@@ -66,7 +68,7 @@ def _burn_until(gone):
 
 def test_a_program_beside_them_is_seen_and_their_own_work_is_not(tmp_path):
     core = min(os.sched_getaffinity(0))
-    slices = TIMING._replace(slice_seconds=0.5, rounds=1000, max_seconds=0.0)
+    slices = TIMING._replace(slice_seconds=0.2)
     cells = [candidate(tmp_path, name, BURN, threads=1) for name in ("a", "b")]
     gone = multiprocessing.Event()
     other = multiprocessing.Process(target=_burn_until, args=(gone,))
@@ -141,8 +143,10 @@ def test_a_process_that_hangs_is_ended(tmp_path, monkeypatch):
 def test_rounds_go_on_until_enough_are_quiet_or_there_are_too_many(tmp_path, monkeypatch):
     cells = [candidate(tmp_path, name) for name in ("a", "b")]
     used = iter(range(10**9))
+    monkeypatch.setattr(interleaving, "REST", 0.0)
+    monkeypatch.setattr(interleaving, "core_latency", lambda cores: 100.0)
     monkeypatch.setattr(interleaving, "core_seconds", lambda cores: float(next(used)))
-    timing = TIMING._replace(slice_seconds=0.01, lead_seconds=0.0)
+    timing = PATIENT._replace(slice_seconds=0.01, lead_seconds=0.0)
     assert len(rounds_of(measure_set(1, [cells], timing, seed=1))) == 12
     monkeypatch.setattr(interleaving, "core_seconds", lambda cores: 0.0)
     assert len(rounds_of(measure_set(1, [cells], timing, seed=1))) == 3
@@ -167,22 +171,25 @@ def test_pairs_are_measured_one_after_another(tmp_path):
 
 def test_a_comparison_has_one_line_in_a_log(tmp_path, capsys):
     cells = [candidate(tmp_path, name) for name in ("a", "b")]
-    options = Interleave(sets=3, rounds=3, slice_seconds=0.05, lead_seconds=0.02)
+    options = Interleave(
+        sets=3, rounds=3, slice_seconds=0.05, lead_seconds=0.02, max_seconds=0.1
+    )  # fmt: skip
     interleave.measure("two", "identity", options, cells, {}, tmp_path / "sets")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("in turn  two  3 sets  ") and " rounds quiet  " in line
 
 
 def test_a_set_has_enough_rounds_with_near_cores(tmp_path, monkeypatch):
+    timing = PATIENT._replace(slice_seconds=0.01)
     monkeypatch.setattr(interleaving, "REST", 0.0)
     monkeypatch.setattr("touchstone.schema.interleaved.QUIET", inf)
     latencies = iter([150.0, 150.0, 600.0, 160.0, *[170.0] * 20])
     monkeypatch.setattr(interleaving, "core_latency", lambda cores: next(latencies))
     cells = [candidate(tmp_path, name) for name in ("a", "b")]
-    measured = measure_set(1, [cells], TIMING, seed=1)
+    measured = measure_set(1, [cells], timing, seed=1)
     rounds = rounds_of(measured)
     assert [each.core_latency for each in rounds] == [150.0, 600.0, 600.0, 170.0, 170.0]
     # The least of the sets before counts too.
     latencies = iter([600.0] * 20)
-    rounds = rounds_of(measure_set(2, [cells], TIMING, seed=1, least=150.0))
+    rounds = rounds_of(measure_set(2, [cells], timing, seed=1, least=150.0))
     assert len(rounds) == 12

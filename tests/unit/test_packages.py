@@ -1,6 +1,8 @@
 """Packages are installed by uv with pip's settings, and by pip where uv cannot."""
 
+import contextlib
 import hashlib
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -75,11 +77,29 @@ def listed(tmp_path, monkeypatch):
     return path
 
 
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """The Python of an environment with pip, and the folder of its packages."""
+    folder = tmp_path_factory.mktemp("environment") / "made"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    (found,) = folder.glob("lib/*/site-packages")
+    return folder / "bin/python", found
+
+
+@contextlib.contextmanager
+def restored(folder):
+    """Remove afterwards what was installed into the folder meanwhile."""
+    before = set(folder.iterdir())
+    yield
+    for path in set(folder.iterdir()) - before:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 @pytest.fixture
-def python(tmp_path):
-    """An environment with pip and nothing else."""
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "made"], check=True)
-    return tmp_path / "made/bin/python"
+def python(environment):
+    """The Python of an environment with pip and nothing else."""
+    with restored(environment[1]):
+        yield environment[0]
 
 
 def shown(python, code):
@@ -150,18 +170,19 @@ def wheels(listed, tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.parametrize("program", ["uv", "pip"])
 def test_wheels_are_the_only_place_to_search_where_they_are(
-    program, wheels, listed, python, monkeypatch
+    wheels, listed, environment, monkeypatch
 ):
     assert [path.name for path in wheels.iterdir()] == ["toy-1.0-py3-none-any.whl"]
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    if program == "pip":
+    python, folder = environment
+    for program in ("uv", "pip"):
+        said = []
+        with restored(folder):
+            packages.install(python, listed, sys.version_info[:2], said.append)
+            assert said == [] and shown(python, INSTALLER) == f"{program} 42"
         monkeypatch.setattr(packages, "uv", lambda: None)
-    said = []
-    packages.install(python, listed, sys.version_info[:2], said.append)
-    assert said == [] and shown(python, INSTALLER) == f"{program} 42"
 
 
 def test_uv_gets_an_interpreter_that_the_machine_lacks(tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ def test_a_stranger_is_refused_and_the_next_peer_is_let_in(name, door):
 
 
 def test_a_silent_stranger_is_refused_in_time(door, monkeypatch):
-    monkeypatch.setattr(peers, "PATIENCE", 2.0)
+    monkeypatch.setattr(peers, "PATIENCE", 1.0)
 
     def waits_until_it_is_refused(host, port):
         with socket.create_connection((host, port), 30) as stranger:

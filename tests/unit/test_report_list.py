@@ -41,7 +41,7 @@ def replace_runs(root, day):
         path.write_text(text.replace("2026-11-21T", f"{day}T"))
     write_plan(root / "plan.tsv", [{"framework": n} for n in ("pytorch", "mxnet")], repeats=1)
     gathered(root)
-    plot(root)
+    plot(root, images=False)
 
 
 def files(folder):
@@ -59,7 +59,7 @@ def written(tmp_path_factory):
     """A folder of results with the reports of two studies, the first one's files, and the list."""
     root = make_study(tmp_path_factory.mktemp("two") / "results")
     gathered(root)
-    plot(root)
+    plot(root, images=False)
     report(root, "first", "The first")
     before = files(root / "report/first")
     replace_runs(root, "2026-11-22")

@@ -38,8 +38,7 @@ def parsed(text: str) -> tuple[Any, list[str]]:
     """
     if len(text) > MOST_CHARACTERS:
         raise NotPlain(f"it has {len(text):,} characters, more than {MOST_CHARACTERS:,}")
-    _check_depth(text)
-    loader = yaml.SafeLoader(text)
+    loader = _Loader(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -52,17 +51,22 @@ def parsed(text: str) -> tuple[Any, list[str]]:
         loader.dispose()
 
 
-def _check_depth(text: str) -> None:
-    """Before nodes are made of it, which takes a call a level."""
+class _Loader(yaml.SafeLoader):
+    """Refuses lists and mappings that are too deep before it composes them, a call a level."""
+
     depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > DEEPEST:
-            line = text.count("\n", 0, event.start_mark.index if event.start_mark else 0) + 1
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """The next node, which belongs to a parent, if any."""
+        nested = self.check_event(yaml.CollectionStartEvent)
+        self.depth += nested
+        if self.depth > DEEPEST:
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            line = event.start_mark.line + 1
             raise NotPlain(f"line {line} is more than {DEEPEST} lists and mappings deep")
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self.depth -= nested
+        return node
 
 
 class _Document:

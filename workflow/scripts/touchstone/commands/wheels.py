@@ -46,7 +46,8 @@ def run(arguments: argparse.Namespace) -> None:
         except EnvironmentFault as fault:
             raise TouchstoneError(str(fault)) from None
         _download(name, python, pins)
-    _download("data sets", sys.executable, _packages_of_datasets())
+    if pins := _packages_of_datasets():
+        _download("data sets", sys.executable, pins)
     if any(packages.WHEELS.glob("*.tar.gz")):
         _download("what builds packages from source", sys.executable, ["setuptools", "wheel"])
 

@@ -1,5 +1,6 @@
 """The templates of the pages, and how they are filled."""
 
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -7,6 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 HERE = Path(__file__).parent
 
 
+@cache  # with the templates that it compiles
 def templates(*folders: Path) -> Environment:
     """The templates of these folders, then of this package; what they are given is escaped.
 
