@@ -75,7 +75,8 @@ def early(framework, arguments):
     found = {name: value for name, value in told.get("", {}).items() if name not in os.environ}
     for path in arguments:
         if path.endswith(".json"):
-            execution = json.loads(Path(path).read_text())["execution"]
+            spec = json.loads(Path(path).read_text())
+            execution = spec.get("training", spec)["execution"]
             for asked in (execution["mode"], execution.get("wait_policy")):
                 found.update(told.get(asked, {}))
     return found

@@ -23,6 +23,7 @@ from touchstone.workflow import start
 MODELS = (
     "findings_model",
     "bottleneck_model",
+    "profile_model",
     "ranking_model",
     "setup_model",
     "part",

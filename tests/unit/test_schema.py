@@ -22,7 +22,7 @@ from touchstone.schema.events import (
     outcome_of,
     read_events,
 )
-from touchstone.schema.spec import KINDS, kind_of, spec_from_json, spec_to_json
+from touchstone.schema.spec import KINDS, ProfileSpec, kind_of, spec_from_json, spec_to_json
 from touchstone.schema.values import WrongValue
 
 CELLS: dict[str, dict[str, Any]] = {
@@ -35,6 +35,8 @@ CELLS: dict[str, dict[str, Any]] = {
 def spec_of(kind, root):
     if kind == "parity":
         return parity_spec("lstm-text", "jax")
+    if kind == "profile":
+        return ProfileSpec(spec_of("training", root))
     return make_spec(Cell(framework="pytorch", mode="eager", **CELLS[kind]), 1, root)
 
 

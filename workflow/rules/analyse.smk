@@ -8,7 +8,9 @@ FIGURES = (
     "training_loss",
     *(["operations"] if any(map(is_operation, PLAN.cells.values())) else []),
     *(["scaling"] if STUDY.scaling else []),
+    *(["profile"] if STUDY.profiles else []),
 )
+PROFILES = "--profiles results/profiles" if STUDY.profiles else ""
 # What `snakemake --report` shows of the tables and figures.
 TABLE = {"caption": "../report/table.rst", "category": "Tables"}
 FIGURE = {"caption": "../report/figure.rst", "category": "Figures"}
@@ -40,8 +42,10 @@ rule gather:
         certificates=STUDY.certificates,
         max_batches=STUDY.max_batches,
         interleaved=STUDY.interleaved,
+        profiles=STUDY.profiles,
     output:
         **({"scaling": "results/tables/scaling.csv"} if STUDY.scaling else {}),
+        **({"profile": "results/tables/profile.csv"} if STUDY.profiles else {}),
         measurements=report(
             "results/tables/measurements.csv", labels={"table": "every run"}, **TABLE
         ),
@@ -68,16 +72,19 @@ rule gather:
         code=code_digest.digest("commands/gather.py"),
         max_batches="--max-batches results/max_batch" if STUDY.max_batches else "",
         scaling="--scaling" if STUDY.scaling else "",
+        profiles=PROFILES,
     shell:
         "python $TOUCHSTONE_SCRIPTS/cli.py gather --plan {input.plan} --records results/records"
         " --output results/tables --findings {output.findings}"
-        " --certificates {input.certificates} --interleaved {input.interleaved} {params.max_batches} {params.scaling} > {log} 2>&1"
+        " --certificates {input.certificates} --interleaved {input.interleaved} {params.max_batches} {params.scaling}"
+        " {params.profiles} > {log} 2>&1"
 
 
 rule plot:
     input:
         plan="results/plan.tsv",
         summary="results/tables/summary.csv",
+        profiles=STUDY.profiles,
     output:
         [
             report(
@@ -97,9 +104,10 @@ rule plot:
         "../../envs/base.yaml"
     params:
         code=code_digest.digest("commands/plot.py"),
+        profiles=PROFILES,
     shell:
         "python $TOUCHSTONE_SCRIPTS/cli.py plot --plan {input.plan} --tables results/tables"
-        " --records results/records --output results/figures > {log} 2>&1"
+        " --records results/records --output results/figures {params.profiles} > {log} 2>&1"
 
 
 rule report:

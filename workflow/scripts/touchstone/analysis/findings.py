@@ -14,11 +14,13 @@ from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.largest_batch import largest_batches
 from touchstone.analysis.outcomes import failures, flags, outcomes
 from touchstone.analysis.part import Workload
+from touchstone.analysis.profile import layer_profiles
 from touchstone.analysis.setup import setup
 from touchstone.results.certificates import Certificates
 from touchstone.results.max_batch import MaxBatch
 from touchstone.results.study import Study
 from touchstone.schema.interleaved import Interleaved
+from touchstone.schema.profile import Profile
 
 
 class Answers(NamedTuple):
@@ -47,6 +49,7 @@ def compute(
     answers: Answers | None = None,
     released: Mapping[str, str | None] = MappingProxyType({}),
     interleaved: Sequence[Interleaved] = (),
+    profiles: Mapping[str, Profile] = MappingProxyType({}),
 ) -> Findings:
     """The findings of a gathered study.
 
@@ -56,6 +59,7 @@ def compute(
         answers: of the same study, where the caller has them already.
         released: by framework, the month in which its pinned version was released, `YYYY-MM`.
         interleaved: what was measured in turn.
+        profiles: by cell, where the time of its steps goes.
     """
     trained, inference = study.trained, study.inference
     answers = answers or answers_of(study)
@@ -93,5 +97,6 @@ def compute(
         equal_computation=equal_computation(networks, certificates),
         known_deviations=known_deviations(networks),
         largest_batches=largest_batches(trained, searches),
+        profiles=layer_profiles(study, profiles),
         setup=setup(study),
     )

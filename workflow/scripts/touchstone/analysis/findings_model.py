@@ -10,6 +10,7 @@ from touchstone.analysis.bottleneck_model import Bottleneck
 from touchstone.analysis.disturbed import Disturbed
 from touchstone.analysis.doubts import Doubt
 from touchstone.analysis.part import Part, RatioEstimate, Workload
+from touchstone.analysis.profile_model import LayerProfile
 from touchstone.analysis.ranking_model import Answer, ComparisonSummary
 from touchstone.analysis.setup_model import Setup
 from touchstone.plan.names import stack_of
@@ -342,6 +343,8 @@ class Findings(Part):
     """Known deviations of frameworks from the networks."""
     largest_batches: list[LargestBatch]
     """What `find_max_batch` found."""
+    profiles: list[LayerProfile]
+    """Where the time of training steps goes, as far as the study has `profile`."""
     setup: Setup
     """Machine, software and settings."""
 

@@ -1,4 +1,4 @@
-"""Write the tables of run files and of turns in docs/contracts.md from their types."""
+"""Write the tables of run files, of turns and of profiles in docs/contracts.md from their types."""
 
 import argparse
 import re
@@ -6,7 +6,7 @@ from typing import Any
 
 from touchstone.files import with_section
 from touchstone.paths import ROOT
-from touchstone.schema import events, interleaved, spec
+from touchstone.schema import events, interleaved, profile, spec
 from touchstone.schema.values import type_name
 
 PAGE = ROOT / "docs/contracts.md"
@@ -30,6 +30,11 @@ def turns() -> str:
         interleaved.Slice, interleaved.Waiting,
     )  # fmt: skip
     return "\n".join(_table(cls.__name__, cls) for cls in parts)
+
+
+def profiles() -> str:
+    """A table for a profile, and one for its layers."""
+    return "\n".join(_table(cls.__name__, cls) for cls in (profile.Profile, profile.LayerTime))
 
 
 def kinds_of_events() -> str:
@@ -61,7 +66,8 @@ def page_with_tables(page: str) -> str:
     """docs/contracts.md with its sections as the types have them."""
     page = with_section(page, "spec", specs())
     page = with_section(page, "events", kinds_of_events())
-    return with_section(page, "turns", turns())
+    page = with_section(page, "turns", turns())
+    return with_section(page, "profile", profiles())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from touchstone.analysis import answer_tables, scaling
+from touchstone.analysis import answer_tables, profile, scaling
 from touchstone.analysis.findings import answers_of, compute
 from touchstone.analysis.findings_file import write_findings
 from touchstone.plan import frameworks
@@ -13,10 +13,11 @@ from touchstone.results.files import write_atomic
 from touchstone.results.gathering import gather
 from touchstone.results.interleaved import read_interleaved
 from touchstone.results.max_batch import read_max_batches
+from touchstone.results.profiles import read_profiles
 
 TABLES = (
     *("measurements", "summary", "comparisons", "scaling"),
-    *("precision", "bottleneck", "trials"),
+    *("precision", "bottleneck", "trials", "profile"),
 )
 """What is written here; other commands write more into the same folder."""
 
@@ -34,6 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--max-batches", type=Path, help="folder of the searches for the largest batch"
+    )
+    parser.add_argument(
+        "--profiles", type=Path, help="folder of the profiles; write profile.csv too"
     )
     parser.add_argument(
         "--scaling", action="store_true", help="write scaling.csv too: speed-up by replicas"
@@ -59,7 +63,10 @@ def run(arguments: argparse.Namespace) -> None:
     answer_tables.write(answers.gains, answers.verdicts, answers.trials, folder)
     if arguments.scaling:
         write_atomic(folder / "scaling.csv", scaling.table(answers.scaled))
-    findings = compute(study, certificates, searches, answers, released, interleaved)
+    profiles = read_profiles(arguments.profiles, [cell.plan.name for cell in study.cells])
+    if arguments.profiles:
+        write_atomic(folder / "profile.csv", profile.table(study, profiles))
+    findings = compute(study, certificates, searches, answers, released, interleaved, profiles)
     write_findings(findings, arguments.findings)
     tables = (path for path in folder.iterdir() if path.stem in TABLES)
     digests.write(folder, [*tables, arguments.findings])

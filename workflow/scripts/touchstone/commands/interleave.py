@@ -39,7 +39,6 @@ from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet, leas
 from touchstone.schema.spec import (
     InferenceSpec,
     OperationSpec,
-    ParitySpec,
     RunSpec,
     TrainingSpec,
     spec_from_json,
@@ -216,7 +215,7 @@ def _candidate(name: str, known: Places, folder: Path) -> Candidate:
     first = Path("results/runs") / name / "rep1"
     if reason := why_no_turn(read_events(first / "events.jsonl")):
         raise Excluded(reason)
-    spec = _spec(first / "spec.json")
+    spec = run_spec(first / "spec.json")
     if why := skip.no_device(spec.execution.device):
         raise Excluded(f"there is {why}")
     verified_data(spec)
@@ -251,7 +250,8 @@ def why_no_turn(events: Sequence[Event]) -> str:
     return f"its first run ended as {outcome.status} ({outcome.reason})"
 
 
-def _spec(path: Path) -> RunSpec:
+def run_spec(path: Path) -> RunSpec:
+    """The spec of a run, from its `spec.json`, which keeps no weights. Raises Fault."""
     try:
         spec = spec_from_json(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, WrongValue) as fault:
@@ -260,7 +260,6 @@ def _spec(path: Path) -> RunSpec:
         return spec._replace(keep_weights=None)
     if isinstance(spec, (InferenceSpec, OperationSpec)):
         return spec
-    assert isinstance(spec, ParitySpec)
     raise Fault(f"{path}: it is no run's spec")
 
 

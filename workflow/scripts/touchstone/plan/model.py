@@ -393,6 +393,14 @@ class Study(BaseModel):
             " (`docs/interleaving.md`). `interleave: {}` has the usual values; null: no"
         ),
     ] = None
+    profile: Annotated[
+        bool,
+        Field(
+            description="also profile some steps of every cell that trains, after its runs and in"
+            " a process of its own: the time of each layer, forward and backward, in every"
+            " framework (`docs/profile.md`)"
+        ),
+    ] = False
     environments: Annotated[
         dict[EnvironmentName, Environment],
         Field(

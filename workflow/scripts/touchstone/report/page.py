@@ -19,6 +19,7 @@ from touchstone.report.sections import (
     numbers,
     outcomes,
     parity,
+    profile,
     setup,
     speed,
     strip,
@@ -37,7 +38,7 @@ from touchstone.report.text import (
 from touchstone.results.files import REMAKE, InputError, parse_json, read_text
 from touchstone.results.study import describe_machine
 
-SECTIONS = (warnings, answer, strip, outcomes, speed, parity, numbers, workloads, setup)
+SECTIONS = (warnings, answer, strip, outcomes, speed, parity, numbers, profile, workloads, setup)
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
 

@@ -9,7 +9,14 @@ from touchstone.reading import rows_of, text_of
 from touchstone.results.files import RERUN, InputError, parse_json, read_object, read_text
 from touchstone.results.nodes import Node, folders, shift, together
 from touchstone.schema.events import Chunk, Event, Outcome, Phase, event_from_json, outcome_of
-from touchstone.schema.spec import ParitySpec, RunSpec, TrainingSpec, spec_from_json
+from touchstone.schema.spec import (
+    ParitySpec,
+    ProfileSpec,
+    RunSpec,
+    TrainingSpec,
+    kind_of,
+    spec_from_json,
+)
 from touchstone.schema.status import OK, STATUSES
 from touchstone.schema.values import WrongValue
 
@@ -145,8 +152,8 @@ def _read_spec(path: Path) -> RunSpec:
         spec = spec_from_json(read_object(path))
     except WrongValue as fault:
         raise InputError(path, str(fault), RERUN) from None
-    if isinstance(spec, ParitySpec):
-        raise InputError(path, "its kind is parity, which is no run of a study", RERUN)
+    if isinstance(spec, (ParitySpec, ProfileSpec)):
+        raise InputError(path, f"its kind is {kind_of(spec)}, which is no run of a study", RERUN)
     epochs = spec.phases.epochs if isinstance(spec, TrainingSpec) else 1
     counts = {
         "repeat": spec.repeat, "factors.batch_size": spec.factors.batch_size,

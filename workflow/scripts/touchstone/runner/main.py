@@ -1,4 +1,4 @@
-"""Run what a spec asks for: training, inference, an operation or parity steps."""
+"""Run what a spec asks for: training, inference, an operation, parity steps or a profile."""
 
 import datetime
 import importlib
@@ -20,6 +20,7 @@ MODULES = {
     "inference": "infer",
     "operation": "operate",
     "parity": "parity",
+    "profile": "profile",
 }
 """The module of this package, and its function, that do each kind of work.
 
@@ -47,8 +48,8 @@ def run(spec: Spec, path: str, threads: int, work: Any) -> None:
 
 def main() -> None:
     """Do what the spec asks for, the first argument; the second is the file to write: of events,
-    or of the arrays of parity steps. With the descriptors of two pipes as further arguments it
-    works in slices (slices.py)."""
+    of the arrays of parity steps, or of a profile. With the descriptors of two pipes as further
+    arguments it works in slices (slices.py)."""
     spec_path, output, *pipes = sys.argv[1:]
     with open(spec_path, encoding="utf-8") as file:
         spec = spec_from_json(json.load(file))
@@ -59,7 +60,7 @@ def main() -> None:
         exit_now()
     name = MODULES[kind_of(spec)]
     work = getattr(importlib.import_module("touchstone.runner." + name), name)
-    if name == "parity":
+    if name in ("parity", "profile"):
         work(spec, output, threads)
     else:
         run(spec, output, threads, work)

@@ -510,9 +510,23 @@ class ParitySpec(NamedTuple):
     parity_steps: Dict[str, ParitySteps]
 
 
+class ProfileSpec(NamedTuple):
+    """Some steps of a run that trains, under the framework's profiler (docs/profile.md).
+
+    training: the run
+    """
+
+    training: TrainingSpec
+
+    @property
+    def execution(self) -> Execution:
+        """That of the run."""
+        return self.training.execution
+
+
 RunSpec = Union[TrainingSpec, InferenceSpec, OperationSpec]
 """The spec of a run of a study."""
-Spec = Union[TrainingSpec, InferenceSpec, OperationSpec, ParitySpec]
+Spec = Union[TrainingSpec, InferenceSpec, OperationSpec, ParitySpec, ProfileSpec]
 
 
 def epochs_of(spec: TrainingSpec) -> Epochs:
@@ -525,6 +539,7 @@ KINDS: Dict[str, Any] = {
     "inference": InferenceSpec,
     "operation": OperationSpec,
     "parity": ParitySpec,
+    "profile": ProfileSpec,
 }
 """The class of each `kind` of `spec.json`."""
 

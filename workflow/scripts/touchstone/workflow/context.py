@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from touchstone.plan import frameworks
 from touchstone.plan.environment import Place
+from touchstone.plan.inference import is_inference
 from touchstone.plan.max_batch import searches
 from touchstone.plan.model import Cell
 from touchstone.plan.names import Stack
@@ -80,6 +81,15 @@ class Context:
     def interleaved(self) -> list[str]:
         """The results of the groups of cells that are measured in turn."""
         return [f"results/interleaved/{group}.json" for group in self.turns]
+
+    @cached_property
+    def profiles(self) -> list[str]:
+        """The profiles of the cells that train."""
+        if not self.plan.study.profile:
+            return []
+        cells = self.plan.cells.items()
+        names = [name for name, cell in cells if not (is_operation(cell) or is_inference(cell))]
+        return [f"results/profiles/{name}.json" for name in names]
 
     @cached_property
     def report(self) -> str:

@@ -78,6 +78,13 @@ class JobInputs:
         names = self.context.turns[wildcards.group]
         return [f"results/runs/{name}/rep1/events.jsonl" for name in names]
 
+    def profiled(self, wildcards: Wildcards) -> list[str]:
+        """What a profile reads: the data, and the events of the cell's first run."""
+        if wildcards.cell not in self.plan.cells:
+            raise WorkflowError(f"no cell of this study is named {wildcards.cell}")
+        cell = self.plan.cells[wildcards.cell]
+        return [f"results/runs/{wildcards.cell}/rep1/events.jsonl", *_manifest(cell)]
+
     def study_files(self, wildcards: Wildcards) -> list[str]:
         """The claims and the published table of a study."""
         claims = self.context.root / f"config/claims/{wildcards.study}.yaml"

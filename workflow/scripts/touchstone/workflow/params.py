@@ -136,6 +136,17 @@ class JobParams:
             "environments": self.options_of(*(cell.environment for cell in cells)),
         }
 
+    def profile(self, wildcards: Wildcards) -> dict[str, Any]:
+        """All on which a profile depends but its data and the first run."""
+        self.inputs.profiled(wildcards)  # raises for an unknown cell
+        cell = self.context.cell(wildcards)
+        return {
+            "spec": self.of_cell(wildcards.cell)[1][0],
+            "pins": self.installed_for(cell),
+            "environment": self.options_of(cell.environment),
+            "code": code_digest.digest(*runner(cell.framework, "profile", cell.style)),
+        }
+
     def search(self, wildcards: Wildcards) -> dict[str, Any]:
         """All on which a search for the largest batch depends but its data; as `run`."""
         cell = self.inputs.searched(wildcards)

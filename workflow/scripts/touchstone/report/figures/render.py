@@ -1,15 +1,16 @@
 """The figures of a study: every run is a point, every missing number a word."""
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from touchstone.analysis.profile_model import LayerProfile
 from touchstone.analysis.scaling import has_replicas
-from touchstone.report.figures import operations, scaling
+from touchstone.report.figures import operations, profile, scaling
 from touchstone.report.figures.losses import draw_losses, loss_texts
 from touchstone.report.figures.panels import GRID, INK, NARROW
 from touchstone.report.figures.points import POINT_FIGURES, draw_points, point_texts
@@ -63,8 +64,12 @@ class Drawn(NamedTuple):
     narrow: Figure | None = None
 
 
-def make_figures(study: Study) -> Iterator[Drawn]:
-    """The figures of the report."""
+def make_figures(study: Study, profiles: Sequence[LayerProfile] = ()) -> Iterator[Drawn]:
+    """The figures of the report; one of the `profiles` where there are any."""
+    if profiles:
+        colours = {"ink": INK, "grid": GRID}
+        figure = profile.draw(study, profiles, colours)
+        yield Drawn("profile", figure, profile.texts(study.trained, profiles))
     if (called := study.operations).cells:
         colours = {"ink": INK, "grid": GRID}
         yield Drawn("operations", operations.draw(called, colours), operations.texts(called))

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from touchstone.runner.job import Job
 from touchstone.schema.capabilities import Capabilities
 from touchstone.schema.events import Software
+from touchstone.schema.profile import StepTrace
 from touchstone.schema.types import Array
 
 
@@ -164,6 +165,12 @@ class TrainingAdapter(InferenceAdapter):
     @abstractmethod
     def losses(self, handle: Any) -> Array:
         """Wait for these steps; their mean losses, float array (steps,)."""
+
+    def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
+        """Do the steps of `train_steps` under the framework's own profiler, wait for them, and
+        return its records of the graph's layers. No measured run calls it."""
+        name = self.__module__.split(".")[-2]
+        raise NotImplementedError("{}'s adapter has no profile of layers".format(name))
 
     @abstractmethod
     def logits(self, images: Array) -> Array:

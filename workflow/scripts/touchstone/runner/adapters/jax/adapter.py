@@ -31,9 +31,11 @@ from touchstone.runner.adapters.jax.network import (
     pool_threads,
     rows_last,
 )
+from touchstone.runner.adapters.jax.profile import SCOPE, profiled_steps
 from touchstone.runner.adapters.jax.two_sizes import StepOfTwoSizes
 from touchstone.runner.job import Job
 from touchstone.schema.events import Software
+from touchstone.schema.profile import StepTrace
 from touchstone.schema.spec import Layer
 from touchstone.schema.types import Array, Arrays
 
@@ -211,26 +213,27 @@ class Adapter(Inputs):
             # What normalises stays as it is kept.
             for kind in own.keys() & {"weight", "recurrent", "bias"}:
                 own[kind] = own[kind].astype(self.computed)
-            if op in ("dropout", "stochastic_depth"):
-                value = drop(layer, inputs[0]) if drop else inputs[0]
-            elif op == "batch_norm" and drop:
-                value, mean, variance = batch_normalised(
-                    layer["epsilon"], inputs[0].astype(self.dtype), own["scale"], own["offset"]
-                )
-                count = value.size // value.shape[3]
-                batch = {"mean": mean, "variance": variance * (count / (count - 1))}
-                for kind, fresh in batch.items():
-                    kept = layer["momentum"] * own[kind]
-                    statistics[name + "." + kind] = kept + (1 - layer["momentum"]) * fresh
-            elif op == "conv" and self.device.platform != "cpu":
-                value = library_conv(layer, inputs[0], own["weight"])
-            else:
-                value = layer_of(layer, inputs, own)
-            if "bias" in own and op != "lstm":
-                value = value + own["bias"]
-            value = value.astype(self.computed)
-            if self.device.platform == "cpu" and op in ("conv", "add"):
-                value = computed_once(value)
+            with jax.named_scope(SCOPE + name):
+                if op in ("dropout", "stochastic_depth"):
+                    value = drop(layer, inputs[0]) if drop else inputs[0]
+                elif op == "batch_norm" and drop:
+                    value, mean, variance = batch_normalised(
+                        layer["epsilon"], inputs[0].astype(self.dtype), own["scale"], own["offset"]
+                    )
+                    count = value.size // value.shape[3]
+                    batch = {"mean": mean, "variance": variance * (count / (count - 1))}
+                    for kind, fresh in batch.items():
+                        kept = layer["momentum"] * own[kind]
+                        statistics[name + "." + kind] = kept + (1 - layer["momentum"]) * fresh
+                elif op == "conv" and self.device.platform != "cpu":
+                    value = library_conv(layer, inputs[0], own["weight"])
+                else:
+                    value = layer_of(layer, inputs, own)
+                if "bias" in own and op != "lstm":
+                    value = value + own["bias"]
+                value = value.astype(self.computed)
+                if self.device.platform == "cpu" and op in ("conv", "add"):
+                    value = computed_once(value)
             values[name] = value
         output = values[self.job.network.output]
         self.output = output.dtype.name
@@ -324,6 +327,9 @@ class Adapter(Inputs):
             losses.append(loss)
         self.steps += len(rates)
         return losses
+
+    def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
+        return profiled_steps(self, batches, rates, draws)
 
     def losses(self, handle: Any) -> Array:
         return np.array(jax.device_get(handle))

@@ -20,6 +20,7 @@ from touchstone.runner.adapters.jax.network import pool_threads, rows_last
 from touchstone.runner.adapters.jax.plain_layers import SPARED, Network, path_of
 from touchstone.runner.running_variance import unbiased
 from touchstone.schema.events import Software
+from touchstone.schema.profile import StepTrace
 from touchstone.schema.types import Array, Arrays
 
 
@@ -115,6 +116,9 @@ class Adapter(adapter.Adapter):
 
     def load_examples(self, images: Array, labels: Array) -> None:
         self.images, self.labels = images.astype(self.dtype), labels.astype(np.int32)
+
+    def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
+        raise NotImplementedError("of plain code only PyTorch's has a profile of layers")
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses = []

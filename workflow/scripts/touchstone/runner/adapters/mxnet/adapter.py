@@ -24,9 +24,11 @@ from touchstone.runner.adapters.mxnet.network import (
     has_avx512,
     to_numpy,
 )
+from touchstone.runner.adapters.mxnet.profile import profiled_steps
 from touchstone.runner.job import Job
 from touchstone.runner.running_variance import unbiased
 from touchstone.schema.events import Software
+from touchstone.schema.profile import StepTrace
 from touchstone.schema.types import Array
 
 NATIVE = {
@@ -201,6 +203,9 @@ class Adapter(Inputs):
         self.trainer.step(count)
         if asked.name == "sgd":
             optimizer.momentum = asked.momentum
+
+    def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
+        return profiled_steps(self, batches, rates, draws)
 
     def losses(self, handle: Any) -> Array:
         replicas = [nd.concat(*losses, dim=0).asnumpy() for losses in zip(*handle)]

@@ -236,33 +236,35 @@ class Network(nn.HybridBlock):
         values = {"input": x}
         for layer in self.layers:
             inputs = [values[source] for source in layer["inputs"]]
-            name, op, value = layer["name"], layer["op"], inputs[0]
-            if op == "add":
-                value = F.elemwise_add(*inputs) if len(inputs) == 2 else F.add_n(*inputs)
-            elif op == "concat":
-                if self.precision == "bf16":
-                    # Scalars make some of them float32, which MXNet does not join with others.
-                    inputs = F.amp_multicast(*inputs, num_outputs=len(inputs))
-                value = F.concat(*inputs, dim=1)
-            elif op == "multiply":
-                # `broadcast_mul` takes 2.5 times the CPU time (docs/performance.md).
-                factors = F.reshape(inputs[1], shape=(0, 0, 1, 1))
-                value = value * F.broadcast_like(factors, value)
-            elif op == "lrn":
-                value = self._lrn(F, value, layer)
-            elif op == "gelu":
-                value = _gelu(F, value, self.precision)
-            elif op in PLAIN:
-                value = PLAIN[op](F, value, layer)
-            elif name in masks:
-                value = value * F.broadcast_like(masks[name], value)
-            elif op == "avg_pool" and not _even(layer):
-                ones = self.blocks[name](_padded(F, F.ones_like(value), layer))
-                value = self.blocks[name](_padded(F, value, layer)) / ones
-            else:
-                value = self.blocks[name](_padded(F, value, layer))
-            values[name] = value
+            values[layer["name"]] = self.value_of(F, layer, inputs, masks)
         return values[self.output]
+
+    def value_of(self, F: Any, layer: Layer, inputs: Any, masks: Any) -> Any:
+        """What a layer makes of its inputs."""
+        name, op, value = layer["name"], layer["op"], inputs[0]
+        if op == "add":
+            return F.elemwise_add(*inputs) if len(inputs) == 2 else F.add_n(*inputs)
+        if op == "concat":
+            if self.precision == "bf16":
+                # Scalars make some of them float32, which MXNet does not join with others.
+                inputs = F.amp_multicast(*inputs, num_outputs=len(inputs))
+            return F.concat(*inputs, dim=1)
+        if op == "multiply":
+            # `broadcast_mul` takes 2.5 times the CPU time (docs/performance.md).
+            factors = F.reshape(inputs[1], shape=(0, 0, 1, 1))
+            return value * F.broadcast_like(factors, value)
+        if op == "lrn":
+            return self._lrn(F, value, layer)
+        if op == "gelu":
+            return _gelu(F, value, self.precision)
+        if op in PLAIN:
+            return PLAIN[op](F, value, layer)
+        if name in masks:
+            return value * F.broadcast_like(masks[name], value)
+        if op == "avg_pool" and not _even(layer):
+            ones = self.blocks[name](_padded(F, F.ones_like(value), layer))
+            return self.blocks[name](_padded(F, value, layer)) / ones
+        return self.blocks[name](_padded(F, value, layer))
 
     def _lrn(self, F: Any, x: Any, layer: Layer) -> Any:
         """Local response normalisation; MXNet's kernel has no double precision."""

@@ -18,8 +18,10 @@ from torch.distributed.constants import default_pg_timeout
 from touchstone.runner.adapters.pytorch.capabilities import CAPABILITIES
 from touchstone.runner.adapters.pytorch.inputs import Inputs
 from touchstone.runner.adapters.pytorch.network import LAYOUTS, layouts_of, module_of
+from touchstone.runner.adapters.pytorch.profile import profiled_steps
 from touchstone.runner.job import Job
 from touchstone.schema.events import Software
+from touchstone.schema.profile import StepTrace
 from touchstone.schema.types import Array
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16-amp": torch.float16}
@@ -277,6 +279,9 @@ class Adapter(Inputs):
             group["lr"] = rate
         self.scaler.step(self.optimizer)
         self.scaler.update()
+
+    def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
+        return profiled_steps(self, batches, rates, draws)
 
     def losses(self, handle: Any) -> Array:
         return torch.stack(handle).cpu().numpy()

@@ -251,6 +251,7 @@ def module_of(network: Network, supplied: Any = False, tuned: bool = True) -> An
                 value = graph.call_module(name + "_padding", (value,))
             modules[name] = module
             value = graph.call_module(name, (value,))
+        value.meta["layer"] = name
         values[name] = value
     graph.output(values[network.output])
     return torch.fx.GraphModule(modules, graph)

@@ -15,9 +15,11 @@ from touchstone.runner.adapters.tensorflow.inputs import Inputs
 from touchstone.runner.adapters.tensorflow.network import (
     Layers,
 )
+from touchstone.runner.adapters.tensorflow.profile import profiled_steps
 from touchstone.runner.adapters.tensorflow.settings import Settings
 from touchstone.runner.job import Job
 from touchstone.runner.windows import columns
+from touchstone.schema.profile import StepTrace
 from touchstone.schema.types import Array, Arrays
 
 COMPUTED = {"fp64": tf.float64, "bf16": tf.bfloat16, "fp16-amp": tf.float16}
@@ -124,7 +126,7 @@ class Adapter(Inputs, Layers, Settings):
         if self.job.input == "records":
             pixels = int(np.prod(self.job.data.shape))
             batches = tf.TensorSpec([None, size, pixels], tf.uint8), batches
-        signature = [
+        self.signature = [
             batches,
             tf.TensorSpec([None, 3], self.dtype),
             tf.TensorSpec([None, size, columns(self.job.crop_area)], tf.int32),
@@ -135,7 +137,7 @@ class Adapter(Inputs, Layers, Settings):
         compiled = tf.function(self._step, jit_compile=True, autograph=False)
         self.step = compiled if xla else self._step
         # Rewriting Python into a graph took longer than all else of the first step.
-        self.chunk = tf.function(self._chunk, input_signature=signature, autograph=False)
+        self.chunk = tf.function(self._chunk, input_signature=self.signature, autograph=False)
         predictor = tf.function(self.forward.python_function, jit_compile=True, autograph=False)
         self.predictor = self.forward
         if xla:
@@ -313,6 +315,9 @@ class Adapter(Inputs, Layers, Settings):
         if draws is None:
             draws = np.empty((0, self.job.batch_size, columns(self.job.crop_area)), np.int32)
         return self.chunk(batches, scalars, tf.constant(draws))
+
+    def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
+        return profiled_steps(self, batches, rates, draws)
 
     def losses(self, handle: Any) -> Array:
         return handle.numpy()

@@ -17,6 +17,7 @@ from touchstone.runner.adapters.tensorflow import adapter
 from touchstone.runner.adapters.tensorflow.network import rows_last
 from touchstone.runner.adapters.tensorflow.plain_layers import arrays_of, layer_of
 from touchstone.runner.running_variance import unbiased
+from touchstone.schema.profile import StepTrace
 from touchstone.schema.types import Array, Arrays
 
 POLICIES = {"fp64": "float64", "bf16": "mixed_bfloat16", "fp16-amp": "mixed_float16"}
@@ -100,6 +101,9 @@ class Adapter(adapter.Adapter):
 
     def load_examples(self, images: Array, labels: Array) -> None:
         self.images, self.labels = images.astype(self.dtype.as_numpy_dtype, copy=False), labels
+
+    def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
+        raise NotImplementedError("of plain code only PyTorch's has a profile of layers")
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses = []
