@@ -60,7 +60,7 @@ def test_a_short_scale_leaves_out_the_claims_that_need_the_whole_study(root, yin
     assert f"; {short.shortened} more need the scale 'paper'." in short.text
 
 
-@pytest.mark.parametrize("name", ["lawrence2017", "piccione2018", "vo2021", "yin2020"])
+@pytest.mark.parametrize("name", ["keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020"])
 def test_a_machine_without_a_gpu_judges_claims_of_every_study(root, name):
     """`lawrence2017` names one that a CPU decides: the number of parameters."""
     config = configured(root, name, scale="paper")

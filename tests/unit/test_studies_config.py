@@ -17,7 +17,7 @@ from touchstone.plan.estimate import (
 from touchstone.plan.read import ConfigError, is_operation, read_on_default
 from touchstone.plan.study import make_plan
 
-STUDIES = ("lawrence2017", "piccione2018", "vo2021", "yin2020")
+STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
 SCALES = ("paper", "hour", "smoke")
 STUDY = {
     "study": "test",
@@ -151,6 +151,21 @@ def test_piccione2018_has_every_network_of_every_data_set(root):
     for scale in ("hour", "smoke"):
         short = make_plan(overlaid(root, "piccione2018", scale=scale), root).cells.values()
         assert {c.steps for c in short} == {None}
+
+
+def test_keras3_has_plain_and_tuned_code_of_three_frameworks(root):
+    plan = make_plan(overlaid(root, "keras3"), root)
+    assert [(c.framework, c.style, c.mode) for c in plan.cells.values()] == [
+        ("pytorch", "plain", "eager"),
+        ("pytorch", "plain", "compile"),
+        ("tensorflow", "plain", "keras"),
+        ("jax", "plain", "nnx"),
+        ("pytorch", "tuned", "eager"),
+        ("tensorflow", "tuned", "function"),
+        ("jax", "tuned", "jit"),
+    ]
+    shared = {(c.network, c.dataset, c.batch_size, c.steps) for c in plan.cells.values()}
+    assert shared == {("bert-base", "synthetic-text-512", 32, 100)}  # as in the source
 
 
 # The estimate

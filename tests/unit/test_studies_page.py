@@ -195,6 +195,7 @@ DIFFERENCES = {
         "random",
     ),
     "lawrence2017": ("not public", "optimizer", "several systems"),
+    "keras3": ("Trainer", "TF32", "no dropout", "AdamW", "64 tokens", "an A100"),
 }
 """What each page says of how its study differs from the source, in these words."""
 

@@ -37,6 +37,10 @@ OF_THE_WHOLE = (
 """The metrics that other data, or more or less training, change for no other reason."""
 OF_THE_SCALE = ("dataset", "epochs", "steps")
 """The settings that say so."""
+OF_A_STEP = ("step_time_p50", "step_time_p95", "step_time_p99")
+"""The metrics that other data, or another batch, change for no other reason."""
+OF_A_BATCH = ("dataset", "batch_size")
+"""The settings that say so."""
 
 SPEED = "throughput"
 """The metric that turns measure."""
@@ -200,8 +204,13 @@ def with_changed_labels(
     """
     found = []
     for point in points:
-        change = changed.get(point.cell or "", {}) if point.metric in OF_THE_WHOLE else {}
-        words = ", ".join(change[name] for name in OF_THE_SCALE if name in change)
+        change = changed.get(point.cell or "", {})
+        settings: tuple[str, ...] = ()
+        if point.metric in OF_THE_WHOLE:
+            settings = OF_THE_SCALE
+        elif point.metric in OF_A_STEP:
+            settings = OF_A_BATCH
+        words = ", ".join(change[name] for name in settings if name in change)
         found.append(replace(point, changed=words or None))
     return found
 

@@ -22,7 +22,7 @@ MOST_BYTES = 16 << 20
 """Of a table."""
 TEXTS = (
     "table", "framework", "network", "dataset", "task", "device", "hardware", "machine", "system",
-    "cpu", "gpu", "precision", "mode", "input", "optimizer",
+    "cpu", "gpu", "precision", "style", "mode", "input", "optimizer",
 )  # fmt: skip
 NUMBERS = ("batch_size", "learning_rate", "devices", "replicas", "nodes", "threads", "epochs")
 FACTORS = (*TEXTS, *NUMBERS)
