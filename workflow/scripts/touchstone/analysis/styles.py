@@ -1,13 +1,36 @@
 """What tuned code gains over plain code, from the comparisons that have both (docs/styles.md)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from touchstone.analysis import comparison
+from touchstone.analysis.cells import summaries
 from touchstone.analysis.findings_model import CellSummary, StyleGap
 from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.ranking_model import ComparisonSummary
+from touchstone.results.study import Study
+from touchstone.schema.interleaved import Interleaved
 from touchstone.schema.spec import PLAIN
 
 OPPOSITE = {"faster": "slower", "slower": "faster"}
+
+
+class Gap(NamedTuple):
+    """A `StyleGap` with its cells."""
+
+    plain: CellSummary
+    tuned: CellSummary
+    ratio: RatioEstimate | None
+
+
+def gaps_of(study: Study, interleaved: Sequence[Interleaved]) -> list[Gap]:
+    """The gaps of a study, of which `interleaved` is what was measured in turn."""
+    cells = {cell.name: cell for cell in summaries(study, {}, {})}
+    compared = [
+        comparison.summary(one, "training", {}, study)
+        for one in comparison.compare(study.trained, interleaved)
+    ]
+    return [Gap(cells[g.plain], cells[g.tuned], g.ratio) for g in gaps(compared, cells)]
 
 
 def gaps(
@@ -16,10 +39,10 @@ def gaps(
     """For every cell in the style `plain`, the fastest `tuned` one of its framework in the same
     environment that it is compared with; none where there is no such cell."""
     return [
-        StyleGap(plain=plain, tuned=tuned, ratio=_ratio(comparison, tuned, plain))
-        for comparison in comparisons
-        if comparison.workload == "training"
-        for plain, tuned in _pairs([one.cell for one in comparison.cells], cells)
+        StyleGap(plain=plain, tuned=tuned, ratio=_ratio(compared, tuned, plain))
+        for compared in comparisons
+        if compared.workload == "training"
+        for plain, tuned in _pairs([one.cell for one in compared.cells], cells)
     ]
 
 
@@ -39,9 +62,9 @@ def _pairs(fastest_first: list[str], cells: Mapping[str, CellSummary]) -> list[t
     return list(found.items())
 
 
-def _ratio(comparison: ComparisonSummary, ours: str, theirs: str) -> RatioEstimate | None:
+def _ratio(compared: ComparisonSummary, ours: str, theirs: str) -> RatioEstimate | None:
     """The ratio of two cells of a comparison: ours / theirs."""
-    for pair in comparison.pairs:
+    for pair in compared.pairs:
         if (pair.faster, pair.slower) == (ours, theirs):
             return pair.ratio
         if (pair.faster, pair.slower) == (theirs, ours):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from touchstone.analysis.machines import Machine, read_machines
+from touchstone.analysis.styles import gaps_of
 from touchstone.paths import ROOT
 from touchstone.plan.model import Cell
 from touchstone.plan.read import ConfigError, read
@@ -43,7 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
     except (ConfigError, DossierError, PublishedError) as error:
         sys.exit(f"error: {error}")
     study = read_study(arguments.plan, arguments.tables, arguments.records)
-    turns = [one for one in map(measured, read_interleaved(arguments.interleaved)) if one]
+    interleaved = read_interleaved(arguments.interleaved)
+    turns = [one for one in map(measured, interleaved) if one]
     cells = {
         name: (full, short)
         for full, (name, short) in zip(whole.cells.values(), done.cells.items(), strict=True)
@@ -64,6 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
         folder,
         others,
         turns,
+        gaps_of(study, interleaved),
     )
     for name, content in result.files.items():
         write_atomic(arguments.output / name, content)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from touchstone.analysis.doubts import disturbed_runs, doubts
 from touchstone.analysis.peaks import peaks
+from touchstone.analysis.styles import Gap
 from touchstone.paths import ROOT
 from touchstone.plan.model import Cell
 from touchstone.published import machine as machine_tables
@@ -60,6 +61,7 @@ from touchstone.published.verdicts import as_csv as verdicts_csv
 from touchstone.report.figures.render import drawing, render
 from touchstone.report.rendering import templates
 from touchstone.report.sections.warnings import warnings
+from touchstone.report.text import full_label, interval_text, ratio_text
 from touchstone.results.interleaved import Measured
 from touchstone.results.study import Cell as MeasuredCell
 from touchstone.results.study import Study, describe_machine, machines
@@ -110,7 +112,7 @@ class OtherMachine(NamedTuple):
 def make(
     title: str, scale: str, repeats: tuple[int, int], table: Table, dossier: Dossier,
     study: Study, pairs: Sequence[tuple[Cell, Cell]], folder: str,
-    others: Sequence[OtherMachine] = (), turns: Sequence[Measured] = (),
+    others: Sequence[OtherMachine] = (), turns: Sequence[Measured] = (), gaps: Sequence[Gap] = (),
 ) -> Result:  # fmt: skip
     """Judge, tabulate and draw a study.
 
@@ -120,6 +122,7 @@ def make(
         folder: where the page finds the files.
         others: what other machines measured of the study; it counts for its claims only.
         turns: what the groups of cells show that were measured in turn.
+        gaps: what tuned code gains over plain code in the study.
     """
     published = published_points(table, dossier)
     names = source_names(dossier)
@@ -190,7 +193,7 @@ def make(
             figures.append(Drawn(curves.id, curves.title, text, alt, _inline(images["svg"])))
 
     environment = templates(HERE)
-    for function in (texts, sort_key, dashed, joined, words):
+    for function in (texts, sort_key, dashed, joined, words, full_label, ratio_text, interval_text):
         environment.globals[function.__name__] = function
     grouped: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
@@ -210,6 +213,7 @@ def make(
         ],
         claims=claims,
         stand_in=STAND_IN,
+        gaps=gaps,
         comparable=dossier.comparable,
         sheets=sheets,
         tables=laid,
