@@ -85,8 +85,8 @@ def test_a_frameworks_pins(project):
 def test_a_frameworks_adapter(project):
     project.edit(
         "workflow/scripts/touchstone/runner/adapters/pytorch/adapter.py",
-        "fused=True",
-        "fused=False",
+        "fused: Optional[bool] = True",
+        "fused: Optional[bool] = False",
     )
     assert project.jobs() == {"train": 4, "parse_run": 4, **ONE_TRACED, **TABLES}
 
