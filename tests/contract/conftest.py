@@ -129,6 +129,13 @@ def execute(python_of, variables):
     warm.close()
 
 
+def place_of(framework, execution):
+    """The name of the environment file that has what an execution needs."""
+    if (framework, execution.mode) == ("pytorch", "keras"):
+        return "pytorch-keras"
+    return Path(frameworks.environment(framework, "cpu", execution.style)).stem
+
+
 @pytest.fixture(scope="session")
 def once(execute, variables, shared, root):
     """Runs a spec: how that ended, and the path of its output.
@@ -138,13 +145,15 @@ def once(execute, variables, shared, root):
     """
 
     def run(
-        framework, spec, output, cwd=shared, code=root / "workflow/scripts", fresh=False, more=None
-    ):
+        framework, spec, output, cwd=shared, code=root / "workflow/scripts", fresh=False, more=None,
+        place=None,
+    ):  # fmt: skip
         told = spec_to_json(spec)
+        place = place or place_of(framework, spec.execution)
         # Replicas that are processes are started by the command of the first.
         several = spec.execution.world_size > 1
         fresh = fresh or (several and frameworks.replicas(framework)[0] == "processes")
-        key = [framework, told, output, str(cwd), str(code), fresh, variables(), more]
+        key = [place, told, output, str(cwd), str(code), fresh, variables(), more]
         text = json.dumps(key, sort_keys=True)
         stem = shared / hashlib.sha256(text.encode()).hexdigest()[:16]
         path, kept = Path(f"{stem}{output}"), Path(f"{stem}.ended")
@@ -153,7 +162,6 @@ def once(execute, variables, shared, root):
                 file = Path(f"{stem}.json")
                 file.write_text(json.dumps(told))
                 program = code / "run_in_framework.py"
-                place = Path(frameworks.environment(framework, "cpu", spec.execution.style)).stem
                 ended = execute(place, program, file, path, cwd=cwd, fresh=fresh, more=more)
                 kept.write_text(json.dumps(vars(ended)))
             return SimpleNamespace(**json.loads(kept.read_text())), path
@@ -236,12 +244,12 @@ def study(shared, root, once):
 
     def launch(
         framework, output, traced=(), cwd=folder, repeat=1, data=None,
-        code=scripts, fresh=False, **settings,
+        code=scripts, fresh=False, place=None, **settings,
     ):  # fmt: skip
         """Run a cell with those settings, or trace these numbers of its steps: how it ended, its
         output.
 
-        `data` replaces fields of the spec's data; see `once` for `code` and `fresh`.
+        `data` replaces fields of the spec's data; see `once` for `code`, `fresh` and `place`.
         """
         settings = {"batch_size": 64, "learning_rate": 0.01, "weight_decay": 0.001, **settings}
         settings.setdefault("mode", frameworks.modes(framework)[0])
@@ -250,7 +258,7 @@ def study(shared, root, once):
         told = told._replace(data=told.data._replace(**(data or {})))
         if traced:
             told = parity_of(told, *traced)
-        return once(framework, told, output, cwd, code, fresh)
+        return once(framework, told, output, cwd, code, fresh, place=place)
 
     def run(framework, output, **settings):
         """The path of what a run wrote that went well; see `launch`."""

@@ -10,11 +10,12 @@ from contract.test_frameworks import events_of, losses_of, settings_of
 from contract.test_parity import VARIANTS, every_layer, every_parameter
 from fixtures.specs import EPOCH, FEW_STEPS
 from touchstone.plan import frameworks
-from touchstone.plan.parity import REFERENCE, steps_spec
+from touchstone.plan.parity import REFERENCE, SINGLE_STEPS, steps_spec
 from touchstone.results.parity import compare
 from touchstone.schema.spec import PLAIN
 
 STYLED = [name for name in frameworks.names() if frameworks.modes(name, PLAIN)]
+USUAL = [(name, frameworks.modes(name, PLAIN)[0]) for name in STYLED]
 MODES = [(name, mode) for name in STYLED for mode in frameworks.modes(name, PLAIN)]
 GRAPHS = (
     test_text.every_text_layer,
@@ -23,6 +24,8 @@ GRAPHS = (
     test_tasks.small_gpt,
     test_tasks.small_unet,
 )
+SINGLE = [("jax", "keras"), ("pytorch", "keras")]
+"""Keras has no double precision there: it is compared as a framework without is."""
 LOSS = 1e-3
 """Of the loss after ten steps."""
 
@@ -32,8 +35,12 @@ def tracer(root, trace_of):
     """Traces a graph in a framework and a style; `scripts` may be a folder of changed ones."""
     ours = root / "workflow/scripts"
 
-    def run(framework, mode, graph, variant="usual", scripts=ours, **style):
-        told = steps_spec(graph().network(), framework, mode, **VARIANTS[variant], **style)
+    def run(framework, mode, graph, variant="usual", scripts=ours, single=False, **style):
+        settings = {**VARIANTS[variant], **style}
+        told = steps_spec(graph().network(), framework, mode, single, **settings)
+        if style and single:  # what the reference is given as well
+            steps = {name: told.parity_steps[name] for name in SINGLE_STEPS}
+            told = told._replace(parity_steps=steps)
         return trace_of(framework, told, code=scripts)
 
     run.cached = cache(run)
@@ -43,9 +50,12 @@ def tracer(root, trace_of):
 def certificate(tracer, framework, mode, graph, variant="usual", **scripts):
     """What the certificate says of a framework in the style `plain`."""
     usual = frameworks.modes(REFERENCE)[0]
-    trace = tracer(framework, mode, graph, variant, style=PLAIN, **scripts)
-    paths = {"reference": tracer.cached(REFERENCE, usual, graph, variant), framework: trace}
-    found = compare(graph.__name__, paths)["frameworks"][framework]
+    single = (framework, mode) in SINGLE
+    trace = tracer(framework, mode, graph, variant, single=single, style=PLAIN, **scripts)
+    reference = REFERENCE, usual, graph, variant
+    paths = {"reference": tracer.cached(*reference), framework: trace}
+    only = tracer.cached(*reference, single=True) if single else None
+    found = compare(graph.__name__, paths, only)["frameworks"][framework]
     print(framework, mode, graph.__name__, variant, found)
     return found
 
@@ -56,51 +66,50 @@ def test_every_layer_is_the_same_in_plain_code(framework, mode, tracer):
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("framework", STYLED)
-def test_a_small_form_is_the_same_in_plain_code(framework, graph, tracer):
-    found = certificate(tracer, framework, frameworks.modes(framework, PLAIN)[0], graph)
+@pytest.mark.parametrize("framework, mode", USUAL + SINGLE)
+def test_a_small_form_is_the_same_in_plain_code(framework, mode, graph, tracer):
+    found = certificate(tracer, framework, mode, graph)
     assert found["equal"] and found["beyond"] == []
 
 
 @pytest.mark.parametrize("variant", list(VARIANTS)[1:])
-@pytest.mark.parametrize("framework", STYLED)
-def test_every_update_equation_is_the_same_in_plain_code(framework, variant, tracer):
-    mode = frameworks.modes(framework, PLAIN)[0]
+@pytest.mark.parametrize("framework, mode", USUAL + SINGLE)
+def test_every_update_equation_is_the_same_in_plain_code(framework, mode, variant, tracer):
     found = certificate(tracer, framework, mode, every_parameter, variant)
     # MXNet's kernel of Nesterov's equation computes in single precision: 1e-7 in the velocities.
     assert [what for what in found["beyond"] if what != "fp64 gradients"] == []
 
 
 BREAKS = {
-    "pytorch": ("fp64 update", "rate rises and falls", """
+    "pytorch": ("pytorch/plain", "fp64 update", "rate rises and falls", """
 class Adapter(Adapter):
     def _update(self, rate):
         super()._update(self.job.optimizer.learning_rate)
 """),
-    "tensorflow": ("fp64 statistics", "usual", """
+    "tensorflow": ("keras/training", "fp64 statistics", "usual", """
 def unbiased(start, now, *others):
     return now
 """),
-    "mxnet": ("fp64 gradients", "usual", """
+    "mxnet": ("mxnet/plain", "fp64 gradients", "usual", """
 class Adapter(Adapter):
     def _update(self, rate, count):
         self.penalised = []
         super()._update(rate, count)
 """),
-    "jax": ("fp64 gradients", "usual", """
+    "jax": ("jax/plain_nnx", "fp64 gradients", "usual", """
 class Adapter(Adapter):
     def _penalty(self, network):
         return 0.0
 """),
 }  # fmt: skip
-"""By framework: what of the proof is beyond its tolerance, the variant, and lines at the end of
-`plain.py` (see `planted`)."""
+"""By framework: a module of the adapters, what of the proof is beyond its tolerance, the variant,
+and lines at the end of the module (see `planted`)."""
 
 
 @pytest.mark.parametrize("framework", STYLED)
 def test_broken_plain_code_fails_its_certificate(framework, tracer, planted):
-    beyond, variant, lines = BREAKS[framework]
-    scripts = planted(f"runner/adapters/{framework}/plain", lines)
+    module, beyond, variant, lines = BREAKS[framework]
+    scripts = planted(f"runner/adapters/{module}", lines)
     mode = frameworks.modes(framework, PLAIN)[0]
     found = certificate(tracer, framework, mode, every_parameter, variant, scripts=scripts)
     assert beyond in found["beyond"]
@@ -144,3 +153,12 @@ def test_products_in_bf16_are_seen(framework, study):
         assert "bf16" in events[-1]["reason"]
         return
     assert settings_of(events)["effective"]["precision"] == "bf16"
+
+
+@pytest.mark.framework("pytorch")
+def test_pytorch_without_keras_says_what_to_name(study, python_of):
+    """Its own environment has none, in which the run is started as if it were named."""
+    settings = {"style": PLAIN, "mode": "keras", "place": "pytorch", **FEW_STEPS}
+    events = events_of(study("pytorch", ".jsonl", **settings))
+    assert events[-1]["status"] == "unsupported"
+    assert "envs/pytorch-keras.yaml" in events[-1]["reason"]

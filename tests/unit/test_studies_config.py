@@ -158,7 +158,9 @@ def test_keras3_has_plain_and_tuned_code_of_three_frameworks(root):
     assert [(c.framework, c.style, c.mode) for c in plan.cells.values()] == [
         ("pytorch", "plain", "eager"),
         ("pytorch", "plain", "compile"),
+        ("pytorch", "plain", "keras"),
         ("tensorflow", "plain", "keras"),
+        ("jax", "plain", "keras"),
         ("jax", "plain", "nnx"),
         ("pytorch", "tuned", "eager"),
         ("tensorflow", "tuned", "function"),

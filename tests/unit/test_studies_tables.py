@@ -109,12 +109,13 @@ def test_a_step_of_another_batch_is_not_compared(root, scale, compared):
     found = {r["system"]: r for r in fits if r["line"] and r["n"] != "0"}
     assert set(found) == {
         "native PyTorch (eager)", "native PyTorch (compiled)", "Keras 3 (TensorFlow)",
+        "Keras 3 (JAX)", "Keras 3 (PyTorch)",
     }  # fmt: skip
     why = "not comparable: dataset synthetic-text for synthetic-text-512, batch size 8 for 32"
     for row in found.values():
         assert row["measured_median"] and bool(row["ratio"]) == compared
         assert (why in row["remark"]) != compared
-    assert len({r["cell"] for r in fits if r["n"] != "0"}) == 7  # with those of ours only
+    assert len({r["cell"] for r in fits if r["n"] != "0"}) == 9  # with those of ours only
 
 
 def test_latex_has_as_many_columns_as_it_says(yin):

@@ -66,7 +66,7 @@ def test_without_a_tuned_cell_there_is_no_gap(tmp_path):
 
 def test_the_page_of_a_study_has_the_gaps(root):
     page = made(root, "keras3").page
-    assert "What tuned code gains" in page and "TensorFlow (plain, keras)" in page
+    assert "What tuned code gains" in page and "TensorFlow (plain, Keras)" in page
     assert "2.00" in page.split('id="styles"')[1].split("</table>")[0]
 
 

@@ -42,7 +42,15 @@ def modes(framework: str, style: str = TUNED) -> tuple[str, ...]:
     found = capabilities(framework)
     if style == TUNED:
         return found.modes
-    return found.plain.modes if found.plain else ()
+    return tuple(found.plain.modes) if found.plain else ()
+
+
+def adapter_files(framework: str, style: str) -> list[str]:
+    """The modules of the adapter's folder that run a style, whichever its mode is."""
+    found = capabilities(framework)
+    if style == TUNED or not found.plain:
+        return ["adapter"]
+    return sorted(set(found.plain.modes.values()))
 
 
 def modules(framework: str, style: str = TUNED) -> dict[str, str]:

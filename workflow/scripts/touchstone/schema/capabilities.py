@@ -6,12 +6,13 @@ from typing import Dict, NamedTuple, Optional, Tuple
 class Plain(NamedTuple):
     """How the code of a framework's own tutorials is run: the style `plain`.
 
-    `modes` are its execution modes, the usual one first. `modules` has, by the name of each module
-    that it needs beside those of every run, the package that brings it; where there are some, its
-    environment is `envs/<framework>-plain.yaml`.
+    `modes` has its execution modes, the usual one first, each with the module of the adapter's
+    folder that has its class `Adapter`. `modules` has, by the name of each module that it needs
+    beside those of every run, the package that brings it; where there are some, its environment is
+    `envs/<framework>-plain.yaml`.
     """
 
-    modes: Tuple[str, ...]
+    modes: Dict[str, str]
     modules: Dict[str, str] = {}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from touchstone.datasets import catalogue
 from touchstone.environments import digest as environment_digest
 from touchstone.measure import attempts
-from touchstone.plan import code_digest
+from touchstone.plan import code_digest, frameworks
 from touchstone.plan.environment import file_of
 from touchstone.plan.inference import is_inference
 from touchstone.plan.max_batch import probe_spec
@@ -16,7 +16,6 @@ from touchstone.plan.names import Stack
 from touchstone.plan.parity import parity_spec
 from touchstone.plan.read import canonical, digest, is_operation
 from touchstone.plan.spec import spec_digests
-from touchstone.runner.adapters import MODULES
 from touchstone.schema.spec import TUNED
 from touchstone.workflow.context import Context, Wildcards, inspected
 from touchstone.workflow.inputs import JobInputs
@@ -193,7 +192,8 @@ def kind_of(cell: Cell) -> str:
 
 def runner(framework: str, kind: str, style: str = TUNED) -> list[str]:
     """The code that a run of that kind begins with in a framework's environment."""
-    files = ["main.py", f"{kind}.py", f"adapters/{framework}/{MODULES[style]}.py"]
+    modules = frameworks.adapter_files(framework, style)
+    files = ["main.py", f"{kind}.py", *(f"adapters/{framework}/{name}.py" for name in modules)]
     # Found by their names, so that no import shows them.
     named = "operations/" if kind == "operate" else "runner/tasks/"
     return [*(f"runner/{file}" for file in files), named]

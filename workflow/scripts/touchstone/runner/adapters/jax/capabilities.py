@@ -6,7 +6,11 @@ CAPABILITIES = Capabilities(
     modes=("jit",),
     # Flax's: JAX has no layers of its own.
     initialisation=("lecun_normal", "zeros"),
-    plain=Plain(("nnx",), {"flax": "flax", "optax": "optax"}),
+    plain=Plain(
+        {"nnx": "plain_nnx", "keras": "plain_keras"},
+        {"flax": "flax", "optax": "optax", "keras": "keras"},
+    ),
+    variables={"keras": {"KERAS_BACKEND": "jax"}},
     modules={"jax": "jax", "numpy": "numpy"},
     record_format="lmdb",
     released="2026-06",

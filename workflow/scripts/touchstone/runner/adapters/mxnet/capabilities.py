@@ -5,7 +5,7 @@ from touchstone.schema.capabilities import Capabilities, Plain
 CAPABILITIES = Capabilities(
     modes=("static", "hybrid", "imperative"),
     initialisation=("uniform_0.07", "zeros"),
-    plain=Plain(("hybrid", "imperative")),
+    plain=Plain({"hybrid": "plain", "imperative": "plain"}),
     modules={"mxnet": "mxnet", "numpy": "numpy"},
     record_format="recordio",
     released="2022-05",

@@ -5,7 +5,7 @@ from touchstone.schema.capabilities import Capabilities, Plain
 CAPABILITIES = Capabilities(
     # With oneDNN's kernels where TensorFlow uses them by itself; with them on any processor; XLA.
     modes=("function", "function_onednn", "xla"),
-    plain=Plain(("keras",)),
+    plain=Plain({"keras": "plain_keras"}),
     modules={"tensorflow": "tensorflow", "numpy": "numpy"},
     record_format="tfrecord",
     released="2026-03",
@@ -20,6 +20,7 @@ CAPABILITIES = Capabilities(
     },
     variables={
         "": {"TF_CPP_MIN_LOG_LEVEL": "2"},
+        "keras": {"KERAS_BACKEND": "tensorflow"},
         # TensorFlow chooses its kernels when it is imported.
         "function_onednn": {"TF_ENABLE_ONEDNN_OPTS": "1"},
     },

@@ -2,5 +2,5 @@
 first and the newest last. No run depends on it."""
 
 NAME = "TensorFlow"
-MODES = {"function_onednn": "function, oneDNN", "xla": "XLA"}
+MODES = {"keras": "Keras", "function_onednn": "function, oneDNN", "xla": "XLA"}
 TESTED = ("2.18.1", "2.21.0")

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from touchstone.runner.adapters import base
+from touchstone.runner.channels_last import canonical, native, rows_last
 from touchstone.runner.job import Job
 from touchstone.schema.spec import Layer
 from touchstone.schema.types import Array
@@ -61,15 +62,6 @@ def neighbours(whole: Any, rows: Any) -> Any:
     found = whole[rows[0] : rows[0] + (rows.shape[0] or tf.size(rows, rows.dtype))]
     found.set_shape([rows.shape[0], *whole.shape[1:]])
     return found
-
-
-def rows_last(array: Any, image: Any) -> Any:
-    """Vectors of a flattened image, (channel, row, column), in TensorFlow's order of pixels."""
-    if not image:
-        return array
-    height, width, channels = image
-    array = array.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
-    return array.reshape(len(array), -1)
 
 
 def lstm_states(layer: Layer, x: Any, w: Any, u: Any, b: Any) -> Any:
@@ -204,40 +196,11 @@ class Layers(base.TrainingAdapter):
 
     def _native(self, name: str, array: Any) -> Any:
         """A canonical array in TensorFlow's layout."""
-        layer = self.by_name[name.split(".")[0]]
-        if layer["op"] in ("embedding", "position"):
-            return array
-        if layer["op"] == "lstm":
-            return array.T
-        if array.ndim == 4:
-            if layer.get("groups", 1) > 1 and array.shape[1] == 1:
-                filters, _, height, width = array.shape
-                array = array.reshape(layer["groups"], -1, height, width)
-                return array.transpose(2, 3, 0, 1)
-            return array.transpose(2, 3, 1, 0)
-        if array.ndim == 2:
-            return rows_last(array, layer["image"]).T
-        return array
+        return native(self.by_name[name.split(".")[0]], array)
 
     def _canonical(self, name: str, array: Any) -> Any:
         """What `_native` was made from."""
-        layer = self.by_name[name.split(".")[0]]
-        if layer["op"] in ("embedding", "position"):
-            return array
-        if layer["op"] == "lstm":
-            return array.T
-        if array.ndim == 4:
-            if layer.get("groups", 1) > 1 and array.shape[2] == layer["groups"]:
-                height, width = array.shape[:2]
-                return array.transpose(2, 3, 0, 1).reshape(-1, 1, height, width)
-            return array.transpose(3, 2, 0, 1)
-        if array.ndim == 2:
-            array = array.T
-            if layer["image"]:
-                height, width, channels = layer["image"]
-                array = array.reshape(-1, height, width, channels).transpose(0, 3, 1, 2)
-            return array.reshape(len(array), -1)
-        return array
+        return canonical(self.by_name[name.split(".")[0]], array)
 
     def set_masks(self, masks: Dict[str, Array]) -> None:
         for name, mask in masks.items():

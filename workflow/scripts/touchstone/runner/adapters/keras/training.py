@@ -1,21 +1,20 @@
-"""TensorFlow as Keras's tutorials write it: a functional model of `keras.layers`, compiled with an
+"""Training as Keras's tutorials write it: a functional model of `keras.layers`, compiled with an
 optimiser and a loss.
 
 Steps are those of `train_on_batch`, which runs what `fit` runs for a batch (docs/styles.md). What
 augments images is that of the style `tuned`.
 """
 
-from typing import Any, Dict, List, Optional, Tuple
+from abc import abstractmethod
+from typing import Any, Dict, List, Optional
 
 import keras
 import numpy as np
-import tensorflow as tf
-from tensorflow.python.framework import config as internal_config
-from tensorflow.python.util import _pywrap_util_port as port
 
-from touchstone.runner.adapters.tensorflow import adapter
-from touchstone.runner.adapters.tensorflow.network import rows_last
-from touchstone.runner.adapters.tensorflow.plain_layers import arrays_of, layer_of
+from touchstone.runner.adapters import base
+from touchstone.runner.adapters.keras.layers import arrays_of, layer_of
+from touchstone.runner.channels_last import canonical, native, rows_last
+from touchstone.runner.job import Job
 from touchstone.runner.running_variance import unbiased
 from touchstone.schema.profile import StepTrace
 from touchstone.schema.types import Array, Arrays
@@ -28,60 +27,80 @@ PRECISIONS = {
     ("float32", "float16"): "fp16-amp",
 }
 """By the types of a layer's variables and of its products."""
+LAYOUTS = {"channels_last": "NHWC", "channels_first": "NCHW"}
 
 
-class Adapter(adapter.Adapter):
+class KerasTraining(base.TrainingAdapter):
+    """The part of an adapter that trains by Keras; the rest is the backend's.
+
+    `why_no_fp64` is the reason where Keras has no double precision on a backend.
+    """
+
+    job: Job
+    why_no_fp64 = ""
+
+    @abstractmethod
+    def _cut(self, images: Array, draws: Array) -> Any:
+        """A batch (batch, height, width, channels), augmented as its draws say."""
+
     def hints(self) -> List[str]:
         return []
 
     def build(self, weights: Arrays) -> None:
         job = self.job
-        keras.config.set_dtype_policy(POLICIES.get(job.execution.precision, "float32"))
-        keras.config.set_floatx(self.dtype.name)
+        if job.execution.precision == "fp64" and self.why_no_fp64:
+            raise NotImplementedError(self.why_no_fp64)
+        policy = POLICIES.get(job.execution.precision, "float32")
+        kept = "float64" if policy == "float64" else "float32"
+        keras.config.set_dtype_policy(policy)
+        keras.config.set_floatx(kept)
+        keras.config.set_image_data_format("channels_last")  # whatever the user's own is
         self.layers = job.network.layers
         self.by_name = {layer["name"]: layer for layer in self.layers}
         self.parameters = {p.name: p for p in job.network.parameters}
         self.trained = [name for name, p in self.parameters.items() if p.trainable]
-        self.start, self.steps, self.batch_size = weights, 0, 0
-        values = {"input": keras.Input(job.network.input, dtype=self.dtype.name)}
-        built: Dict[str, Any] = {}
+        self.start, self.steps, self.batch_size, self.kept = weights, 0, 0, kept
+        values = {"input": keras.Input(job.network.input, dtype=kept)}
+        self.built: Dict[str, Any] = {}
+        masked = job.batch_size if job.supplied_masks else None
         for layer in self.layers:
             inputs = [values[source] for source in layer["inputs"]]
-            value, built[layer["name"]] = layer_of(layer, inputs, built, job.supplied_masks)
-            values[layer["name"]] = value
+            value, made = layer_of(layer, inputs, self.built, masked)
+            values[layer["name"]], self.built[layer["name"]] = value, made
         logits = values[job.network.output]
-        if self.computed != self.dtype:
-            logits = keras.layers.Activation("linear", dtype=self.dtype.name)(logits)
+        if policy.startswith("mixed"):
+            logits = keras.layers.Activation("linear", dtype=kept)(logits)
         self.model = keras.Model(values["input"], logits)
-        self.built, self.arrays = built, {}
+        self.arrays = {}
         for name, array in weights.items():
-            layer, kind = name.split(".")
-            self.arrays[name] = arrays_of(self.by_name[layer], built[layer])[kind]
-            self.arrays[name].assign(self._native(name, array))
+            layer, kind = self.by_name[name.split(".")[0]], name.split(".")[1]
+            self.arrays[name] = arrays_of(layer, self.built[layer["name"]])[kind]
+            self.arrays[name].assign(native(layer, array))
         self._penalise()
         for name, parameter in self.parameters.items():
             if not parameter.trainable and self.arrays[name].trainable:
                 self.arrays[name].trainable = False
-        self.loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         metrics = None
-        if self.penalised:  # which the loss has, and its record has not
+        if self.penalties:  # which the loss has, and its record has not
             metrics = [keras.metrics.SparseCategoricalCrossentropy(from_logits=True)]
-        self.model.compile(self._optimizer(), self.loss, metrics=metrics)
+        self.updates = self._updates()
+        self.model.compile(self.updates, loss, metrics=metrics)
 
     def _penalise(self) -> None:
         """Coupled weight decay and penalties are regularisers in Keras."""
-        asked, self.penalised = self.optimizer, False
-        self.coupled_decay = 0.0 if asked.decoupled else asked.weight_decay
+        asked = self.job.optimizer
+        self.penalties: Dict[str, Any] = {}
         for name in self.trained:
             parameter = self.parameters[name]
-            decay = 0.0 if name.split(".")[1] in asked.spared else self.coupled_decay
+            coupled = not asked.decoupled and name.split(".")[1] not in asked.spared
+            decay = asked.weight_decay if coupled else 0.0
             if decay or parameter.l1 or parameter.l2:
-                self.penalised = True
-                l1, l2 = parameter.l1, parameter.l2 + decay / 2
-                self.arrays[name].regularizer = keras.regularizers.L1L2(l1, l2)
+                penalty = keras.regularizers.L1L2(parameter.l1, parameter.l2 + decay / 2)
+                self.penalties[name] = self.arrays[name].regularizer = penalty
 
-    def _optimizer(self) -> Any:
-        asked = self.optimizer
+    def _updates(self) -> Any:
+        asked = self.job.optimizer
         own: Dict[str, Any] = {"learning_rate": asked.learning_rate}
         if asked.decoupled and asked.weight_decay:
             own["weight_decay"] = asked.weight_decay
@@ -90,27 +109,26 @@ class Adapter(adapter.Adapter):
                 beta_1=asked.beta1, beta_2=asked.beta2, epsilon=asked.epsilon, **own
             )
             # Keras adds epsilon before the correction of the square root.
-            made.epsilon = tf.Variable(asked.epsilon, trainable=False, dtype=self.dtype)
+            made.epsilon = made.add_variable((), "zeros", self.kept, name="epsilon")
         else:
             made = keras.optimizers.SGD(momentum=asked.momentum, nesterov=asked.nesterov, **own)
         if asked.decoupled and asked.weight_decay and asked.spared:
             spared = [name for name in self.trained if name.split(".")[1] in asked.spared]
             made.exclude_from_weight_decay([self.arrays[name] for name in spared])
-        self.updates = made
         return made
 
     def load_examples(self, images: Array, labels: Array) -> None:
-        self.images, self.labels = images.astype(self.dtype.as_numpy_dtype, copy=False), labels
+        self.images, self.labels = images.astype(self.kept, copy=False), labels
 
     def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
-        raise NotImplementedError("of plain code only PyTorch's has a profile of layers")
+        raise NotImplementedError("of plain code only PyTorch's own has a profile of layers")
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses = []
         for i, batch in enumerate(batches):
             images, labels = self.images[batch], self.labels[batch]
             if draws is not None:
-                images = self._augmented(tf.constant(images), draws[i])
+                images = self._cut(images, draws[i])
             self._set_rate(float(rates[i]))
             self.steps += 1
             loss, *pure = np.atleast_1d(self.model.train_on_batch(images, labels))
@@ -121,7 +139,7 @@ class Adapter(adapter.Adapter):
 
     def _set_rate(self, rate: float) -> None:
         """Keras keeps -rate v, of the rate before, and adds epsilon before Adam's correction."""
-        asked, updates = self.optimizer, self.updates
+        asked, updates = self.job.optimizer, self.updates
         before = float(updates.learning_rate)
         if np.float32(rate) != np.float32(before):
             if asked.name == "sgd" and asked.momentum and self.steps:
@@ -134,89 +152,75 @@ class Adapter(adapter.Adapter):
     def losses(self, handle: Any) -> Array:
         return np.array(handle)
 
-    def _variances(self) -> Any:
-        """The layers of batch normalisation, and the numbers of each channel in a batch."""
+    def _biased(self) -> Any:
+        """The running variances, which are biased in Keras, and as the graph defines them."""
         for layer in self.layers:
             if layer["op"] == "batch_norm":
-                yield layer, self.job.batch_size * int(np.prod(layer["shape"][:2]))
+                name = layer["name"] + ".variance"
+                count = self.job.batch_size * int(np.prod(layer["shape"][:2]))
+                now = self.arrays[name].numpy()
+                momentum = layer["momentum"]
+                yield name, now, unbiased(self.start[name], now, momentum, self.steps, count)
 
     def logits(self, images: Array) -> Array:
-        kept = {}
-        for layer, count in self._variances():  # Keras's are biased
-            name = layer["name"] + ".variance"
-            kept[name] = self.arrays[name].numpy()
-            self.arrays[name].assign(self._unbiased(layer, count, kept[name]))
-        logits = self.model.predict_on_batch(images.astype(self.dtype.as_numpy_dtype))
-        for name, array in kept.items():
-            self.arrays[name].assign(array)
+        biased = list(self._biased())
+        for name, _, own in biased:
+            self.arrays[name].assign(own)
+        logits = self.model.predict_on_batch(images.astype(self.kept))
+        for name, now, _ in biased:
+            self.arrays[name].assign(now)
         return np.asarray(logits)
 
-    def _unbiased(self, layer: Any, count: int, now: Array) -> Any:
-        start = self.start[layer["name"] + ".variance"]
-        return unbiased(start, now, layer["momentum"], self.steps, count)
-
     def weights(self) -> Dict[str, Array]:
-        arrays = {name: v.numpy() for name, v in self.arrays.items()}
-        for layer, count in self._variances():
-            name = layer["name"] + ".variance"
-            arrays[name] = self._unbiased(layer, count, arrays[name])
-        return {name: self._canonical(name, array) for name, array in arrays.items()}
+        arrays = {name: variable.numpy() for name, variable in self.arrays.items()}
+        arrays.update({name: own for name, _, own in self._biased()})
+        return {name: self._canonical_of(name, array) for name, array in arrays.items()}
 
     def velocities(self) -> Dict[str, Array]:
-        rate, found = float(self.updates.learning_rate), {}
+        rate = float(self.updates.learning_rate)
         kept = {id(v): m for v, m in zip(self.model.trainable_variables, self.updates.momentums)}
-        for name in self.trained:
-            found[name] = self._canonical(name, -kept[id(self.arrays[name])].numpy() / rate)
+        return {
+            name: self._canonical_of(name, -kept[id(self.arrays[name])].numpy() / rate)
+            for name in self.trained
+        }
+
+    def _canonical_of(self, name: str, array: Array) -> Array:
+        found: Array = canonical(self.by_name[name.split(".")[0]], array)
         return found
 
     def set_masks(self, masks: Dict[str, Array]) -> None:
         for name, mask in masks.items():
-            image = self.by_name[name]["image"]
-            self.built[name].take(rows_last(mask, image))
+            self.built[name].mask.assign(rows_last(mask, self.by_name[name]["image"]))
 
-    def settings(self) -> Dict[str, Any]:
+    def keras_settings(self) -> Dict[str, Any]:
+        """The effective settings that Keras has, read back."""
         model, updates = self.model, self.updates
         config = updates.get_config()
         if isinstance(updates, keras.optimizers.Adam):
-            corrected = (1 - self.optimizer.beta2**self.steps) ** 0.5
+            corrected = (1 - self.job.optimizer.beta2**self.steps) ** 0.5
             own: Dict[str, Any] = {"optimizer": "adam", "beta1": config["beta_1"]}
             own.update(beta2=config["beta_2"], epsilon=float(updates.epsilon) / corrected)
         else:
             own = {"optimizer": "sgd", "momentum": config["momentum"]}
             own["nesterov"] = config["nesterov"]
-        decays = {2 * (v.regularizer.l2 - self.parameters[n].l2) for n, v in self._regularised()}
-        decay = config["weight_decay"] or max(map(float, decays), default=0.0)
+        coupled = [2 * (p.l2 - self.parameters[n].l2) for n, p in self.penalties.items()]
         if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
             own["loss_scaling"] = "dynamic"
         variables = model.trainable_variables
-        layouts = {"channels_last": "NHWC", "channels_first": "NCHW"}
         return {
             **own,
             "learning_rate": float(updates.learning_rate),
-            "weight_decay": decay,
+            "weight_decay": config["weight_decay"] or float(max(coupled, default=0.0)),
             "batch_size": self.batch_size,
-            "threads": tf.config.threading.get_intra_op_parallelism_threads(),
-            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads()
-            or "automatic",
-            "deterministic": internal_config.is_op_determinism_enabled(),
-            "layout": layouts[keras.config.image_data_format()],
-            "precision": self._policy(),
-            "device": "gpu" if "GPU" in variables[0].value.device else "cpu",
             "mode": "keras" if model.train_function and not model.run_eagerly else "eager",
-            "onednn": port.IsMklEnabled(),
             "parameters": sum(int(np.prod(v.shape)) for v in variables),
         }
 
-    def _regularised(self) -> List[Tuple[str, Any]]:
-        return [(name, v) for name, v in self.arrays.items() if v.regularizer is not None]
-
-    def _policy(self) -> Any:
-        """The precision of the layers that have products."""
+    def precision(self) -> str:
+        """That of the layers that have arrays."""
         types = {
             (layer.dtype_policy.variable_dtype, layer.dtype_policy.compute_dtype)
             for layer in self.model.layers
             if layer.trainable_variables
         }
-        found = PRECISIONS.get(types.pop(), "") if len(types) == 1 else str(sorted(types))
-        allowed = tf.config.experimental.tensor_float_32_execution_enabled()
-        return "tf32" if found == "fp32" and allowed else found
+        return PRECISIONS.get(types.pop(), "") if len(types) == 1 else str(sorted(types))

@@ -1,14 +1,12 @@
 """The layers of a graph as layers and operations of Keras."""
 
 from functools import partial
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 from keras import layers, ops
 
-from touchstone.runner.adapters.tensorflow import network
 from touchstone.schema.spec import Layer
 
 KINDS = {
@@ -32,13 +30,9 @@ ACTIVATIONS = ("relu", "relu6", "sigmoid", "tanh", "silu")
 class Masked(layers.Layer):
     """Dropout that multiplies by a given mask."""
 
-    mask: Any = None
-
-    def take(self, mask: Any) -> None:
-        """Multiply by this array from now on."""
-        if self.mask is None:
-            self.mask = tf.Variable(mask, trainable=False)
-        self.mask.assign(mask)
+    def __init__(self, shape: Any) -> None:
+        super().__init__()
+        self.mask = self.add_weight(shape=shape, initializer="ones", trainable=False)
 
     def call(self, x: Any, training: bool = False) -> Any:
         return x * ops.cast(self.mask, x.dtype) if training else x
@@ -112,16 +106,18 @@ def arrays_of(layer: Layer, made: Any) -> Dict[str, Any]:
     return {kind: getattr(made, name) for kind, name in kinds.items() if hasattr(made, name)}
 
 
-def layer_of(layer: Layer, inputs: Any, built: Dict[str, Any], supplied: bool) -> Tuple[Any, Any]:
+def layer_of(
+    layer: Layer, inputs: Any, built: Dict[str, Any], masked: Optional[int]
+) -> Tuple[Any, Any]:
     """What a layer makes of its inputs, and the layer of Keras that has its arrays, or None.
 
     Args:
         built: by name, what this made of the layers before.
-        supplied: whether layers that draw multiply by masks that they are given.
+        masked: the batch size, where layers that draw multiply by masks that they are given.
     """
     op, x = layer["op"], inputs[0]
     if op in ("dropout", "stochastic_depth"):
-        made = Masked() if supplied else _dropout(layer)
+        made = _dropout(layer) if masked is None else _masked(layer, masked)
         return made(x), made
     if op in LAYERS:
         made = LAYERS[op](layer, x)
@@ -149,9 +145,16 @@ def _dropout(layer: Layer) -> Any:
 
 def _gelu(approximate: bool) -> Any:
     """GELU; in TensorFlow's own, which Keras calls, a factor is rounded to single precision."""
-    if keras.config.floatx() == "float64":
-        return network.gelu_tanh if approximate else network.gelu
-    return partial(keras.activations.gelu, approximate=approximate)
+    if keras.config.floatx() != "float64":
+        return partial(keras.activations.gelu, approximate=approximate)
+    if approximate:
+        return lambda x: 0.5 * x * (1 + ops.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+    return lambda x: 0.5 * x * (1 + ops.erf(x * 0.5**0.5))
+
+
+def _masked(layer: Layer, batch_size: int) -> Any:
+    shape = layer["shape"]
+    return Masked([batch_size] + (shape if layer["op"] == "dropout" else [1] * len(shape)))
 
 
 LAYERS: Dict[str, Any] = {
@@ -226,12 +229,21 @@ def _same(layer: Layer, x: Any, size: Any) -> str:
     return "same" if any(same) and layer["padding"] == same else "valid"
 
 
-def _padded(x: Any, layer: Layer, size: Any, value: float) -> Any:
+def _zeros_around(x: Any, layer: Layer) -> Any:
+    if not any(layer["padding"]):
+        return x
     top, bottom, left, right = layer["padding"]
-    if not any(layer["padding"]) or _same(layer, x, size) == "same":
+    return layers.ZeroPadding2D(((top, bottom), (left, right)))(x)
+
+
+def _padded(x: Any, layer: Layer, size: Any, value: float) -> Any:
+    if _same(layer, x, size) == "same":
         return x
     if value == 0:
-        return layers.ZeroPadding2D(((top, bottom), (left, right)))(x)
+        return _zeros_around(x, layer)
+    if not any(layer["padding"]):
+        return x
+    top, bottom, left, right = layer["padding"]
     sides = [(0, 0), (top, bottom), (left, right), (0, 0)]
     return ops.pad(x, sides, constant_values=value)
 
@@ -254,9 +266,11 @@ def _conv(layer: Layer, x: Any) -> Any:
 def _average(layer: Layer, x: Any) -> Any:
     """Average pooling in which padded pixels do not count."""
     size, stride = layer["size"], layer["stride"]
-    pool = layers.AveragePooling2D(size, stride, _same(layer, x, [size] * 2))
-    padded = _padded(x, layer, [size] * 2, 0.0)
+    # On PyTorch, Keras counts the pixels of `same`.
+    same = _same(layer, x, [size] * 2) if keras.backend.backend() != "torch" else "valid"
+    pool = layers.AveragePooling2D(size, stride, same)
+    padded = x if same == "same" else _zeros_around(x, layer)
     if padded is x:
         return pool(x)
-    ones = _padded(ops.ones_like(x[:1, ..., :1]), layer, [size] * 2, 0.0)
+    ones = _zeros_around(ops.ones_like(x[:1, ..., :1]), layer)
     return pool(padded) / pool(ones)
