@@ -1,4 +1,4 @@
-"""Canonical arrays in the layout of frameworks that keep channels last, TensorFlow and Keras."""
+"""Canonical arrays in the layout of frameworks that keep channels last."""
 
 from typing import Any
 

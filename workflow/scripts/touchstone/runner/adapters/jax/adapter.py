@@ -29,10 +29,10 @@ from touchstone.runner.adapters.jax.network import (
     layer_of,
     library_conv,
     pool_threads,
-    rows_last,
 )
 from touchstone.runner.adapters.jax.profile import SCOPE, profiled_steps
 from touchstone.runner.adapters.jax.two_sizes import StepOfTwoSizes
+from touchstone.runner.channels_last import rows_last
 from touchstone.runner.job import Job
 from touchstone.schema.events import Software
 from touchstone.schema.profile import StepTrace

@@ -41,15 +41,6 @@ def cross_entropy(logits: Any, labels: Any) -> Any:
     return jnp.mean(jax.nn.logsumexp(logits, -1) - right)
 
 
-def rows_last(array: Any, image: Any) -> Any:
-    """Vectors of a flattened image, (channel, row, column), in JAX's order of pixels."""
-    if not image:
-        return array
-    height, width, channels = image
-    array = array.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
-    return array.reshape(len(array), -1)
-
-
 def dropped(key: Any, layer: Layer, x: Any) -> Any:
     """What dropout leaves of its input; stochastic depth has one draw for each example."""
     shape = x.shape if layer["op"] == "dropout" else x.shape[:1] + (1,) * (x.ndim - 1)

@@ -16,8 +16,9 @@ from flax import nnx
 from optax import tree_utils
 
 from touchstone.runner.adapters.jax import adapter
-from touchstone.runner.adapters.jax.network import pool_threads, rows_last
+from touchstone.runner.adapters.jax.network import pool_threads
 from touchstone.runner.adapters.jax.nnx_layers import SPARED, Network, path_of
+from touchstone.runner.channels_last import rows_last
 from touchstone.runner.running_variance import unbiased
 from touchstone.schema.events import Software
 from touchstone.schema.profile import StepTrace

@@ -259,14 +259,18 @@ class Adapter(Inputs):
             self.scaler.scale(loss).backward()
             self._update(float(rates[i]))
             losses.append(loss.detach())
-        self.batch_size = len(labels)
-        self.backward, self.output = type(loss.grad_fn).__name__, logits.dtype
-        self.images_fit = layouts_of([images])
+        self._note(images, labels, loss, logits)
         if self.group:
             means = torch.stack(losses)
             distributed.all_reduce(means)
             losses = list(means / self.group.size)
         return losses
+
+    def _note(self, images: Any, labels: Any, loss: Any, logits: Any) -> None:
+        """Keep of the last step what settings are read back from."""
+        self.batch_size = len(labels)
+        self.backward, self.output = type(loss.grad_fn).__name__, logits.dtype
+        self.images_fit = layouts_of([images])
 
     def _update(self, rate: Any) -> None:
         self.scaler.unscale_(self.optimizer)

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from touchstone.runner.adapters.pytorch import adapter
-from touchstone.runner.adapters.pytorch.network import layouts_of, module_of
+from touchstone.runner.adapters.pytorch.network import module_of
 from touchstone.runner.job import Job
 from touchstone.schema.types import Array
 
@@ -52,7 +52,5 @@ class Adapter(adapter.Adapter):
             self.scaler.scale(loss).backward()
             self._update(float(rates[i]))
             losses.append(loss.detach())
-        self.batch_size = len(labels)
-        self.backward, self.output = type(loss.grad_fn).__name__, logits.dtype
-        self.images_fit = layouts_of([images])
+        self._note(images, labels, loss, logits)
         return losses
