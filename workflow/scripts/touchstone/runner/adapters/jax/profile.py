@@ -57,7 +57,7 @@ def profiled_steps(adapter: Any, batches: Any, rates: Any, draws: Any) -> StepTr
         adapter.profiled_step = Compiled(adapter.step)
     usual, adapter.step = adapter.step, adapter.profiled_step
     options = ProfileOptions()
-    options.python_tracer_level, options.host_tracer_level = 0, 2
+    options.python_tracer_level, options.host_tracer_level = 0, 1
     try:
         with tempfile.TemporaryDirectory(prefix="touchstone-profile-") as folder:
             jax.profiler.start_trace(folder, profiler_options=options)
