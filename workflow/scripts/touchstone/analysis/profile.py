@@ -19,8 +19,8 @@ COLUMNS = (
 
 
 def layer_profiles(study: Study, profiles: Mapping[str, Profile]) -> list[LayerProfile]:
-    """The profiles of a study's cells in groups whose cells differ only in framework, environment
-    or mode, in order of the plan."""
+    """The profiles of a study's cells in groups whose cells differ only in framework,
+    environment, style or mode, in order of the plan."""
     groups: dict[tuple[str, ...], list[Profile]] = {}
     for cell in study.trained.cells:
         if found := profiles.get(cell.plan.name):
@@ -73,10 +73,8 @@ def _rows(group: Sequence[Profile]) -> list[LayerRow]:
 
 
 def _seconds(one: LayerTime, found: Profile) -> LayerSeconds:
-    total = (one.forward or 0.0) + (one.backward or 0.0)
-    return LayerSeconds(
-        forward=one.forward, backward=one.backward, share=total / found.profiled_step
-    )
+    share = one.total / found.profiled_step
+    return LayerSeconds(forward=one.forward, backward=one.backward, share=share)
 
 
 def table(study: Study, profiles: Mapping[str, Profile]) -> str:
@@ -96,8 +94,7 @@ def _table_rows(found: Profile) -> Iterator[list[object]]:
         return
     ends = [found.step, found.profiled_step, found.status, None]
     for one in found.layers:
-        total = (one.forward or 0.0) + (one.backward or 0.0)
         ops = " + ".join(found.ops[name] for name in one.layers)
-        times = [one.forward, one.backward, total, total / found.profiled_step]
+        times = [one.forward, one.backward, one.total, one.total / found.profiled_step]
         yield [" + ".join(one.layers), ops, *times, *ends]
     yield [OTHER, None, None, None, found.other, found.other / found.profiled_step, *ends]

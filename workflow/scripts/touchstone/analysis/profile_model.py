@@ -49,7 +49,7 @@ class ProfiledCell(Part):
 
 
 class LayerProfile(Part):
-    """The profiles of cells that differ only in framework, environment or mode."""
+    """The profiles of cells that differ only in framework, environment, style or mode."""
 
     cells: list[ProfiledCell]
     """In order of the plan."""

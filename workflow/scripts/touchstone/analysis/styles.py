@@ -47,19 +47,21 @@ def gaps(
 
 
 def _pairs(fastest_first: list[str], cells: Mapping[str, CellSummary]) -> list[tuple[str, str]]:
-    found: dict[str, str] = {}
-    for name in fastest_first:
-        cell = cells[name]
+    """The plain cells of a comparison, each with the fastest tuned one of its framework there."""
+    found: list[tuple[str, str]] = []
+    fastest: dict[tuple[str, str], str] = {}
+    for cell in map(cells.__getitem__, fastest_first):
         if cell.factors["style"] != PLAIN:
-            continue
-        for other in map(cells.__getitem__, fastest_first):
-            same = (other.framework, other.factors["environment"]) == (
-                cell.framework,
-                cell.factors["environment"],
-            )
-            if same and other.factors["style"] != PLAIN:
-                found.setdefault(name, other.name)
-    return list(found.items())
+            fastest.setdefault(_place(cell), cell.name)
+    for cell in map(cells.__getitem__, fastest_first):
+        if cell.factors["style"] == PLAIN and (tuned := fastest.get(_place(cell))):
+            found.append((cell.name, tuned))
+    return found
+
+
+def _place(cell: CellSummary) -> tuple[str, str]:
+    """What a plain cell shares with the tuned one that it is compared with."""
+    return cell.framework, cell.factors["environment"]
 
 
 def _ratio(compared: ComparisonSummary, ours: str, theirs: str) -> RatioEstimate | None:

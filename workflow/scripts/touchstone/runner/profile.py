@@ -54,7 +54,7 @@ def profile_of(spec: TrainingSpec, threads: int) -> Profile:
         raise
     ops = {layer["name"]: layer["op"] for layer in spec.network.layers}
     layers, other = layer_times(traces, steps, list(ops))
-    parts = sum((one.forward or 0.0) + (one.backward or 0.0) for one in layers)
+    parts = sum(one.total for one in layers)
     return Profile(
         FORMAT, spec.cell, status.OK, None, traces[0].profiler, ROUNDS, steps, layers, other,
         median(plain) / steps, parts + other, ops,

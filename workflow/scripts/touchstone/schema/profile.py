@@ -49,6 +49,11 @@ class LayerTime(NamedTuple):
     forward: Optional[float]
     backward: Optional[float]
 
+    @property
+    def total(self) -> float:
+        """Both together, s in a step."""
+        return (self.forward or 0.0) + (self.backward or 0.0)
+
 
 class Profile(NamedTuple):
     """Where the time of a cell's steps goes: `results/profiles/<cell>.json`.
