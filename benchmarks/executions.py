@@ -1,0 +1,159 @@
+"""Execute a study again and again, and count where one execution contradicts all of them together.
+
+    python benchmarks/executions.py run FOLDER --executions 10 [--load] [--study FILE]
+    python benchmarks/executions.py judge FOLDER [--truth FOLDER]
+
+`run` executes the default study, or that of FILE, from scratch in copies of this project. It keeps
+the findings, the tables and the page of each in FOLDER/1, FOLDER/2 and so on, and goes on where it
+ended. With `--load` another program burns one core on and off. `judge` takes the mean of each ratio
+over all executions of a folder, of those at rest if there are some, and counts the executions whose
+interval lies beside it, whose order is another, or that leave a clear difference open.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from math import exp, log
+from pathlib import Path
+from statistics import fmean
+
+from turns import load
+
+from touchstone.analysis.findings_file import read_findings
+from touchstone.analysis.findings_model import Findings
+from touchstone.analysis.part import RatioEstimate
+from touchstone.environments import ENVS, installed
+from touchstone.paths import ROOT
+
+PROJECT = ("config", "envs", "profiles", "workflow")
+KEPT = ("findings.json", "tables", "report")
+CLEAR = 1.15
+"""The smallest ratio about which an execution must not be undecided."""
+
+Pair = tuple[str, str]
+
+
+def execute(study: Path | None, target: Path) -> None:
+    """Execute a study in a copy of the project, and keep what it says in `target`."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in PROJECT:
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, Path(folder, name), ignore=ignored)
+        command = [sys.executable, "-m", "snakemake", "--cores", "all", "--quiet", "all"]
+        if study:
+            command += ["--configfile", str(study)]
+        variables = {**os.environ, ENVS: str(installed())}
+        subprocess.run(command, cwd=folder, env=variables, check=True)
+        part = target.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        for name in KEPT:
+            (Path(folder) / "results" / name).rename(part / name)
+        part.rename(target)
+
+
+def run(folder: Path, executions: int, wanted: bool, study: Path | None) -> None:
+    """Execute a study until `folder` has so many executions."""
+    for number in range(1, executions + 1):
+        target = folder / str(number)
+        if not target.exists():
+            with load(wanted, number):
+                execute(study, target)
+            print(f"execution {number} of {executions} is in {target}", flush=True)
+
+
+def found_in(folder: Path) -> dict[str, Findings]:
+    """The findings of all executions in a folder, by name of the execution."""
+    paths = sorted(folder.glob("*/findings.json"), key=lambda path: int(path.parent.name))
+    if not paths:
+        sys.exit(f"error: {folder} has no execution; `run` makes them")
+    return {path.parent.name: read_findings(path) for path in paths}
+
+
+def ratios(findings: Findings) -> dict[Pair, RatioEstimate]:
+    """The ratios that have an interval: first / second, by their names in order of the alphabet."""
+    found = dict[Pair, RatioEstimate]()
+    for pair in (pair for one in findings.comparisons for pair in one.pairs):
+        ratio = pair.ratio
+        if ratio is None or ratio.low is None or ratio.high is None:
+            continue
+        if pair.faster < pair.slower:
+            found[pair.faster, pair.slower] = ratio
+        else:
+            turned = {"value": 1 / ratio.value, "low": 1 / ratio.high, "high": 1 / ratio.low}
+            found[pair.slower, pair.faster] = ratio.model_copy(update=turned)
+    return found
+
+
+def pooled(executions: Iterable[Findings]) -> dict[Pair, float]:
+    """The geometric mean of each ratio over the executions."""
+    values: dict[Pair, list[float]] = {}
+    for each in executions:
+        for pair, ratio in ratios(each).items():
+            values.setdefault(pair, []).append(log(ratio.value))
+    return {pair: exp(fmean(logs)) for pair, logs in values.items()}
+
+
+def faults(said: dict[Pair, RatioEstimate], truth: dict[Pair, float]) -> Iterator[str]:
+    """What is wrong with the ratios of an execution."""
+    for pair, true in truth.items():
+        if pair not in said:
+            yield "no interval"
+            continue
+        low, high = said[pair].low, said[pair].high
+        assert low is not None and high is not None
+        if not low <= true <= high:
+            yield "beside the truth"
+        if low > 1 > true or high < 1 < true:
+            yield "wrong order"
+        if low <= 1 <= high and max(true, 1 / true) > CLEAR:
+            yield "undecided"
+
+
+def judge(folder: Path, truth_folder: Path) -> None:
+    """Print the ratios of each execution, count their faults, and list what limits the cells."""
+    truth = pooled(found_in(truth_folder).values())
+    executions = found_in(folder)
+    counted, limits = Counter[str](), dict[str, Counter[str]]()
+    print("| execution |", " | ".join(f"{a} / {b}" for a, b in truth), "| trust | faults |")
+    print("| --- " * (len(truth) + 3) + "|")
+    print("| truth |", " | ".join(f"{value:.3f}" for value in truth.values()), "| | |")
+    for name, findings in executions.items():
+        said = ratios(findings)
+        wrong = list(faults(said, truth))
+        counted.update(wrong)
+        ends = (f"{said[pair].low:.3f} to {said[pair].high:.3f}" if pair in said else "-"
+                for pair in truth)  # fmt: skip
+        trust = findings.answer.trust.level if findings.answer.trust else "-"
+        print("|", name, "|", " | ".join(ends), "|", trust, "|", ", ".join(wrong), "|")
+        for one in findings.bottlenecks:
+            limits.setdefault(one.cell, Counter())[one.verdict] += 1
+    print(f"\nFaults among {len(executions) * len(truth)} ratios: {dict(counted) or 'none'}")
+    for cell, verdicts in limits.items():
+        print(f"What limits {cell}:", ", ".join(f"{verdicts[v]} times {v}" for v in verdicts))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("run", "judge"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--executions", type=int, default=10, help="of `run`")
+    parser.add_argument("--load", action="store_true", help="of `run`: beside another program")
+    parser.add_argument("--study", type=Path, help="of `run`: the configuration; the default study")
+    parser.add_argument(
+        "--truth", type=Path, help="of `judge`: executions with the true ratios; FOLDER's own"
+    )
+    options = parser.parse_args()
+    if options.what == "run":
+        run(options.folder, options.executions, options.load, options.study)
+    else:
+        judge(options.folder, options.truth or options.folder)
+
+
+if __name__ == "__main__":
+    main()
