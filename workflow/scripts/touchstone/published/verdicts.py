@@ -29,12 +29,12 @@ OWN_WORDS = {
 }
 """What a verdict by the source's own figures is called."""
 COUNTED = {
-    "holds": "hold",
-    "fails": "fail",
-    "cannot tell": "are open",
-    "no figures": "have no figures",
+    "holds": ("holds", "hold"),
+    "fails": ("fails", "fail"),
+    "cannot tell": ("is open", "are open"),
+    "no figures": ("has no figures", "have no figures"),
 }
-"""The same words of several claims."""
+"""The same words of one claim, and of several."""
 VERBS = {
     REPRODUCED: "reproduce",
     CONTRADICTED: "contradict",
@@ -97,8 +97,11 @@ def summary(found: Sequence[Verdict]) -> list[str]:
     if here[NOT_MEASURED] == len(found):
         text = f"The runs here measured none of the source's {len(found)} claims."
     if stand_ins:
-        text += f" {stand_ins} are judged by a {STAND_IN}, a CPU in place of the source's GPU."
-    counts = listing(f"{own[word]} {words}" for word, words in COUNTED.items() if own[word])
+        verb = "is" if stand_ins == 1 else "are"
+        text += f" {stand_ins} {verb} judged by a {STAND_IN}, a CPU in place of the source's GPU."
+    counts = listing(
+        f"{own[word]} {words[own[word] > 1]}" for word, words in COUNTED.items() if own[word]
+    )
     return [text, f"By the source's own table, {counts}."]
 
 
