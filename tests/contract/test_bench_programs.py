@@ -46,18 +46,19 @@ print(json.dumps([[float(abs(a).sum()), float(a.sum()), float(a.ravel()[-1])] fo
 
 @pytest.mark.framework("jax")
 @pytest.mark.parametrize("network", ["lenet5", "resnet20-cifar"])
-def test_what_jaxs_expert_writes_out_trains_as_the_plain_network_does(python_of, network, root):
+def test_every_way_of_jaxs_expert_trains_as_the_plain_one_does(python_of, network, root):
     python = python_of("jax")
     found = []
-    for candidate in ("plain", "all written out, barriers"):
+    for candidate in ("plain", "all written out, barriers", "loop in one call"):
         asked = json.dumps({"network": network, "candidate": candidate})
         ended = subprocess.run(
             [python, "-c", STEPS, asked], cwd=root, capture_output=True, text=True, check=True
         )
         found.append(json.loads(ended.stdout.splitlines()[-1]))
-    plain, written_out = found
-    for one, other in zip(plain, written_out, strict=True):
-        assert one == pytest.approx(other, rel=1e-4, abs=1e-4)
+    plain, *others = found
+    for other in others:
+        for one, same in zip(plain, other, strict=True):
+            assert one == pytest.approx(same, rel=1e-4, abs=1e-4)
 
 
 def test_flax_computes_with_the_jax_of_the_framework(root):
