@@ -94,7 +94,7 @@ ABREAST = (
 import simplejpeg, threading
 decode, together = simplejpeg.decode_jpeg, threading.Barrier(3)
 def decode_jpeg(*arguments):
-    together.wait(60)
+    together.wait(20)
     return decode(*arguments)
 simplejpeg.decode_jpeg = decode_jpeg
 adapter.job = job._replace(execution=job.execution._replace(reader_threads=3))
