@@ -114,8 +114,8 @@ class Known:
                 f"style: {cell.framework} has no style {cell.style!r} here; leave it out, or "
                 f"choose another framework: {', '.join(self.in_style(cell.style))}"
             )
-        elif cell.mode in frameworks.modes(cell.framework, cell.style, "gpu") and (
-            cell.mode not in modes
+        elif cell.mode not in modes and cell.mode in frameworks.modes(
+            cell.framework, cell.style, "gpu"
         ):
             found.append(
                 f"mode: {cell.framework} has {cell.mode!r} on GPUs only; set device to gpu, or "
