@@ -91,21 +91,27 @@ def test_the_middle_of_every_photo_is_read_alike(framework, photos, execute, roo
 ABREAST = (
     PROGRAM
     + """
-import simplejpeg, threading
-decode, together = simplejpeg.decode_jpeg, threading.Barrier(3)
-def decode_jpeg(*arguments):
-    together.wait(20)
-    return decode(*arguments)
-simplejpeg.decode_jpeg = decode_jpeg
+import threading
+together = threading.Barrier(3)
+def with_others(decode):
+    def call(*arguments):
+        together.wait(20)
+        return decode(*arguments)
+    return call
 adapter.job = job._replace(execution=job.execution._replace(reader_threads=3))
 adapter.open_records(batches.shards(job.data, "train"))
+if job.framework == "tensorflow":
+    adapter.parse = with_others(adapter.parse)
+else:
+    import simplejpeg
+    simplejpeg.decode_jpeg = with_others(simplejpeg.decode_jpeg)
 pixels = np.asarray(adapter.fetch_records(np.arange(6)[None])[0])
 np.savez(sys.argv[3], pixels=pixels)
 """
 )
 
 
-@pytest.mark.parametrize("framework", ["pytorch", "jax"])
+@pytest.mark.parametrize("framework", ["pytorch", "jax", "tensorflow"])
 def test_the_photos_of_one_step_are_decoded_by_all_readers(framework, photos, execute, root):
     """Each waits until two others decode too."""
     folder, cuts, _ = photos
