@@ -11,6 +11,9 @@ or another of our modes is faster, ours runs with these too. The sides run in tu
 process: all on one core, where the CPU time per image is what competing processes move least, and
 on all cores, where what counts is the wall clock.
 
+`--device gpu` compares with experts on one GPU, in the precision of `--precision`, on all cores.
+Users' programs train on the CPU only.
+
 The results file holds every run. A row that is made again replaces the one of before, so rows
 can be made one at a time; the tables are of all that the file holds.
 """
@@ -20,12 +23,14 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import comparison.sides
 from comparison.cases import (
     BATCHES,
     CASES,
@@ -40,6 +45,7 @@ from comparison.choice import choose, tune
 from comparison.sides import expert, ours, start_up, user
 from comparison.tables import read, tables, without, write
 
+from touchstone.measure import skip
 from touchstone.measure.launch import cores
 from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.paths import ROOT
@@ -52,6 +58,10 @@ VARIABLES = (
 """How variables begin that change what a program does: none comes from whoever runs this."""
 
 
+ON_GPUS = ("jax", "pytorch", "tensorflow")
+"""Frameworks whose experts have loops for a GPU."""
+
+
 def make_row(
     framework: str, network: str, arguments: argparse.Namespace
 ) -> Iterable[dict[str, Any]]:
@@ -59,10 +69,12 @@ def make_row(
 
     Raises LookupError if neither the expert nor the user has written the network.
     """
-    size = CASES[network].batch_size
+    size = CASES[network].size(arguments.device)
     for threads in arguments.cores:
         used = cores(threads)
-        print(f"{network} in {framework}, {len(used)} of {os.cpu_count()} cores", flush=True)
+        place = f"gpu {arguments.precision}" if arguments.device == "gpu" else str(len(used))
+        named = f", {place}" * (arguments.device == "gpu")
+        print(f"{network} in {framework}, {len(used)} of {os.cpu_count()} cores{named}", flush=True)
         sides = sides_of(framework, network, used, arguments)
         for pair in range(1, arguments.pairs + 1):
             order = list(sides)
@@ -70,7 +82,7 @@ def make_row(
             for side in order:
                 how, run = sides[side]
                 found = run()
-                values = network, size, framework, len(used), pair, side, how, *found
+                values = network, size, framework, place, pair, side, how, *found
                 row = dict(zip(FIELDS, values, strict=True))
                 first = "" if found.first_step is None else f"first step {found.first_step:.2f} s, "
                 print(
@@ -87,7 +99,10 @@ def sides_of(
 ) -> dict[str, tuple[str, Callable[[], Seen]]]:
     """By its name, how each side of a row trains, and what runs it."""
     window = arguments.warmup, arguments.seconds
-    usual = Setting(frameworks.modes(framework)[0], len(used))
+    usual = Setting(
+        frameworks.modes(framework)[0], len(used),
+        device=arguments.device, precision=arguments.precision,
+    )  # fmt: skip
     chosen = choose(framework, network, used, arguments)
     sides: dict[str, tuple[str, Callable[[], Seen]]] = {}
     trial = Length(BATCHES - 1, BATCHES, 1, 2, BATCHES)
@@ -101,6 +116,10 @@ def sides_of(
         if tuned != usual:
             sides["tuned"] = str(tuned), lambda: ours(framework, network, tuned, length)
         trial = length_in_epochs(rate, 0, arguments.trial_seconds)
+    if arguments.device == "gpu":
+        if not chosen:
+            raise LookupError(f"{network} in {framework}: the expert has no program for it there")
+        return sides
     try:
         speed = user(framework, network, used, trial).speed
     except LookupError:
@@ -122,7 +141,14 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--network", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--framework", nargs="+", choices=experts, default=experts)
-    parser.add_argument("--cores", choices=("one", "all", "both"), default="both")
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    parser.add_argument(
+        "--precision", choices=("fp32", "tf32", "bf16"), default="fp32", help="on a GPU"
+    )
+    parser.add_argument(
+        "--python", help="one that has the frameworks, in place of the project's environments"
+    )
+    parser.add_argument("--cores", choices=("one", "all", "both"), default="both", help="of a CPU")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="a measured window, about")
     parser.add_argument("--warmup", type=float, default=1.0, help="seconds before it, about")
@@ -139,13 +165,23 @@ def parsed() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.pairs < 1 or min(arguments.seconds, arguments.trial_seconds) <= 0:
         parser.error("--pairs, --seconds and --trial-seconds want numbers above 0")
+    if arguments.device == "cpu" and arguments.precision != "fp32":
+        parser.error("--precision is for --device gpu; on a CPU experts train in fp32")
     arguments.output = arguments.output.absolute()
     arguments.cores = {"one": [1], "all": [None], "both": [1, None]}[arguments.cores]
+    if arguments.device == "gpu":
+        arguments.cores = [None]
+        arguments.framework = [name for name in arguments.framework if name in ON_GPUS]
+        if not arguments.framework:
+            parser.error(f"--device gpu: experts on GPUs are {', '.join(ON_GPUS)}")
     return arguments
 
 
 def main() -> None:
     arguments = parsed()
+    if not arguments.table and (why := skip.no_device(arguments.device)):
+        sys.exit(f"error: {why}; `--device cpu` compares on the CPU")
+    comparison.sides.own_python = arguments.python
     for name in [name for name in os.environ if name.startswith(VARIABLES)]:
         del os.environ[name]
     rows = read(arguments.output)

@@ -1,5 +1,6 @@
 """The networks as a JAX user would write and train them for speed: pure functions and one jitted
-step that donates its state; plainly, or with what XLA's CPU compiler does badly written out."""
+step that donates its state; plainly, or with what XLA's CPU compiler does badly written out; on a
+GPU also with many steps in one call."""
 
 import json
 import os
@@ -19,12 +20,20 @@ CANDIDATES = {
     "gradients written out, barriers": ("gradients", "barriers"),
     "all written out, barriers": ("gradients", "convolutions", "barriers"),
 }
+LOOP = "loop in one call"
 FORMS = CANDIDATES.get(ASKED["candidate"], ())
+COMPUTED = jnp.bfloat16 if ASKED.get("precision") == "bf16" else jnp.float32
+"""What a step computes in; weights and their updates stay in single precision."""
 # Both variables are read when a device is first asked for.
 os.environ["NPROC"] = str(ASKED.get("threads", 1))
 if "barriers" in FORMS:
     # XLA would remove them, and compute what is behind one again for each of its readers.
     os.environ["XLA_FLAGS"] = "--xla_disable_hlo_passes=cse_barrier_expander"
+
+if ASKED.get("device") == "gpu":
+    # By itself JAX rounds to TF32 on a GPU.
+    exact = ASKED["precision"] == "fp32"
+    jax.config.update("jax_default_matmul_precision", "highest" if exact else "tensorfloat32")
 
 he_normal = jax.nn.initializers.he_normal()
 
@@ -271,6 +280,28 @@ def basic(filters, stride):
     return Residual(body, conv_norm(filters, 1, stride) if stride > 1 else None)
 
 
+def bottleneck(filters, stride, first):
+    body = Sequence(
+        *(conv_norm(filters, 1), relu, conv_norm(filters, 3, stride), relu),
+        conv_norm(4 * filters, 1),
+    )
+    return Residual(body, conv_norm(4 * filters, 1, stride) if first else None)
+
+
+def overlapping_pool(_, x, run):
+    sides = [(0, 0), (1, 1), (1, 1), (0, 0)]
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), sides)
+
+
+def resnet50():
+    blocks = [
+        bottleneck(filters, 2 if number == 0 and filters > 64 else 1, number == 0)
+        for filters, depth in ((64, 3), (128, 4), (256, 6), (512, 3))
+        for number in range(depth)
+    ]
+    return Sequence(conv_norm(64, 7, 2), relu, overlapping_pool, *blocks, mean, Dense(1000))
+
+
 def resnet20_cifar():
     blocks = [
         basic(filters, 2 if number == 0 and filters > 16 else 1)
@@ -284,19 +315,28 @@ NETWORKS = {
     "lenet5": lenet5,
     "alexnet-cifar": alexnet_cifar,
     "resnet20-cifar": resnet20_cifar,
+    "resnet50": resnet50,
     "vit-ti-16": lambda: VisionTransformer(10, width=192, heads=3),
     "gpt-10m": lambda: GPT(256, width=384, heads=6, layers=6),
 }
 
 
-def candidates(network, thorough):
+def candidates(network, thorough, device="cpu", precision="fp32"):
+    if network not in NETWORKS:
+        return ()
+    if device == "gpu":
+        return "plain", LOOP
     if network in ("vit-ti-16", "gpt-10m"):  # nothing else is written out
         return ("plain",)
-    return CANDIDATES if network in NETWORKS else ()
+    # On a CPU, ResNet-50 would compile and train for minutes.
+    return () if network == "resnet50" else CANDIDATES
 
 
 class Training:
-    def __init__(self, network, batch_size, batches, threads, candidate):
+    def __init__(
+        self, network, batch_size, batches, threads, candidate, device="cpu", precision="fp32"
+    ):
+        jax.devices(device)  # or JAX would train on the CPU
         *shape, classes = program.shape(network)
         # The fastest of JAX's generators; ours has it too.
         key = jax.random.key(0, impl="rbg")
@@ -305,7 +345,6 @@ class Training:
         if network == "gpt-10m":
             texts = jax.random.randint(key, (batches, batch_size, shape[0]), 0, classes)
             images, labels = texts[:, :, :-1], texts[:, :, 1:]
-        self.images, self.labels = list(images), list(labels)
         self.taken = 0
         model = NETWORKS[network]()
         self.parameters = model.start(key, images[0, :1], Run(key))
@@ -313,12 +352,17 @@ class Training:
         self.first = Run(key)
         model(self.parameters, images[0, :1], self.first)
         self.statistics = [(jnp.zeros_like(m), jnp.ones_like(v)) for m, v in self.first.statistics]
+        if network != "gpt-10m":
+            images = images.astype(COMPUTED)
+        self.images, self.labels = images, labels
+        if candidate != LOOP:  # a batch for each call
+            self.images, self.labels = list(images), list(labels)
 
-        @partial(jax.jit, donate_argnums=(0, 1, 2))
         def step(parameters, velocities, statistics, images, labels, number):
             def loss_of(parameters):
                 run = Run(jax.random.fold_in(key, number))
-                logits = model(parameters, images, run)
+                computed = jax.tree.map(lambda array: array.astype(COMPUTED), parameters)
+                logits = model(computed, images, run).astype(jnp.float32)
                 picked = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)
                 return -picked.mean(), run.statistics
 
@@ -328,10 +372,25 @@ class Training:
             statistics = jax.tree.map(lambda old, new: 0.9 * old + 0.1 * new, statistics, fresh)
             return parameters, velocities, statistics, loss
 
-        self.step = step
+        def loop(parameters, velocities, statistics, images, labels, first, number):
+            def body(taken, state):
+                place = taken % len(images)
+                return step(*state[:3], images[place], labels[place], taken)
+
+            state = parameters, velocities, statistics, jnp.zeros(())
+            return lax.fori_loop(first, first + number, body, state)
+
+        self.step = jax.jit(step, donate_argnums=(0, 1, 2))
+        self.loop = jax.jit(loop, donate_argnums=(0, 1, 2)) if candidate == LOOP else None
 
     def steps(self, n):
-        for _ in range(n):
+        if self.loop:
+            self.parameters, self.velocities, self.statistics, loss = self.loop(
+                self.parameters, self.velocities, self.statistics, self.images, self.labels,
+                self.taken, n,
+            )  # fmt: skip
+            self.taken += n
+        for _ in range(0 if self.loop else n):
             place = self.taken % len(self.images)
             self.parameters, self.velocities, self.statistics, loss = self.step(
                 self.parameters, self.velocities, self.statistics, self.images[place],

@@ -1,5 +1,7 @@
 """The networks as a PyTorch user would write and train them for speed: fused SGD, eager or
-compiled, channels last or first."""
+compiled, channels last or first; on a GPU also with a whole step as one CUDA graph."""
+
+import contextlib
 
 import program
 import torch
@@ -116,43 +118,90 @@ NETWORKS = {
 }
 
 
-def candidates(network, thorough):
+GRAPH = "one CUDA graph"
+
+
+def candidates(network, thorough, device="cpu", precision="fp32"):
     if network not in NETWORKS:
         return []
-    eager = ["channels last", "channels first"]
-    return [*eager, "channels last, compiled"] if thorough else eager
+    compiled = ["channels last, compiled"] if thorough else []
+    found = ["channels last", "channels first", *compiled]
+    if device == "gpu":
+        found += [f"{way}, {GRAPH}" for way in ("channels last", *compiled)]
+    return found
 
 
 class Training:
-    def __init__(self, network, batch_size, batches, threads, candidate):
+    def __init__(
+        self, network, batch_size, batches, threads, candidate, device="cpu", precision="fp32"
+    ):
         torch.set_num_threads(threads)
         height, width, channels, self.classes = program.shape(network)
         layout = torch.channels_last if "channels last" in candidate else torch.contiguous_format
-        self.model = NETWORKS[network]().to(memory_format=layout)
+        place = torch.device("cuda" if device == "gpu" else "cpu")
+        self.mixed = contextlib.nullcontext()
+        if device == "gpu":
+            allowed = precision != "fp32"
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+            torch.backends.cudnn.benchmark = True
+        if precision == "bf16":
+            self.mixed = torch.autocast(place.type, torch.bfloat16)
+        self.graph, self.in_graph = None, GRAPH in candidate
+        self.model = NETWORKS[network]().to(place, memory_format=layout)
         self.forward = torch.compile(self.model) if "compiled" in candidate else self.model
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=True)
         shape = batch_size, channels, height, width
         if network == "gpt-10m":
-            texts = [torch.randint(0, self.classes, shape[::2]) for _ in range(batches)]
+            texts = [
+                torch.randint(0, self.classes, shape[::2], device=place) for _ in range(batches)
+            ]
             self.batches = [(text[:, :-1], text[:, 1:]) for text in texts]
             return
         self.batches = [
             (
-                torch.randn(shape).to(memory_format=layout),
-                torch.randint(0, self.classes, (batch_size,)),
+                torch.randn(shape, device=place).to(memory_format=layout),
+                torch.randint(0, self.classes, (batch_size,), device=place),
             )
             for _ in range(batches)
         ]
 
-    def steps(self, number):
-        for i in range(number):
-            images, labels = self.batches[i % len(self.batches)]
+    def step(self, images, labels):
+        with self.mixed:
             logits = self.forward(images)
             loss = F.cross_entropy(logits.flatten(0, -2), labels.flatten())
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            self.optimizer.step()
-        loss.item()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def capture(self):
+        """Record a step as a graph, which always reads the same batch, after steps on another
+        stream, as PyTorch's notes on CUDA graphs have it."""
+        self.batch = [each.clone() for each in self.batches[0]]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self.step(*self.batch)
+        torch.cuda.current_stream().wait_stream(stream)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.loss = self.step(*self.batch)
+
+    def replay(self, images, labels):
+        if not self.graph:
+            self.capture()
+        for kept, given in zip(self.batch, (images, labels), strict=True):
+            kept.copy_(given)
+        self.graph.replay()
+        return self.loss
+
+    def steps(self, number):
+        step = self.replay if self.in_graph else self.step
+        for i in range(number):
+            loss = step(*self.batches[i % len(self.batches)])
+        loss.item()  # which waits for all that was begun before
 
     @torch.no_grad()
     def size(self):

@@ -13,7 +13,7 @@ take minutes to compile. Of one of them, on `batches` prepared batches of noise,
 
 trains that many steps, waiting after every `group` steps, and tells what it saw. With `"seconds"`
 in place of `warmup` and `measured` it tells how fast it is in windows so long, and the network's
-size.
+size. On a GPU both questions have `"device": "gpu"` and `"precision"`: fp32, tf32 or bf16.
 
     user_<framework>.py '{"network": "lenet5", "batch_size": 64, "batches": 64,
                           "warmup_epochs": 1, "epochs": 3}'
@@ -114,13 +114,15 @@ def expert(candidates, make):
     network that the program lacks; `make(network, batch_size, batches, threads, candidate)` gives
     an object with `steps(n)`, which takes n steps and waits for the last loss, and `size()`, its
     numbers of trained parameters and of multiply-accumulates of convolutions and dense layers.
+    Of a program for GPUs too, both take `device` and `precision`.
     """
     asked = json.loads(sys.argv[1])
+    where = {key: asked[key] for key in ("device", "precision") if key in asked}
     if asked["candidate"] is None:
-        print(json.dumps(list(candidates(asked["network"], asked["thorough"]))))
+        print(json.dumps(list(candidates(asked["network"], asked["thorough"], **where))))
         return
     keys = ("network", "batch_size", "batches", "threads", "candidate")
-    training = make(*[asked[key] for key in keys])
+    training = make(*[asked[key] for key in keys], **where)
     if "seconds" in asked:
         rate, efficiency = trial(training, asked)
         print(json.dumps({"rate": rate, "efficiency": efficiency, "size": training.size()}))

@@ -29,7 +29,7 @@ SLOW = {
     "unit/test_studies_page.py", "unit/test_studies_tables.py", "unit/test_supervisor.py",
 }  # fmt: skip
 """Files in which every test counts as marked `slow`."""
-COMPILED = {"compile", "xla"}
+COMPILED = {"compile", "compile_graphs", "xla"}
 """Modes that take up to minutes to compile; `make test` has one contract test of them."""
 COMPARED = "test_all_frameworks_and_modes_compute_the_same"
 

@@ -14,22 +14,28 @@ EPOCH = 64
 
 
 class Case(NamedTuple):
-    """A network with its data set and batch size."""
+    """A network with its data set and its batch sizes on a CPU and, where it has another one, on a
+    GPU."""
 
     dataset: str
     batch_size: int
+    on_gpu: int | None = None
+
+    def size(self, device: str) -> int:
+        """The batch size on a device."""
+        return (device == "gpu" and self.on_gpu) or self.batch_size
 
 
 CASES = {
     "lenet5": Case("mnist-5k", 64),
     "alexnet-cifar": Case("synthetic", 128),
     "resnet20-cifar": Case("synthetic", 128),
-    "resnet50-cifar": Case("synthetic", 32),
-    "vgg16-cifar": Case("synthetic", 32),
-    "resnet50": Case("synthetic-224", 8),
+    "resnet50-cifar": Case("synthetic", 32, 256),
+    "vgg16-cifar": Case("synthetic", 32, 256),
+    "resnet50": Case("synthetic-224", 8, 256),
     "lstm-text": Case("synthetic-text", 64),
-    "vit-ti-16": Case("synthetic", 64),
-    "gpt-10m": Case("source-code", 4),
+    "vit-ti-16": Case("synthetic", 64, 256),
+    "gpt-10m": Case("source-code", 4, 32),
 }
 
 
@@ -59,19 +65,25 @@ class Seen(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """How a side trains: our mode or the expert's candidate, threads, and how idle ones wait."""
+    """How a side trains: our mode or the expert's candidate, threads, how idle ones wait, and on
+    which device in which precision."""
 
     way: str
     threads: int
     waiting: str = "default"
+    device: str = "cpu"
+    precision: str = "fp32"
 
     def __str__(self) -> str:
+        if self.device == "gpu":
+            return self.way
         waiting = "" if self.waiting == "default" else f", {self.waiting}"
         return f"{self.way}, {self.threads} thread{'s' * (self.threads > 1)}{waiting}"
 
 
 FIELDS = ("network", "batch_size", "framework", "cores", "pair", "side", "choice", *Seen._fields)
-"""Columns of the results file; `choice` is the side's setting."""
+"""Columns of the results file; `choice` is the side's setting. `cores` is their number, or, on a
+GPU, `gpu` with the precision."""
 
 
 def length_of(steps_per_second: float, warmup_seconds: float, seconds: float) -> Length:

@@ -14,7 +14,7 @@ CLEARLY = 1.02
 """How many times as fast another setting than the usual one must be in trials to be chosen."""
 NEAR = 0.8
 """The share of the best rate from which on a setting is tried again."""
-THOROUGH = ("compile", "xla")
+THOROUGH = ("compile", "compile_graphs", "xla")
 """Modes of ours that take minutes to compile."""
 
 
@@ -47,12 +47,16 @@ def choose(
     """The expert's fastest setting on these cores, and its steps per second; None if it has not
     written the network.
 
-    First the ways to train are tried with all threads, then threads and waiting with the fastest.
+    First the ways to train are tried with all threads, then, on a CPU, threads and waiting with the
+    fastest.
     Raises RuntimeError if the network is not of our graph's size.
     """
-    ways = ask_expert(framework, network, used, None, thorough=arguments.thorough)
+    device, precision = arguments.device, arguments.precision
+    where = {"device": device, "precision": precision} if device == "gpu" else {}
+    ways = ask_expert(framework, network, used, None, thorough=arguments.thorough, **where)
     if not ways:
         return None
+    usual = Setting("", len(used), device=device, precision=precision)
     speeds: dict[Setting, float] = {}
 
     def try_(setting: Setting) -> float:
@@ -66,8 +70,9 @@ def choose(
         print(f"  the expert, {setting}: {rate:.4g} steps/s", flush=True)
         return rate
 
-    way = fastest(try_, [Setting(way, len(used)) for way in ways]).way
-    best = fastest(try_, settings(framework, way, len(used)))
+    best = fastest(try_, [usual._replace(way=way) for way in ways])
+    if device == "cpu":
+        best = fastest(try_, settings(framework, best.way, len(used)))
     if best not in speeds:
         try_(best)
     return best, speeds[best]
@@ -83,7 +88,9 @@ def tune(
 ) -> Setting:
     """Ours with the threads and waiting of the expert, in the fastest of our modes."""
     modes = [
-        mode for mode in frameworks.modes(framework) if arguments.thorough or mode not in THOROUGH
+        mode
+        for mode in frameworks.modes(framework, device=chosen.device)
+        if arguments.thorough or mode not in THOROUGH
     ]
 
     def try_(setting: Setting) -> float:
@@ -92,4 +99,4 @@ def tune(
         print(f"  ours, {setting}: {rate:,.4g} images/s", flush=True)
         return rate
 
-    return fastest(try_, [Setting(mode, chosen.threads, chosen.waiting) for mode in modes])
+    return fastest(try_, [chosen._replace(way=mode) for mode in modes])

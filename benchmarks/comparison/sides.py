@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,7 +18,7 @@ import numpy as np
 from comparison.cases import CASES, Length, Seen, Setting
 from touchstone.datasets import formats
 from touchstone.environments import ensure, installed
-from touchstone.measure.launch import thread_variables
+from touchstone.measure.launch import PR_SET_PDEATHSIG, thread_variables
 from touchstone.measure.supervisor import supervise
 from touchstone.paths import CLI, ROOT, RUNNER
 from touchstone.plan import frameworks
@@ -31,11 +33,13 @@ ENVIRONMENTS = installed()
 USERS = {"jax": "envs/jax-plain.yaml"}
 """The environments in which users' programs run, where it is not the framework's own."""
 FILES = ("spec.json", "events.jsonl")
+own_python: str | None = None
+"""A Python that has the frameworks, in place of those of the project's environments."""
 
 
 def python_of(path: str) -> str:
     """The Python of an environment file of the project."""
-    return str(ensure(ROOT / path, ENVIRONMENTS))
+    return own_python or str(ensure(ROOT / path, ENVIRONMENTS))
 
 
 def spec_of(network: str) -> TrainingSpec:
@@ -71,16 +75,15 @@ def our_spec(
 ) -> TrainingSpec:
     """The spec of a run of ours of that length on noise, `synthetic` or from `memory`."""
     case = CASES[network]
+    size = case.size(setting.device)
     cell = Cell(
         framework=framework, network=network, dataset=case.dataset, input=source,
-        mode=setting.way, batch_size=case.batch_size, learning_rate=1e-3, epochs=length.epochs,
+        mode=setting.way, batch_size=size, learning_rate=1e-3, epochs=length.epochs,
         threads=setting.threads, wait_policy=setting.waiting, warmup_steps=length.warmup,
-        warmup_seconds=0.0,
+        warmup_seconds=0.0, device=setting.device, precision=setting.precision,
     )  # fmt: skip
     spec = training_spec(cell)
-    data = spec.data._replace(
-        train_examples=length.batches * case.batch_size, test_examples=case.batch_size
-    )
+    data = spec.data._replace(train_examples=length.batches * size, test_examples=size)
     if source == "memory":
         data = data._replace(folder=str(records(framework, network, length.batches)))
     return spec._replace(data=data)
@@ -94,7 +97,7 @@ def ours(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
-        python = python_of(f"envs/{framework}.yaml")
+        python = python_of(frameworks.environment(framework, setting.device))
         command = [python, str(RUNNER), *(f"{name}/{f}" for f in FILES)]
         supervise(spec, command, folder, folder / "train.log")
         record, run = build_record(folder), read_run(folder)
@@ -132,13 +135,19 @@ def ask(
 ) -> Any:
     """What a program answers on these cores; docs in benchmarks/program.py.
 
-    It has a session of its own, as our runner has: Linux shares a core out among sessions.
+    It has a session of its own, as our runner has: Linux shares a core out among sessions. It ends
+    with this process, so that one that is ended leaves nothing on the device.
     """
+
+    def prepare() -> None:
+        os.sched_setaffinity(0, used)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
     path = ROOT / f"benchmarks/{program}.py"
     ended = subprocess.run(
         [python_of(environment), str(path), json.dumps(question)],
         env={**os.environ, **variables}, capture_output=True, text=True, start_new_session=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, used),
+        preexec_fn=prepare,
     )  # fmt: skip
     if ended.returncode:
         raise RuntimeError(f"{path.name} failed:\n{ended.stderr}")
@@ -151,9 +160,13 @@ def ask_expert(
     """What the expert's program answers on a setting, or, without one, which it would try."""
     variables = thread_variables(setting.threads, setting.waiting) if setting else {}
     if setting:
-        question.update(threads=setting.threads, batch_size=CASES[network].batch_size)
+        size = CASES[network].size(setting.device)
+        question.update(threads=setting.threads, batch_size=size)
+        if setting.device == "gpu":
+            question.update(device=setting.device, precision=setting.precision)
+    environment = frameworks.environment(framework, question.get("device", "cpu"))
     return ask(
-        f"expert_{framework}", f"envs/{framework}.yaml", used, variables, network=network,
+        f"expert_{framework}", environment, used, variables, network=network,
         candidate=setting.way if setting else None, **question,
     )  # fmt: skip
 
@@ -164,7 +177,7 @@ def expert(framework: str, network: str, used: list[int], setting: Setting, leng
         framework, network, used, setting, batches=length.batches, group=length.group,
         warmup=length.warmup, measured=length.measured,
     )  # fmt: skip
-    return seen(answer, length.measured * CASES[network].batch_size)
+    return seen(answer, length.measured * CASES[network].size(setting.device))
 
 
 def user(framework: str, network: str, used: list[int], length: Length) -> Seen:

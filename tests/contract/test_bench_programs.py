@@ -46,18 +46,61 @@ print(json.dumps([[float(abs(a).sum()), float(a.sum()), float(a.ravel()[-1])] fo
 
 @pytest.mark.framework("jax")
 @pytest.mark.parametrize("network", ["lenet5", "resnet20-cifar"])
-def test_what_jaxs_expert_writes_out_trains_as_the_plain_network_does(python_of, network, root):
+def test_every_way_of_jaxs_expert_trains_as_the_plain_one_does(python_of, network, root):
     python = python_of("jax")
     found = []
-    for candidate in ("plain", "all written out, barriers"):
+    for candidate in ("plain", "all written out, barriers", "loop in one call"):
         asked = json.dumps({"network": network, "candidate": candidate})
         ended = subprocess.run(
             [python, "-c", STEPS, asked], cwd=root, capture_output=True, text=True, check=True
         )
         found.append(json.loads(ended.stdout.splitlines()[-1]))
-    plain, written_out = found
-    for one, other in zip(plain, written_out, strict=True):
-        assert one == pytest.approx(other, rel=1e-4, abs=1e-4)
+    plain, *others = found
+    for other in others:
+        for one, same in zip(plain, other, strict=True):
+            assert one == pytest.approx(same, rel=1e-4, abs=1e-4)
+
+
+LOWERED = """
+import json, re, sys
+sys.path.insert(0, "benchmarks")
+import expert_jax
+jax, asked = expert_jax.jax, expert_jax.ASKED
+training = expert_jax.Training(asked["network"], 8, 1, 1, asked["candidate"])
+state = training.parameters, training.velocities, training.statistics
+taken = (0, 1) if training.loop else (0,)
+given = (training.images, training.labels) if training.loop else (
+    training.images[0], training.labels[0]
+)
+step = jax.export.export(training.loop or training.step, platforms=["cuda"])
+text = step(*state, *given, *taken).mlir_module()
+lines = [line for line in text.splitlines() if re.search("dot_general|convolution", line)]
+print(json.dumps({
+    "asked": sorted({word for one in lines for word in re.findall("HIGHEST|HIGH|DEFAULT", one)}),
+    "types": sorted({kind for one in lines for kind in re.findall(r"x(b?f[0-9]+)>", one)}),
+    "donated": text.count("tf.aliasing_output") / len(jax.tree.leaves(state)),
+}))
+"""
+
+
+@pytest.mark.framework("jax")
+@pytest.mark.parametrize("candidate", ["plain", "loop in one call"])
+@pytest.mark.parametrize(
+    ("precision", "asked", "kind"),
+    [("fp32", "HIGHEST", "f32"), ("tf32", "HIGH", "f32"), ("bf16", "HIGH", "bf16")],
+)
+def test_jaxs_expert_lowers_its_steps_for_cuda(candidate, precision, asked, kind, python_of, root):
+    question = {
+        "network": "resnet20-cifar", "candidate": candidate, "device": "gpu",
+        "precision": precision,
+    }  # fmt: skip
+    ended = subprocess.run(
+        [python_of("jax"), "-c", LOWERED, json.dumps(question)], cwd=root, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    found = json.loads(ended.stdout.splitlines()[-1])
+    assert found == {"asked": [asked], "types": [kind], "donated": 1.0}
 
 
 def test_flax_computes_with_the_jax_of_the_framework(root):

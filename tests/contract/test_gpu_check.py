@@ -22,7 +22,9 @@ def test_the_kit_runs_from_end_to_end_on_a_cpu_and_repeats_nothing(python_of, tm
     assert ended.returncode == 0, ended.stderr
     steps = {path.stem: json.loads(path.read_text()) for path in (folder / "steps").glob("*.json")}
     assert {name for name, one in steps.items() if "failed" in one} == set(), ended.stderr
-    assert {"facts", "rounding", "sensors", "soak", "certificate-lenet5-pytorch"} <= set(steps)
+    named = {"facts", "rounding", "sensors", "soak", "certificate-lenet5-pytorch", "experts"}
+    assert named <= set(steps)
+    assert {"ours", "expert"} <= {row["side"] for row in steps["experts"]["rows"]}
     certificate = steps["certificate-lenet5-pytorch"]
     assert certificate["fp64"]["within"] and certificate["fp32"]["within"]
     assert certificate["bf16"]["deviations"]["forward"] > 1e-4
@@ -55,6 +57,9 @@ def test_on_a_gpu_the_study_has_every_framework_that_is_there(python_of):
     assert {cell.framework for cell in plan.cells.values()} == {"pytorch"}
     assert {cell.device for cell in plan.cells.values()} == {"gpu"}
     assert next(iter(plan.cells.values())).network == "resnet50"
+    assert [cell.network for cell in plan.cells.values() if cell.mode == "compile_graphs"] == [
+        "resnet20-cifar"
+    ]
 
 
 @pytest.mark.skipif(skip.no_device("gpu") is None, reason="this machine may have a GPU")

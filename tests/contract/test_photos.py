@@ -88,6 +88,40 @@ def test_the_middle_of_every_photo_is_read_alike(framework, photos, execute, roo
     assert found["labels"].tolist() == labels
 
 
+ABREAST = (
+    PROGRAM
+    + """
+import threading
+together = threading.Barrier(3)
+def with_others(decode):
+    def call(*arguments):
+        together.wait(20)
+        return decode(*arguments)
+    return call
+adapter.job = job._replace(execution=job.execution._replace(reader_threads=3))
+adapter.open_records(batches.shards(job.data, "train"))
+if job.framework == "tensorflow":
+    adapter.parse = with_others(adapter.parse)
+else:
+    import simplejpeg
+    simplejpeg.decode_jpeg = with_others(simplejpeg.decode_jpeg)
+pixels = np.asarray(adapter.fetch_records(np.arange(6)[None])[0])
+np.savez(sys.argv[3], pixels=pixels)
+"""
+)
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "jax", "tensorflow"])
+def test_the_photos_of_one_step_are_decoded_by_all_readers(framework, photos, execute, root):
+    """Each waits until two others decode too."""
+    folder, cuts, _ = photos
+    told, output = folder / f"{framework}.json", folder / f"{framework}.npz"
+    told.write_text(json.dumps(spec_to_json(spec_of(folder, framework, "records"))))
+    ended = execute(framework, "-c", ABREAST, root / "workflow/scripts", told, output)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert np.array_equal(np.load(output)["pixels"].reshape(-1, *SHAPE), cuts[:6])
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_training_from_photos_is_the_same_everywhere(framework, photos, trace_of):
     folder = photos[0]

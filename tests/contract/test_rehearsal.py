@@ -20,6 +20,7 @@ from fixtures.adapter import PROGRAM
 from touchstone.datasets import formats
 from touchstone.environments import read
 from touchstone.measure import skip
+from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.parity import reduced, steps_spec
 from touchstone.schema.spec import spec_to_json
@@ -60,7 +61,9 @@ PYTORCH = {
     "records": ("lenet5", {}, {"input": "records"}),
     "deterministic": ("lenet5", {}, {"input": "memory", "execution": {"deterministic": True}}),
 }  # fmt: skip
-COMPILED = {"compile": ("lenet5", {"mode": "compile"}, {"input": "memory"})}
+COMPILED = {
+    mode: ("lenet5", {"mode": mode}, {"input": "memory"}) for mode in ("compile", "compile_graphs")
+}
 QUICK = {
     *(f"lenet5/{precision}" for precision in TYPES), "resnet20-cifar/bf16", "lstm-text/fp32",
     "transformer-text/bf16", "eager", "adam", "augmented", "records", "deterministic",
@@ -197,6 +200,64 @@ def test_pytorch_copies_records_from_pinned_memory(case, rehearse):
 def test_pytorch_compiles_for_a_gpu_with_triton_only(case, rehearse):
     reason = "torch.compile needs Triton for a GPU, which is missing"
     assert rehearse("pytorch", case) == {"unsupported": reason}
+
+
+def small() -> Graph:
+    """A network with a layer that changes its own statistics."""
+    graph = Graph("small", (8, 8, 3))
+    x = graph.relu("r1", graph.batch_norm("n1", graph.conv("c1", "input", 8, 3)))
+    graph.dense("logits", graph.global_avg_pool("p1", x), 10)
+    graph.check()
+    return graph
+
+
+@pytest.fixture(scope="module")
+def in_graphs(python_of, root, tmp_path_factory):
+    """Gives what `tests/rehearsal/pytorch_graphs.py` answers in a mode."""
+    folder = tmp_path_factory.mktemp("graphs")
+
+    @cache
+    def run(mode, *options):
+        spec = steps_spec(small().network(), "pytorch", mode)
+        spec = spec._replace(parity_steps={"one": spec.parity_steps["fp64"]})
+        files = folder / f"{mode}.json", folder / f"{mode}.found.json"
+        files[0].write_text(json.dumps({"one": (spec_to_json(spec), {"input": "memory"})}))
+        variables = {
+            "PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": f"{root / 'workflow/scripts'}:{TESTS}",
+        }  # fmt: skip
+        program = [python_of("pytorch"), TESTS / "rehearsal/pytorch_graphs.py", *files, *options]
+        ended = subprocess.run(program, env=variables, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        found = json.loads(files[1].read_text())["one"]
+        assert "failed" not in found, found["failed"][-3000:]
+        return found
+
+    return run
+
+
+GRAPHS = "CUDA graphs run on NVIDIA's GPUs only"
+
+
+@pytest.mark.long
+@pytest.mark.framework("pytorch")
+def test_pytorch_trains_and_predicts_with_graphs_as_without(in_graphs):
+    """Its graphs are stand-ins that overwrite what a step gave when the next one begins."""
+    found, expected = in_graphs("compile_graphs"), in_graphs("eager_channels_last")
+    assert (found["reason"], expected["reason"]) == (GRAPHS, None)
+    for name in ("losses", "outputs"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-9, atol=1e-12)
+    for name, array in expected["weights"].items():
+        np.testing.assert_allclose(found["weights"][name], array, rtol=1e-9, atol=1e-12)
+    # The first step only warms up.
+    assert found["modes"] == ["compile", *["compile_graphs"] * 3]
+
+
+@pytest.mark.long
+@pytest.mark.framework("pytorch")
+def test_pytorch_is_unsupported_where_it_makes_no_graph(in_graphs):
+    reason = in_graphs("compile_graphs", "refused")["unsupported"]
+    assert reason.endswith("skipping cudagraphs due to mutated inputs (1 instances)")
 
 
 PRECISION = {"fp32": "HIGHEST", "tf32": "HIGH", "bf16": "HIGHEST", "fp64": "HIGHEST"}

@@ -6,11 +6,13 @@ import sys
 import time
 from pathlib import Path
 
+import compare as bench
 import program
 import pytest
 from comparison import cases, choice, ratios, sides, tables
 
 from touchstone.datasets import formats
+from touchstone.measure import skip
 
 
 def rows_of(pairs, others=0.0, network="lenet5", cores=1, by=("ours", "expert")):
@@ -70,11 +72,21 @@ def test_our_spec_has_the_warm_up_and_the_settings_that_were_asked_for():
     setting = cases.Setting("static", 1, "passive")
     spec = sides.our_spec("mxnet", "lenet5", setting, length)
     execution, phases = spec.execution, spec.phases
-    assert (execution.mode, execution.threads, execution.wait_policy) == setting
+    found = (execution.mode, execution.threads, execution.wait_policy)
+    assert (*found, execution.device, execution.precision) == setting
     assert spec.factors.input == "synthetic"
     assert (phases.warmup_steps, phases.warmup_seconds) == (length.warmup, 0)
     steps = phases.epochs * spec.data.train_examples // 64
     assert steps == 1 + length.warmup + length.measured
+
+
+def test_on_a_gpu_our_spec_has_its_batch_size_and_precision():
+    setting = cases.Setting("compile_graphs", 16, device="gpu", precision="bf16")
+    spec = sides.our_spec("pytorch", "resnet50", setting, cases.length_of(9.0, 1.0, 3.0))
+    execution = spec.execution
+    assert (execution.mode, execution.device, execution.precision) == (setting.way, "gpu", "bf16")
+    assert spec.factors.batch_size == 256 and spec.data.train_examples == 8 * 256
+    assert str(setting) == "compile_graphs"
 
 
 def test_what_others_used_is_a_share_of_the_whole_machine():
@@ -174,6 +186,36 @@ def test_a_row_made_again_replaces_its_runs_alone(tmp_path):
     assert "0.50" in speeds[2] and "miss" in speeds[2]
 
 
+def test_on_a_gpu_a_row_is_judged_by_images_per_second():
+    rows = rows_of([(98, 100)] * 3, cores="gpu tf32")
+    for row in rows:
+        row["efficiency"] = 1.0 if row["side"] == "ours" else 2.0
+    speeds, _ = tables.tables(rows).split("\n\n")
+    row = [cell.strip() for cell in speeds.splitlines()[2].split("|")]
+    assert row[3] == "gpu tf32" and row[5].startswith("0.50") and row[-2] == "met"
+
+
+@pytest.mark.skipif(skip.no_device("gpu") is None, reason="this machine may have a GPU")
+def test_without_a_gpu_the_comparison_says_so(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--device", "gpu"])
+    with pytest.raises(SystemExit, match="^error: no NVIDIA .*; `--device cpu` compares"):
+        bench.main()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--precision", "bf16"], "--precision is for --device gpu"),
+        (["--device", "gpu", "--framework", "caffe"], "experts on GPUs are jax, pytorch"),
+    ],
+)
+def test_the_comparison_refuses_what_no_expert_does(options, message, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["compare.py", *options])
+    with pytest.raises(SystemExit):
+        bench.parsed()
+    assert message in capsys.readouterr().err
+
+
 def test_tables_take_ours_as_tuned_and_the_user_beside_ours_from_memory():
     by = ("ours", "tuned", "expert", "from memory", "user")
     rows = rows_of([(50, 98, 100, 60, 40)] * 3, by=by)
@@ -219,6 +261,14 @@ def test_the_clocks_of_an_expert_see_its_own_work():
     rate, efficiency = program.trial(Busy(), {"seconds": 0.05, "group": 1})
     assert efficiency == pytest.approx(100, rel=0.1)
     assert rate <= 1.1 * efficiency
+
+
+@pytest.mark.parametrize("where", [{}, {"device": "gpu", "precision": "tf32"}])
+def test_an_expert_is_asked_for_a_device_only_where_it_is_a_gpu(where, monkeypatch, capsys):
+    asked = {"network": "lenet5", "candidate": None, "thorough": False, **where}
+    monkeypatch.setattr(sys, "argv", ["", json.dumps(asked)])
+    program.expert(lambda network, thorough, **options: [network, options], None)
+    assert json.loads(capsys.readouterr().out) == ["lenet5", where]
 
 
 class Epochs:

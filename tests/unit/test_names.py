@@ -12,7 +12,7 @@ def test_every_framework_has_a_name_and_names_only_its_own_modes(framework):
     assert known.keys() <= {"NAME", "MODES", "TESTED"} and known["NAME"] == names.framework_name(
         framework
     )
-    modes = {mode for style in (TUNED, PLAIN) for mode in frameworks.modes(framework, style)}
+    modes = {mode for style in (TUNED, PLAIN) for mode in frameworks.modes(framework, style, "gpu")}
     assert known.get("MODES", {}).keys() <= modes
 
 

@@ -121,6 +121,10 @@ BAD_SETTINGS = {
     "an unknown data set": ({"dataset": "mnist5"}, "sweeps[0].dataset: no dataset is named"),
     "an unknown device": ({"device": "tpu"}, "sweeps[0].device: input should be 'cpu' or 'gpu'"),
     "an unknown mode": ({"mode": "fast"}, "sweeps[0].mode: pytorch has no mode 'fast'"),
+    "a mode for GPUs": (
+        {"mode": "compile_graphs"},
+        "sweeps[0].mode: pytorch has 'compile_graphs' on GPUs only; set device to gpu",
+    ),
     "milestones of no step": ({"milestones": [3]}, "milestones: [3.0] with the schedule 'const"),
     "a step without milestones": ({"schedule": "step"}, "milestones: [] with the schedule 'step"),
     "milestones beyond the end": (

@@ -21,6 +21,7 @@ from touchstone.contents import Unreadable, contents
 from touchstone.errors import UsageError
 from touchstone.files import write_atomic
 from touchstone.gpu_check.certificates import NETWORKS, certificate
+from touchstone.gpu_check.experts import experts
 from touchstone.gpu_check.steps import STEPS, Kit, StepFailed, last_line, soak
 from touchstone.measure import skip
 from touchstone.measure.attempts import ATTEMPTS
@@ -76,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             _step(name, end, lambda f=framework, n=network: certificate(kit, f, n))
     ran = _runs(plan, kit, end)
     _turns(plan, kit, ran, end)
+    _step("experts", end, lambda: experts(kit))
     seconds = arguments.soak_seconds or (600.0 if arguments.device == "gpu" else 5.0)
     left = max(end - time.monotonic(), 0)
     _step("soak", end, lambda: soak(kit, min(seconds, left)))

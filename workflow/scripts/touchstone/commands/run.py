@@ -97,7 +97,7 @@ def with_fastest_settings(
     The files of the trials stay in the folder `trials` of the run.
     """
     execution, framework = spec.execution, spec.factors.framework
-    modes = frameworks.modes(framework, execution.style)
+    modes = frameworks.modes(framework, execution.style, execution.device)
 
     def attempt(settings: Settings) -> Trial:
         name = folder_of(settings, execution)

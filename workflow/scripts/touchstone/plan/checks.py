@@ -108,11 +108,18 @@ class Known:
     def faults(self, cell: Cell) -> list[str]:
         """What is wrong with the cell as a whole, each fault led by its key."""
         found = []
-        modes = (*frameworks.modes(cell.framework, cell.style), BEST)
+        modes = (*frameworks.modes(cell.framework, cell.style, cell.device), BEST)
         if len(modes) == 1:
             found.append(
                 f"style: {cell.framework} has no style {cell.style!r} here; leave it out, or "
                 f"choose another framework: {', '.join(self.in_style(cell.style))}"
+            )
+        elif cell.mode not in modes and cell.mode in frameworks.modes(
+            cell.framework, cell.style, "gpu"
+        ):
+            found.append(
+                f"mode: {cell.framework} has {cell.mode!r} on GPUs only; set device to gpu, or "
+                f"choose another mode: {', '.join(modes)}"
             )
         elif cell.mode not in modes:
             plain = " in the style plain" if cell.style == PLAIN else ""

@@ -37,11 +37,12 @@ def only(framework: str) -> str | None:
     return capabilities(framework).only
 
 
-def modes(framework: str, style: str = TUNED) -> tuple[str, ...]:
-    """The adapter's execution modes in a style, the usual one first; none where it lacks it."""
+def modes(framework: str, style: str = TUNED, device: str = "cpu") -> tuple[str, ...]:
+    """The adapter's execution modes on a device in a style, the usual one first; none where it
+    lacks the style."""
     found = capabilities(framework)
     if style == TUNED:
-        return found.modes
+        return (*found.modes, *(found.gpu_modes if device == "gpu" else ()))
     return tuple(found.plain.modes) if found.plain else ()
 
 

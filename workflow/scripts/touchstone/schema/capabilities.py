@@ -19,7 +19,8 @@ class Plain(NamedTuple):
 class Capabilities(NamedTuple):
     """What an adapter can do.
 
-    `modes` are its execution modes, the usual one first. `record_format` is a file of
+    `modes` are its execution modes, the usual one first, and `gpu_modes` those that are for a GPU
+    only. `record_format` is a file of
     `datasets/formats/`. `released` is the month of the pinned version, `YYYY-MM`.
 
     `only` is `inference` or `operations`, where the adapter does nothing else. `replicas` is
@@ -46,6 +47,7 @@ class Capabilities(NamedTuple):
 
     modes: Tuple[str, ...]
     record_format: str
+    gpu_modes: Tuple[str, ...] = ()
     released: Optional[str] = None
     only: Optional[str] = None
     replicas: Optional[str] = None

@@ -28,7 +28,7 @@ class JobResources:
         """
         cell, runs = self.context.cell(wildcards), 1
         if cell.mode == BEST:
-            modes = frameworks.modes(cell.framework, cell.style)
+            modes = frameworks.modes(cell.framework, cell.style, cell.device)
             runs += trials.most_trials(execution_of(cell), modes, frameworks.waits(cell.framework))
         return math.ceil(runs * cell.time_limit / 60) + 10
 

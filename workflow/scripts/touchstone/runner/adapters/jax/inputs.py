@@ -7,7 +7,7 @@ import numpy as np
 from jax import lax
 
 from touchstone.runner.adapters import base
-from touchstone.runner.adapters.readers.jpeg import photo
+from touchstone.runner.adapters.readers.jpeg import decoders_of, rows_of
 from touchstone.runner.adapters.readers.lmdb import labels_of, opened, sized
 from touchstone.runner.job import Job
 from touchstone.runner.windows import between
@@ -39,6 +39,7 @@ class Inputs(base.TrainingAdapter):
     def open_records(self, shards: Sequence[str]) -> int:
         data = self.job.data
         self.records, self.transactions = [], []
+        self.decoders = decoders_of(self.job)
         for path in [shard + ".lmdb" for shard in shards]:
             # The records stay views of the file's map as long as this transaction lives.
             self.transactions.append(opened(path).begin(buffers=True))
@@ -60,15 +61,15 @@ class Inputs(base.TrainingAdapter):
         self.records, self.transactions = [], []
 
     def fetch_records(self, indices: Array) -> Any:
-        pixels, labels = self._joined([self.records[i] for i in indices.ravel().tolist()])
+        records = [self.records[i] for i in indices.ravel().tolist()]
+        pixels, labels = self._joined(records, self.decoders)
         return pixels.reshape(*indices.shape, -1), labels.reshape(indices.shape)
 
-    def _joined(self, records: Any) -> Any:
+    def _joined(self, records: Any, decoders: Any = None) -> Any:
         """Records as uint8 rows of pixels, and labels."""
         if self._size() is None:
             shape = self.job.data.shape
-            rows = np.stack([photo(record[4:], shape).ravel() for record in records])
-            return rows, labels_of(records)
+            return rows_of(records, shape, decoders), labels_of(records)
         rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)
         labels = np.ascontiguousarray(rows[:, :4]).view("<u4")[:, 0]
         return rows[:, 4:], labels.astype(np.int64)

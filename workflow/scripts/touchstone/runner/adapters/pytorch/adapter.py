@@ -16,6 +16,7 @@ from torch import distributed, nn
 from torch.distributed.constants import default_pg_timeout
 
 from touchstone.runner.adapters.pytorch.capabilities import CAPABILITIES
+from touchstone.runner.adapters.pytorch.graphs import passes_in_graphs
 from touchstone.runner.adapters.pytorch.inputs import Inputs
 from touchstone.runner.adapters.pytorch.network import LAYOUTS, layouts_of, module_of
 from touchstone.runner.adapters.pytorch.profile import profiled_steps
@@ -55,6 +56,8 @@ class Adapter(Inputs):
     def __init__(self, job: Job, threads: int) -> None:
         self.job = job
         device = job.execution.device
+        self.graphs = job.execution.mode == "compile_graphs"
+        self.compiled = self.graphs or job.execution.mode == "compile"
         if device == "gpu" and not torch.cuda.is_available():
             raise NotImplementedError("PyTorch sees no CUDA device")
         self.group: Any = job.group
@@ -74,7 +77,7 @@ class Adapter(Inputs):
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=precision == "fp16-amp")
         self.layout = "NCHW" if job.execution.mode == "eager" else "NHWC"
         self.channels_last = self.layout == "NHWC"
-        if job.execution.mode == "compile":
+        if self.compiled:
             self._require_compiler()
             # A cache of its own: every run compiles all it needs, in its first step.
             self.cache = tempfile.TemporaryDirectory(prefix="touchstone-inductor-")
@@ -83,7 +86,7 @@ class Adapter(Inputs):
 
     def _take_place(self) -> None:
         """Keep to this replica's own device; raises NotImplementedError where there is none."""
-        if self.job.execution.mode == "compile":
+        if self.compiled:
             raise NotImplementedError(
                 "loss and network are compiled as one graph here, which replicas would have to"
                 " leave to exchange gradients"
@@ -127,6 +130,8 @@ class Adapter(Inputs):
             if importlib.util.find_spec("triton") is None:
                 raise NotImplementedError("torch.compile needs Triton for a GPU, which is missing")
             return
+        if self.graphs:
+            raise NotImplementedError("CUDA graphs run on NVIDIA's GPUs only")
         compiler = os.environ.get("CXX", "g++")
         if shutil.which(compiler) is None:
             message = "torch.compile needs a C++ compiler, and there is no {}"
@@ -152,8 +157,7 @@ class Adapter(Inputs):
         }
 
     def build(self, weights: Dict[str, Array]) -> None:
-        compiled = self.job.execution.mode == "compile"
-        if compiled and any(layer["op"] == "lstm" for layer in self.job.network.layers):
+        if self.compiled and any(layer["op"] == "lstm" for layer in self.job.network.layers):
             raise NotImplementedError("torch.compile does not support LSTMs")
         self.model = self._module()
         memory_format = LAYOUTS[self.layout]
@@ -175,9 +179,11 @@ class Adapter(Inputs):
         self.trained = self._replicated() if self.group else self.model
         # A module of torch.fx wraps its calls, which a single image feels.
         self.loss, self.predictor = self._loss, self.model.forward
-        if compiled:
-            self.loss = torch.compile(self._loss, fullgraph=True, dynamic=False)
-            self.predictor = torch.compile(self.model, fullgraph=True, dynamic=False)
+        if self.compiled:
+            # The optimiser stays outside, so that no graph keeps a learning rate.
+            how = "reduce-overhead" if self.graphs else None
+            self.loss = torch.compile(self._loss, fullgraph=True, dynamic=False, mode=how)
+            self.predictor = torch.compile(self.model, fullgraph=True, dynamic=False, mode=how)
 
     def _module(self) -> Any:
         return module_of(self.job.network, self.job.supplied_masks)
@@ -254,11 +260,12 @@ class Adapter(Inputs):
             images = self._images(rows)
             if draws is not None:
                 images = self._augmented(images, draws[i])
+            self._begin_step()
             loss, logits = self.loss(images, labels)
             self.optimizer.zero_grad(set_to_none=True)
             self.scaler.scale(loss).backward()
             self._update(float(rates[i]))
-            losses.append(loss.detach())
+            losses.append(self._kept(loss.detach()))
         self._note(images, labels, loss, logits)
         if self.group:
             means = torch.stack(losses)
@@ -266,11 +273,21 @@ class Adapter(Inputs):
             losses = list(means / self.group.size)
         return losses
 
+    def _begin_step(self) -> None:
+        """Let CUDA graphs write over what the last step gave, gradients included."""
+        if self.graphs:
+            torch.compiler.cudagraph_mark_step_begin()
+
+    def _kept(self, given: Any) -> Any:
+        """What a step gave, in memory that the next step does not write over."""
+        return given.clone() if self.graphs else given
+
     def _note(self, images: Any, labels: Any, loss: Any, logits: Any) -> None:
         """Keep of the last step what settings are read back from."""
         self.batch_size = len(labels)
         self.backward, self.output = type(loss.grad_fn).__name__, logits.dtype
         self.images_fit = layouts_of([images])
+        self.in_graphs = passes_in_graphs(self.device)
 
     def _update(self, rate: Any) -> None:
         self.scaler.unscale_(self.optimizer)
@@ -319,9 +336,10 @@ class Adapter(Inputs):
         if self.model.training:
             self._infer()
         self.predicted = batch.to(self.device, non_blocking=True)
+        self._begin_step()
         logits = self.predictor(self.predicted)
         self.output = logits.dtype
-        return logits
+        return self._kept(logits)
 
     def fetch_outputs(self, handle: Any) -> Array:
         return handle.to(self.dtype).cpu().numpy()
@@ -332,6 +350,7 @@ class Adapter(Inputs):
         # What the compiler tells of itself; it is not imported where nothing asks for it.
         compiler = sys.modules.get("torch._dynamo.utils")
         compiled = compiler is not None and compiler.counters["stats"]["unique_graphs"]
+        in_graphs = passes_in_graphs(self.device) == {"INFERENCE"}
         eager = "eager_channels_last" if layout == "NHWC" else "eager"
         return {
             "batch_size": len(self.predicted),
@@ -342,7 +361,7 @@ class Adapter(Inputs):
             "precision": self._precision(),
             "device": "gpu" if self.predicted.is_cuda else "cpu",
             "layout": layout,
-            "mode": "compile" if compiled else eager,
+            "mode": ("compile_graphs" if in_graphs else "compile") if compiled else eager,
             "parameters": sum(p.numel() for p in self.model.parameters() if p.requires_grad),
         }
 
@@ -410,7 +429,7 @@ class Adapter(Inputs):
     def _mode(self) -> Any:
         """How the last step was run: a compiled graph has one backward function of its own."""
         if self.backward == "CompiledFunctionBackward":
-            return "compile"
+            return "compile_graphs" if self.in_graphs == {"FORWARD", "BACKWARD"} else "compile"
         return "eager_channels_last" if self._layout() == "NHWC" else "eager"
 
     def _layout(self) -> Any:
@@ -445,5 +464,7 @@ class Adapter(Inputs):
             "does not have a deterministic implementation",
             "not implemented for 'Half'",
             "not implemented for 'BFloat16'",
+            "skipping cudagraph",  # an error in the mode compile_graphs, by its variables
         )
-        return text.splitlines()[0] if any(words in text for words in missing) else None
+        said = (line for line in text.splitlines() if any(words in line for words in missing))
+        return next(said, None)

@@ -7,17 +7,16 @@ import torch
 from torch import nn
 
 from touchstone.runner.adapters import base
-from touchstone.runner.adapters.readers.jpeg import photo
+from touchstone.runner.adapters.readers.jpeg import decoders_of, rows_of
 from touchstone.runner.adapters.readers.lmdb import labels_of, opened, sized
 from touchstone.runner.job import Job
 from touchstone.schema.types import Array
 
 
-def joined(records: Any, photos: Any) -> Any:
+def joined(records: Any, photos: Any, decoders: Any = None) -> Any:
     """Records as uint8 rows of pixels, and labels; `photos` is the shape of their cut, or None."""
     if photos:
-        rows = np.stack([photo(record[4:], photos).ravel() for record in records])
-        return rows, labels_of(records)
+        return rows_of(records, photos, decoders), labels_of(records)
     rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)
     labels = np.ascontiguousarray(rows[:, :4]).view("<u4")[:, 0]
     return rows[:, 4:], labels.astype(np.int64)
@@ -48,6 +47,7 @@ class Inputs(base.TrainingAdapter):
     def open_records(self, shards: Sequence[str]) -> int:
         data = self.job.data
         self.records, self.transactions = [], []
+        self.decoders = decoders_of(self.job)
         for path in [shard + ".lmdb" for shard in shards]:
             # The records stay views of the file's map as long as this transaction lives.
             self.transactions.append(opened(path).begin(buffers=True))
@@ -73,7 +73,8 @@ class Inputs(base.TrainingAdapter):
 
     def fetch_records(self, indices: Array) -> Any:
         records = [self.records[i] for i in indices.ravel().tolist()]
-        pixels, labels = joined(records, None if self._size() else self.job.data.shape)
+        photos = None if self._size() else self.job.data.shape
+        pixels, labels = joined(records, photos, self.decoders)
         pixels = pixels.reshape(*indices.shape, -1)
         found = torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
         if self.device.type == "cuda":

@@ -41,7 +41,7 @@ class ByLayer(torch.fx.Interpreter):
 
 def profiled_steps(adapter: Any, batches: Any, rates: Any, draws: Any) -> StepTrace:
     """What torch.profiler recorded of these steps of an adapter."""
-    if adapter.job.execution.mode == "compile":
+    if adapter.compiled:
         raise NotImplementedError(
             "torch.compile makes kernels of several layers, and its profiler does not name them"
         )

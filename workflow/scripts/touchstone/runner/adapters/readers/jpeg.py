@@ -1,6 +1,9 @@
 """Photos as JPEG files, decoded by libjpeg-turbo with its exact transform."""
 
-from typing import Any
+import concurrent.futures
+from typing import Any, Optional
+
+import numpy as np
 
 from touchstone.runner.adapters.readers.photos import middle
 
@@ -11,3 +14,22 @@ def photo(encoded: Any, shape: Any) -> Any:
 
     image = simplejpeg.decode_jpeg(encoded, "GRAY" if shape[2] == 1 else "RGB")
     return middle(image, shape)
+
+
+def rows_of(records: Any, shape: Any, decoders: Any = None) -> Any:
+    """The middles of the photos of records as rows of pixels, decoded by the threads of a pool."""
+
+    def row(record: Any) -> Any:
+        return photo(record[4:], shape).ravel()
+
+    return np.stack(list((decoders.map if decoders else map)(row, records)))
+
+
+def decoders_of(job: Any) -> Optional[concurrent.futures.Executor]:
+    """As many threads as read records of photos; None where one thread decodes by itself.
+
+    A chunk has few steps where steps are long, and then fewer parts than there are readers.
+    """
+    threads = job.execution.reader_threads or 1
+    several = job.data.encoding == "jpeg" and threads > 1
+    return concurrent.futures.ThreadPoolExecutor(threads) if several else None

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from touchstone.runner.adapters import base
+from touchstone.runner.adapters.readers.jpeg import decoders_of
 from touchstone.runner.adapters.tensorflow.network import neighbours
 from touchstone.runner.job import Job
 from touchstone.schema.types import Array
@@ -66,18 +67,26 @@ class Inputs(base.TrainingAdapter):
                     for each in (data.mean, data.std)
                 )
             self.scales.append((pixel_maximum, mean, std))
-        signature = [tf.TensorSpec([None, None if self.job.rest else batch_size], tf.int64)]
+        self.decoders = decoders_of(self.job)
+        size_of_batch = None if self.job.rest or self.decoders else batch_size
+        signature = [tf.TensorSpec([None, size_of_batch], tf.int64)]
         self.parse = tf.function(self._parse, input_signature=signature)
         return len(self.records)
 
     def _parse(self, indices: Array) -> Any:
         pixels, labels = self._examples(tf.gather(self.records, tf.reshape(indices, [-1])))
         size = int(np.prod(self.job.data.shape))
-        rows = tf.reshape(pixels, [-1, self._size(indices[0]), size])
+        rows = tf.reshape(pixels, [-1, indices.shape[1] or tf.shape(indices)[1], size])
         return rows, tf.reshape(labels, tf.shape(indices))
 
     def fetch_records(self, indices: Array) -> Any:
-        return self.parse(tf.constant(indices))
+        if not self.decoders:
+            return self.parse(tf.constant(indices))
+        # One call decodes one photo after the other.
+        parts = np.array_split(indices, self.job.execution.reader_threads or 1, 1)
+        calls = [tf.constant(part) for part in parts if part.size]
+        rows, labels = zip(*self.decoders.map(self.parse, calls))
+        return tf.concat(rows, 1), tf.concat(labels, 1)
 
     def _examples(self, records: Any) -> Any:
         """Pixels, uint8 (records, pixels of an image), and labels of serialised records."""
