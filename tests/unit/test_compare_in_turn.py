@@ -10,6 +10,7 @@ from fixtures.commands import call
 from fixtures.turns import computed
 from touchstone.analysis.compare_in_turn import judge
 from touchstone.commands import compare
+from touchstone.measure import machine_lock
 from touchstone.paths import ROOT, RUNNER
 from touchstone.plan.parts import Interleave
 
@@ -73,6 +74,8 @@ def study(tmp_path, monkeypatch):
     """A study; its cells work for short slices."""
     short = partial(Interleave, slice_seconds=0.1, lead_seconds=0.02)
     monkeypatch.setattr(compare, "Interleave", short)
+    # No other study is waited for.
+    monkeypatch.setattr(machine_lock, "path", lambda: tmp_path / "lock")
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
     return path

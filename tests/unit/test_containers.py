@@ -275,13 +275,13 @@ def test_its_cpu_time_is_the_runs_and_it_asks_for_samples(podman, tmp_path, foll
     run = in_container(
         tmp_path,
         "begin = time.process_time()\n"
-        "while time.process_time() - begin < 1: pass\n"
+        "while time.process_time() - begin < 0.5: pass\n"
         "for n in range(5):\n"
         "    os.write(int(os.environ['TOUCHSTONE_SAMPLE_NOW']), b'.'); time.sleep(0.03)\n"
         "say(event='result', status='ok', reason=None)",
     )
     assert run.status == "ok"
-    assert 1.0 <= run.events[-1]["cpu_seconds"] < 3.0
+    assert 0.5 <= run.events[-1]["cpu_seconds"] < 1.5
     assert len(run.telemetry) > 6
 
 

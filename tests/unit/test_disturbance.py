@@ -24,7 +24,7 @@ def say(event, **more):
         events.write(json.dumps(dict(event=event, **more)) + "\\n")
 begin = time.monotonic()
 say("phase", name="first_step", begin=begin, end=begin, steps=1, examples=1)
-while time.monotonic() < begin + 4:
+while time.monotonic() < begin + 2:
     pass
 say("result", status="ok", reason=None)
 """
@@ -32,7 +32,7 @@ say("result", status="ok", reason=None)
 
 @pytest.fixture
 def slow_run(tmp_path, monkeypatch):
-    """Supervise a runner that spins for 4 s where 0.1 s are estimated for its steps."""
+    """Supervise a runner that spins for 2 s where 0.1 s are estimated for its steps."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
     monkeypatch.setattr(disturbance, "LEAST", 1.0)
