@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from functools import partial
 
 import pytest
@@ -10,7 +11,6 @@ from fixtures.commands import call
 from fixtures.turns import computed
 from touchstone.analysis.compare_in_turn import judge
 from touchstone.commands import compare
-from touchstone.measure import machine_lock
 from touchstone.paths import ROOT, RUNNER
 from touchstone.plan.parts import Interleave
 
@@ -75,7 +75,7 @@ def study(tmp_path, monkeypatch):
     short = partial(Interleave, slice_seconds=0.05, lead_seconds=0.01)
     monkeypatch.setattr(compare, "Interleave", short)
     # No other study is waited for.
-    monkeypatch.setattr(machine_lock, "path", lambda: tmp_path / "lock")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     path = tmp_path / "study.yaml"
     path.write_text(STUDY)
     return path
