@@ -90,7 +90,7 @@ def test_a_python_that_is_not_there_is_missing_with_the_way_to_get_it(described,
         environments.ensure(described("3.99"), tmp_path)
 
 
-def test_a_python_of_pyenv_is_found_behind_a_command_that_fails(described, tmp_path, monkeypatch):
+def test_a_python_of_pyenv_is_found_after_a_command_that_fails(described, tmp_path, monkeypatch):
     command, real = tmp_path / "bin/python3.98", tmp_path / "versions/3.98.1/bin/python3.98"
     for path, text in ((command, "exit 127"), (real, "echo 3.98")):
         path.parent.mkdir(parents=True)

@@ -205,7 +205,7 @@ def test_the_rest_before_a_run_ends_with_the_machines_start(tmp_path, monkeypatc
     assert order.idle_seconds() == (None, "the first run since the machine was started")
 
 
-def test_nothing_of_a_run_goes_on_behind_it(watch, follow):
+def test_nothing_of_a_run_goes_on_after_it(watch, follow):
     run = watch(
         "import subprocess\n"
         "sleeper = [sys.executable, '-c', 'import time; time.sleep(3600)']\n"
