@@ -1,7 +1,9 @@
 """The environments of the frameworks: what makes one, what names it, what is missing."""
 
 import ast
+import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -53,6 +55,10 @@ def test_a_script_that_lacks_something_leaves_no_environment(
     described, tmp_path, capfd, monkeypatch
 ):
     path, shown = described("3.11", "echo no compiler >&2; exit 69"), tmp_path / "terminal"
+    python = tmp_path / "python"  # which takes no time to install pip
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m venv --without-pip "$3"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(environments, "interpreter", lambda *given: str(python))
     with open(shown, "w") as terminal:
         monkeypatch.setenv(environments.TERMINAL, str(terminal.fileno()))
         with pytest.raises(environments.Missing, match=r"toy\.post-deploy\.sh says above"):

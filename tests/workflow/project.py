@@ -26,7 +26,7 @@ OPERATION = {
     "network": "sparse_gemm", "dataset": "64x8x64x90", "operation_seconds": 0.05,
     "warmup_seconds": 0.0, "warmup_steps": 1, "sampling_interval": 0.05,
 }  # fmt: skip
-"""A cell of SciPy, which starts in a fifth of the time of a framework that trains."""
+"""A cell of SciPy, which starts sooner than any framework that trains."""
 WARM = Warm()
 atexit.register(WARM.close)
 
