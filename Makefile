@@ -157,8 +157,14 @@ error: no Python from 3.11 to 3.14 with venv on PATH; install one of them, for i
 endef
 export no_python
 
+# What is installed there may be in use by another folder.
+no_link = if [ -L .venv ]; then echo "error: .venv is a link to $$(readlink .venv), which may be\
+    another folder's: nothing is installed there; remove the link with \`rm .venv\`, and run make\
+    again" >&2; exit 1; fi
+
 # A .venv of another Python is replaced.
 .venv/base: envs/base.yaml
+	@$(no_link)
 	@test -n "$(PYTHON)" || { echo "$$no_python" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear .venv
 	@$(call pip_list,base,base)
@@ -166,6 +172,7 @@ export no_python
 	@touch $@
 
 .venv/dev: envs/dev.yaml .venv/base
+	@$(no_link)
 	@$(call pip_list,dev,base dev)
 	@$(call install,dev)
 	@touch $@

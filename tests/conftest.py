@@ -142,7 +142,7 @@ def python_of() -> Callable[[str], str]:
 
 @pytest.fixture(params=["group", "tree"])
 def follow(request, monkeypatch):
-    """Both ways to follow a run's processes: its control group, and /proc alone."""
+    """Both ways to follow a run's processes: its control group, and /proc only."""
     from touchstone.measure import processes
 
     if request.param == "tree":

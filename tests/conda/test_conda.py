@@ -32,7 +32,7 @@ STUDY = {
 
 
 class Deployed(Project):
-    """A project whose Snakemake is told `--use-conda` while `conda` is true."""
+    """A project whose Snakemake gets `--use-conda` while `conda` is true."""
 
     conda = True
 

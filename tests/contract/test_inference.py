@@ -21,7 +21,7 @@ from touchstone.schema.values import to_json
 ABLE = [name for name in frameworks.adapters() if frameworks.only(name) != "operations"]
 TENSORRT = "onnxruntime", "tensorrt"
 MODES = [(name, mode) for name in ABLE for mode in frameworks.modes(name)]
-MODES.remove(TENSORRT)  # on GPUs alone
+MODES.remove(TENSORRT)  # on GPUs only
 OUTPUTS = 1e-5
 """Of outputs of LeNet-5, relative to the largest."""
 DEEP = 1e-4
@@ -193,7 +193,7 @@ def test_a_setting_that_is_not_the_asked_one_fails_the_run(framework, planted, t
 
 
 @pytest.mark.framework("onnxruntime")
-def test_tensorrt_computes_on_gpus_alone(launch):
+def test_tensorrt_computes_on_gpus_only(launch):
     framework, mode = TENSORRT
     cell = a_cell(framework, mode=mode, workload="inference", weights="initial", **SHORT)
     ended, events = launch(cell)

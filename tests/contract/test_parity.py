@@ -306,7 +306,7 @@ def test_a_trace_of_other_batches_is_refused(tracer, tmp_path):
 
 
 @pytest.mark.framework(REFERENCE)
-def test_what_a_framework_cannot_do_is_told_with_its_reason(tracer, tmp_path):
+def test_what_a_framework_cannot_do_is_reported_with_its_reason(tracer, tmp_path):
     path = tracer.cached(*USUAL)
     np.savez(tmp_path / "without.npz", unsupported="it has no such layer")
     found = compare("x", {"a": path, "b": tmp_path / "without.npz"})

@@ -45,7 +45,7 @@ MODES = [
 """`make test` tries the usual mode of a framework."""
 LOSSES = {"fp64": 1e-5, "bf16": 0.02, "fp16-amp": 0.02}
 """How far the losses of the first 20 steps may be from those in fp32, relative to the first. With
-loss scaling it is the first alone: steps are left out until the scale is found."""
+loss scaling it is the first only: steps are left out until the scale is found."""
 LAST = 0.02
 """How far the mean of the last 20 losses of an epoch may be, likewise."""
 FORWARD = 0.1
@@ -141,7 +141,7 @@ PLANTED = {
     def _autocast(self):
         return contextlib.nullcontext()
 """),
-    "PyTorch's products alone": ("pytorch", "precision: asked 'bf16', found 'fp32'", """
+    "PyTorch's products only": ("pytorch", "precision: asked 'bf16', found 'fp32'", """
     def _loss(self, images, labels):
         logits = self.trained(images)
         return nn.functional.cross_entropy(logits, labels), logits.detach()

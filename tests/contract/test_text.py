@@ -136,7 +136,7 @@ class Adapter(Adapter):
 
 @pytest.fixture(scope="module")
 def lstm_references(tracer):
-    """The reference's traces of `lstm-text`, and those for single precision alone."""
+    """The reference's traces of `lstm-text`, and those for single precision only."""
     return [
         tracer(REFERENCE, parity_spec("lstm-text", REFERENCE, single)) for single in (False, True)
     ]
@@ -144,7 +144,7 @@ def lstm_references(tracer):
 
 @pytest.mark.framework("caffe")
 @pytest.mark.parametrize("case", LSTM_IN_CAFFE)
-def test_an_lstm_in_single_precision_alone_has_its_own_certificate(
+def test_an_lstm_in_single_precision_only_has_its_own_certificate(
     case, tracer, lstm_references, planted
 ):
     lines = LSTM_IN_CAFFE[case]

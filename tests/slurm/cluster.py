@@ -1,4 +1,4 @@
-"""A real Slurm on this machine alone: munge, a controller, and nodes that can lose their power.
+"""A real Slurm on this machine only: munge, a controller, and nodes that can lose their power.
 
 Every node is a `slurmd` in namespaces of its own (host name, mounts, processes), so that
 killing the first process of the namespace ends all that ran on the node, as a power cut does.
@@ -26,7 +26,7 @@ MEMORY = 3000
 MEMORY_GROUP = Path("/sys/fs/cgroup/memory")
 """Control groups of version 1: with them Slurm has the kernel kill a job that takes too much."""
 
-# proctrack/cgroup finds what a job left behind, task/cgroup holds it to its cores and memory.
+# proctrack/cgroup finds what a job left, task/cgroup holds it to its cores and memory.
 WITH_GROUPS = """
 ProctrackType=proctrack/cgroup
 TaskPlugin=task/cgroup

@@ -141,7 +141,7 @@ class Doomed(OnCluster):
         return found()[0]
 
     def end(self) -> None:
-        """Leave no driver behind; the nodes end its jobs."""
+        """End each driver; the nodes end its jobs."""
         self.driver.kill()
         self.driver.wait()
         self.reader.join()

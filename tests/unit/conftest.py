@@ -1,6 +1,7 @@
 """Studies that several files of tests read: made once in each process of pytest."""
 
 import copy
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from fixtures.loopback_server import LoopbackServer
 from fixtures.runs import make_record, make_study, write_plan
 from fixtures.scripted import supervised
 from fixtures.studies import STUDY, built
-from touchstone.measure import order
+from touchstone.measure import order, supervisor
 
 
 @pytest.fixture
@@ -28,6 +29,24 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Simp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
     return partial(supervised, tmp_path)
+
+
+@pytest.fixture
+def late_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let the supervisor's clock leap by an hour once the events in `tmp_path` end with a text, so
+    that a run is beyond its time when it has done what it should, on a busy machine too."""
+    events = tmp_path / "events.jsonl"
+
+    def leap(ending: str) -> None:
+        def monotonic() -> float:
+            written = events.exists() and events.read_text().endswith(ending)
+            return time.monotonic() + 3600 * written
+
+        monkeypatch.setattr(
+            supervisor, "time", SimpleNamespace(**{**vars(time), "monotonic": monotonic})
+        )
+
+    return leap
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def test_a_time_that_grew_is_slower(old, tmp_path):
     assert changes(new)[MXNET]["unit"] == "s" and float(changes(new)[MXNET]["ratio"]) > 1
 
 
-def test_another_machine_is_compared_and_told(old, new):
+def test_another_machine_is_compared_and_reported(old, new):
     for path in (new / "records").glob("*/*.json"):
         edit_json(path, provenance__machine__cpu_model="Xeon")
         edit_json(path, provenance__software__packages=["numpy==9.9"])

@@ -48,7 +48,7 @@ def test_a_column_that_a_node_lacks_is_empty():
 
 @pytest.fixture
 def run(tmp_path):
-    """A run on two nodes that are alike, the clock of the other 1,000 s behind."""
+    """A run on two nodes that are alike, the clock of the other 1,000 s late."""
     folder, other = make_run(tmp_path / "run"), tmp_path / "run/nodes/other"
     other.mkdir(parents=True)
     edit_json(folder / "spec.json", execution__nodes=2)

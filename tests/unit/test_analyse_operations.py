@@ -100,7 +100,7 @@ def test_the_share_is_of_the_best_product_or_copy_of_the_study(tmp_path):
     assert all("parity_not_shown" not in cell.flags for cell in study.cells)
 
 
-def test_a_study_of_operations_alone_has_its_figures_and_its_page(tmp_path):
+def test_a_study_of_operations_only_has_its_figures_and_its_page(tmp_path):
     study = make_operations_study(tmp_path)
     captions = {}
     (tmp_path / "figures").mkdir()

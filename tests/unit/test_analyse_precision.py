@@ -49,7 +49,7 @@ def make_study(root):
     return root
 
 
-def test_a_precision_stands_beside_fp32(tmp_path):
+def test_a_precision_is_next_to_fp32(tmp_path):
     root = make_study(tmp_path)
     gather(root / "plan.tsv", root / "records", root / "tables", {})
     study = read_study(root / "plan.tsv", root / "tables", root / "records")

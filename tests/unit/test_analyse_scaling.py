@@ -63,7 +63,7 @@ def test_the_speed_up_is_paired_by_blocks():
         ({}, {"replicas": "2", "learning_rate": "0.02"}, None),
     ],
 )
-def test_cells_are_paired_where_their_resources_can_be_told(alone, several, resources):
+def test_cells_are_paired_where_their_resources_are_known(alone, several, resources):
     study = Study([cell("a", [1.0], **alone), cell("b", [1.0], **several)])
     assert [row.resources for row in scaling.scaled(study)] == ([resources] if resources else [])
 

@@ -108,7 +108,7 @@ def test_a_row_is_the_median_of_its_pairs_with_their_interval():
     assert str(found).startswith("1.10 (")
 
 
-def test_one_pair_has_no_interval_and_one_side_alone_is_refused():
+def test_one_pair_has_no_interval_and_a_single_side_is_refused():
     rows = rows_of([(90, 100)])
     assert str(ratios.compare(rows, "speed")) == "0.90"
     with pytest.raises(ValueError, match="no pair"):
@@ -170,7 +170,7 @@ def test_first_step_and_memory_have_a_most():
     assert ratios.verdict_on_costs(over, over, 0.5) == "first step, noisy, memory"
 
 
-def test_a_row_made_again_replaces_its_runs_alone(tmp_path):
+def test_a_row_made_again_replaces_only_its_runs(tmp_path):
     path = tmp_path / "folder/bench.csv"
     assert tables.read(path) == []
     old = rows_of([(1, 2)]) + rows_of([(3, 4)], cores=2)
@@ -230,7 +230,7 @@ def test_tables_take_ours_as_tuned_and_the_user_beside_ours_from_memory():
     assert "1.50 (1.50 to 1.50)" in users and "faster" in users
 
 
-def test_a_row_without_an_expert_is_in_the_table_of_the_users_alone():
+def test_a_row_without_an_expert_is_only_in_the_table_of_the_users():
     rows = rows_of([(60, 40)], network="lstm-text", by=("from memory", "user"))
     speeds, *rest = tables.tables(rows).split("\n\n")
     assert speeds.splitlines()[0].startswith("| network") and "user" in speeds and not rest

@@ -1,4 +1,4 @@
-"""The kinds of comparisons that test claims: what holds, what fails, what cannot be told."""
+"""The kinds of comparisons that test claims: what holds, what fails, what cannot be known."""
 
 import dataclasses
 
@@ -194,7 +194,7 @@ def on(device, **values):
     return [point([v * n for n in NOISE], framework=f, device=device) for f, v in values.items()]
 
 
-def test_a_cpu_stands_in_for_a_gpu_only_where_the_claim_allows_it_and_no_gpu_is_there():
+def test_a_cpu_replaces_a_gpu_only_where_the_claim_allows_it_and_no_gpu_is_there():
     cpu, gpu = on("cpu", a=20, b=10), on("gpu", a=100, b=200)
     assert judged(cpu, ON_GPU).verdict == NOT_MEASURED
     found = judged(cpu, ON_GPU, stand_in=True)

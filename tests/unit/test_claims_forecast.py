@@ -40,7 +40,7 @@ def yin(root):
     return read_dossier(root / "config/claims/yin2020.yaml")
 
 
-def test_a_cpu_judges_a_part_of_the_claims_and_stands_in_for_a_gpu(root, yin):
+def test_a_cpu_judges_a_part_of_the_claims_and_replaces_a_gpu(root, yin):
     found = forecast(yin, pairs_of(root, "yin2020", scale="paper"), nothing_but_a_cpu)
     assert found.claims == len(yin.claims) and found.shortened == 0
     assert 0 < found.stand_ins < found.judged < found.claims

@@ -122,7 +122,7 @@ def test_what_a_script_imports_counts_and_what_it_does_not_does_not(folder, dige
     assert digest("commands/plot.py") != before[1]
 
 
-def test_a_file_is_parsed_once_and_its_notes_are_believed_for_its_bytes_alone(
+def test_a_file_is_parsed_once_and_its_notes_are_believed_for_its_bytes_only(
     folder, digest, monkeypatch
 ):
     parsed, parse = [], code_digest._parsed
@@ -138,7 +138,7 @@ def test_a_file_is_parsed_once_and_its_notes_are_believed_for_its_bytes_alone(
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"another": {}}'])
-def test_damaged_notes_are_made_anew(folder, digest, text):
+def test_damaged_notes_are_made_again(folder, digest, text):
     before = digest(*TRAIN)
     code_digest.NOTES.write_text(text)
     assert digest(*TRAIN) == before

@@ -206,12 +206,12 @@ def in_container(tmp_path, text, **settings):
     return supervised(tmp_path, [launcher], text, **settings)
 
 
-def supervised(tmp_path, python, text, limit=60.0, variables=None, threads=1):
+def supervised(tmp_path, python, text, variables=None, threads=1):
     """Supervise a runner given as Python text, by this command of a Python."""
     spec = changed(
         training_spec(), cell="cell", execution__threads=threads, factors__environment="ngc",
         execution__variables=variables or {}, sampling_interval=0.1,
-        limits={"seconds": limit, "memory_mib": None, "factor": None},
+        limits={"seconds": 60.0, "memory_mib": None, "factor": None},
     )  # fmt: skip
     (tmp_path / "spec.json").write_text(json.dumps(spec_to_json(spec)))
     events = tmp_path / "events.jsonl"
@@ -275,13 +275,13 @@ def test_its_cpu_time_is_the_runs_and_it_asks_for_samples(podman, tmp_path, foll
     run = in_container(
         tmp_path,
         "begin = time.process_time()\n"
-        "while time.process_time() - begin < 1: pass\n"
+        "while time.process_time() - begin < 0.5: pass\n"
         "for n in range(5):\n"
         "    os.write(int(os.environ['TOUCHSTONE_SAMPLE_NOW']), b'.'); time.sleep(0.03)\n"
         "say(event='result', status='ok', reason=None)",
     )
     assert run.status == "ok"
-    assert 1.0 <= run.events[-1]["cpu_seconds"] < 3.0
+    assert 0.5 <= run.events[-1]["cpu_seconds"] < 1.5
     assert len(run.telemetry) > 6
 
 
@@ -312,8 +312,11 @@ def running(pid):
         return False
 
 
-def test_a_run_beyond_its_time_is_ended_in_its_container(podman, tmp_path, follow, alone):
-    run = in_container(tmp_path, SAYS, limit=3.0)
+def test_a_run_beyond_its_time_is_ended_in_its_container(
+    podman, tmp_path, follow, alone, late_after
+):
+    late_after("\n")
+    run = in_container(tmp_path, SAYS)
     assert run.status == "timeout"
     assert not running(run.events[0]["others"]["pid"])
 

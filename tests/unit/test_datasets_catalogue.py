@@ -172,7 +172,7 @@ def test_reading_the_catalogue_imports_no_numpy() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=SCRIPTS, check=True)
 
 
-def test_a_number_of_classes_stands_for_their_names(tmp_path: Path) -> None:
+def test_a_number_of_classes_replaces_their_names(tmp_path: Path) -> None:
     (tmp_path / "toy.yaml").write_text(yaml.safe_dump({**good(), "classes": 3}))
     assert catalogue.load("toy", tmp_path).classes == ["0", "1", "2"]
 

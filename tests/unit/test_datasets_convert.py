@@ -238,7 +238,7 @@ def test_a_bad_input_is_one_message_and_leaves_nothing(
 
 
 def assert_refused(toy: Toy, message: Path, result: Done) -> None:
-    """Exit status 1, one message like `message` (`*`: any text), nothing left behind."""
+    """Exit status 1, one message like `message` (`*`: any text), no file left."""
     assert (result.returncode, result.stdout) == (1, "")
     lines = [line for line in result.stderr.splitlines() if ": needs about " not in line]
     assert len(lines) == 1

@@ -36,7 +36,7 @@ def source(*urls: str, body: bytes = BODY, **more: Any) -> Source:
 
 
 def assert_fetched(folder: Path, body: bytes = BODY) -> None:
-    """The file is there, right, and alone."""
+    """The file is there, right, and the only one."""
     assert (folder / "toy.bin").read_bytes() == body
     assert [path.name for path in folder.iterdir()] == ["toy.bin"]
 
@@ -232,7 +232,7 @@ def test_a_mirror_that_drips_is_given_up(
     assert_fetched(tmp_path)
 
 
-def test_a_mirror_may_compress_the_same_content_anew(
+def test_a_mirror_may_compress_the_same_content_again(
     server: LoopbackServer, tmp_path: Path
 ) -> None:
     official, anew = gzip.compress(BODY, 9, mtime=1), gzip.compress(BODY, 1, mtime=2)
@@ -260,7 +260,7 @@ def test_other_content_is_refused(
     assert_refused(tmp_path, source(server.add("/toy", body), content_sha256=content), cause)
 
 
-def test_progress_is_told(
+def test_progress_is_shown(
     server: LoopbackServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     url = server.add("/toy", BODY, bytes_per_second=200_000)

@@ -24,7 +24,7 @@ def say(event, **more):
         events.write(json.dumps(dict(event=event, **more)) + "\\n")
 begin = time.monotonic()
 say("phase", name="first_step", begin=begin, end=begin, steps=1, examples=1)
-while time.monotonic() < begin + 4:
+while time.monotonic() < begin + float(sys.argv[2]):
     pass
 say("result", status="ok", reason=None)
 """
@@ -32,18 +32,18 @@ say("result", status="ok", reason=None)
 
 @pytest.fixture
 def slow_run(tmp_path, monkeypatch):
-    """Supervise a runner that spins for 4 s where 0.1 s are estimated for its steps."""
+    """Supervise a runner that spins for some seconds, longer than ten times its estimate."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
-    monkeypatch.setattr(disturbance, "LEAST", 1.0)
 
-    def run():
+    def run(estimate, seconds):
+        monkeypatch.setattr(disturbance, "LEAST", 10 * estimate)
         spec = changed(
-            training_spec(), execution__threads=1, sampling_interval=0.2,
-            limits={"seconds": 60.0, "memory_mib": None, "factor": 10.0, "estimate": 0.1},
+            training_spec(), execution__threads=1, sampling_interval=0.1,
+            limits={"seconds": 60.0, "memory_mib": None, "factor": 10.0, "estimate": estimate},
         )  # fmt: skip
         events = tmp_path / "events.jsonl"
-        command = [sys.executable, "-c", SLOW, str(events)]
+        command = [sys.executable, "-c", SLOW, str(events), str(seconds)]
         status = supervise(spec, command, tmp_path, tmp_path / "train.log")
         reason = json.loads(events.read_text().splitlines()[-1])["reason"]
         return SimpleNamespace(status=status, reason=reason)
@@ -56,7 +56,7 @@ def test_a_slow_run_beside_spinning_programs_is_ended(slow_run, follow, tmp_path
     spin = [sys.executable, "-c", "while True: pass"]
     neighbours = [subprocess.Popen(spin) for _ in range(-(-os.cpu_count() // 2))]
     try:
-        run = slow_run()
+        run = slow_run(estimate=0.1, seconds=4)
     finally:
         for neighbour in neighbours:
             neighbour.kill()
@@ -81,7 +81,7 @@ def ours():
 @pytest.mark.alone
 def test_a_run_that_is_as_slow_by_itself_goes_on(slow_run, follow, tmp_path, monkeypatch):
     monkeypatch.setattr(disturbance, "machine_seconds", ours)
-    run = slow_run()
+    run = slow_run(estimate=0.04, seconds=1)
     assert (run.status, run.reason) == ("ok", None)
     assert attempts.faults(str(tmp_path)) == 0
 

@@ -1,7 +1,9 @@
 """The environments of the frameworks: what makes one, what names it, what is missing."""
 
 import ast
+import shlex
 import subprocess
+import sys
 
 import pytest
 
@@ -53,6 +55,10 @@ def test_a_script_that_lacks_something_leaves_no_environment(
     described, tmp_path, capfd, monkeypatch
 ):
     path, shown = described("3.11", "echo no compiler >&2; exit 69"), tmp_path / "terminal"
+    python = tmp_path / "python"  # which takes no time to install pip
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m venv --without-pip "$3"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(environments, "interpreter", lambda *given: str(python))
     with open(shown, "w") as terminal:
         monkeypatch.setenv(environments.TERMINAL, str(terminal.fileno()))
         with pytest.raises(environments.Missing, match=r"toy\.post-deploy\.sh says above"):
@@ -90,7 +96,7 @@ def test_a_python_that_is_not_there_is_missing_with_the_way_to_get_it(described,
         environments.ensure(described("3.99"), tmp_path)
 
 
-def test_a_python_of_pyenv_is_found_behind_a_command_that_fails(described, tmp_path, monkeypatch):
+def test_a_python_of_pyenv_is_found_after_a_command_that_fails(described, tmp_path, monkeypatch):
     command, real = tmp_path / "bin/python3.98", tmp_path / "versions/3.98.1/bin/python3.98"
     for path, text in ((command, "exit 127"), (real, "echo 3.98")):
         path.parent.mkdir(parents=True)

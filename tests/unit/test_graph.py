@@ -6,7 +6,7 @@ from touchstone import networks
 from touchstone.networks.graph import Graph, GraphError
 
 
-def test_the_dense_layer_behind_a_flattened_image_knows_the_image():
+def test_the_dense_layer_after_a_flattened_image_knows_the_image():
     graph = networks.build("lenet5", (28, 28, 1), 10)
     layers = {layer["name"]: layer for layer in graph.network().layers}
     assert layers["dense1"]["image"] == [5, 5, 16]
@@ -68,7 +68,7 @@ def made_of(op, shape, *arguments, **settings):
         ("max_pool", (112, 9, 3), {"size": 3, "stride": 2, "ceil": True}, [0, 1, 0, 0], (56, 4)),
         # Windows of 2 by 2: one more begins at row 4 of 5; none at column 4 of 4.
         ("avg_pool", (5, 4, 3), {"size": 2, "ceil": True}, [0, 1, 0, 0], (3, 2)),
-        # Padded by 1, 7 pixels are 9: the window that begins at the last would hold padding alone.
+        # Padded by 1, 7 pixels are 9: the window that begins at the last would hold only padding.
         ("max_pool", (7, 7, 3), {"size": 2, "padding": 1, "ceil": True}, [1] * 4, (4, 4)),
         ("max_pool", (5, 5, 3), {"size": 1, "stride": 2}, [0] * 4, (3, 3)),
     ],
@@ -154,7 +154,7 @@ def test_pooling_over_the_image_and_response_normalisation():
     assert [layer.settings[name] for name in ("size", "alpha", "beta", "k")] == [5, 1e-4, 0.75, 2]
 
 
-def test_frozen_layers_and_penalties_are_told_of_their_arrays():
+def test_arrays_have_the_freezing_and_the_penalties_of_their_layers():
     graph = Graph("n", (4, 4, 3))
     with graph.frozen():
         x = graph.conv("c", "input", 2, 3)
@@ -170,7 +170,7 @@ def test_frozen_layers_and_penalties_are_told_of_their_arrays():
         graph.batch_norm("b", "c")
 
 
-def test_training_needs_the_gradients_of_what_is_trained_alone():
+def test_training_needs_only_the_gradients_of_what_is_trained():
     graph = Graph("test", (8, 8, 3))
     with graph.frozen():
         x = graph.conv("c1", "input", filters=4, kernel=1, bias=False)

@@ -1,4 +1,5 @@
-"""`make run CONFIG=...` with names that a shell, or `make`, would read as something else."""
+"""`make` with names of studies that a shell, or `make`, would read as something else, and with an
+environment that is a link."""
 
 import os
 import shutil
@@ -47,3 +48,22 @@ def test_the_name_of_a_study_is_passed_on_as_it_is(name, make, tmp_path):
 
 def test_without_a_name_the_default_study_runs(make):
     assert make("run") == "<--cores><all>\n"
+
+
+@pytest.mark.parametrize("name", ["base", "dev"])
+def test_an_environment_that_is_a_link_is_left_alone(make, tmp_path, root, name):
+    shared = (tmp_path / ".venv").rename(tmp_path / "shared")
+    (tmp_path / ".venv").symlink_to(shared)
+    shutil.copy(root / "envs/dev.yaml", tmp_path / "envs")
+    (shared / "dev").touch()
+    times = {"envs/base.yaml": 0, "envs/dev.yaml": 0, "shared/base": 1, "shared/dev": 2}
+    for file, seconds in {**times, f"envs/{name}.yaml": 3}.items():  # what is asked for is old
+        os.utime(tmp_path / file, (seconds, seconds))
+    before = {path: path.stat().st_mtime_ns for path in shared.rglob("*")}
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        make(f".venv/{name}")
+    assert refused.value.stderr.startswith(
+        f"error: .venv is a link to {shared}, which may be another folder's: nothing is installed "
+        "there; remove the link with `rm .venv`, and run make again\n"
+    )
+    assert {path: path.stat().st_mtime_ns for path in shared.rglob("*")} == before

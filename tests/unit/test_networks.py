@@ -200,4 +200,4 @@ def test_counts_of_the_text_networks_follow_from_their_layers():
     # The products of attention: every step with every step, twice, over all features.
     layer = 64 * (64 * 192 + 64 * 64 + 2 * 64 * 256) + 2 * 64 * 64 * 64
     assert made.macs == 2 * layer + 64 * 4
-    assert made.training_macs == 3 * made.macs  # behind a trained table of letters
+    assert made.training_macs == 3 * made.macs  # after a trained table of letters

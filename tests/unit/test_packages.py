@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -152,8 +153,15 @@ def test_a_constraint_refuses_a_pin_and_changes_none(listed, python, tmp_path, m
 
 
 @pytest.fixture
-def wheels(listed, tmp_path, monkeypatch):
-    """The folder of wheels, filled from a place that pip is not set up to search afterwards."""
+def wheels(listed, environment, tmp_path, monkeypatch):
+    """The folder of wheels, filled from a place that pip is not set up to search afterwards.
+
+    The base environment's Python makes a virtual environment, the other's copies one.
+    """
+    copies = tmp_path / "interpreter"
+    copies.write_text(f'#!/bin/sh\ncp -a {shlex.quote(str(environment[0].parent.parent))} "$3"\n')
+    copies.chmod(0o755)
+    monkeypatch.setattr(command, "interpreter", lambda version, path: str(copies))
     environments = tmp_path / "home/envs"
     environments.mkdir(parents=True)
     version = ".".join(map(str, sys.version_info[:2]))

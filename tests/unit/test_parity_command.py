@@ -14,7 +14,7 @@ from touchstone.commands import parity
         ("kill -9 $$", "computing its parity steps was killed, as for want of memory"),
     ],
 )
-def test_how_it_ended_stands_where_the_trace_would(end, words, tmp_path, monkeypatch):
+def test_how_it_ended_is_where_the_trace_would_be(end, words, tmp_path, monkeypatch):
     runner, output = tmp_path / "python", tmp_path / "mxnet.npz"
     runner.write_text(f"#!/bin/sh\n{end}\n")
     runner.chmod(0o755)

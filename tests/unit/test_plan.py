@@ -224,7 +224,7 @@ def test_bad_setting(case, study, root):
     assert message in faults(study, root)
 
 
-def test_all_faults_are_told_at_once(study, root):
+def test_all_faults_are_reported_at_once(study, root):
     study["sweeps"] = [{"framework": "pytorch", **change} for change, _ in BAD_SETTINGS.values()]
     text = faults({**study, "titel": "x"}, root)
     for change, message in [*BAD_SETTINGS.values(), BAD["an unknown key"]]:

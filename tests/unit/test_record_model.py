@@ -1,6 +1,6 @@
 """The model of a record: what is generated from it is current, and every rule is enforced.
 
-A rule is enforced if a record that breaks it alone is refused by the model and by the JSON schema
+A rule is enforced if a record that breaks only it is refused by the model and by the JSON schema
 that is generated from it. Records of all kinds of runs pass both in the tests of `build_record`.
 """
 
@@ -220,7 +220,7 @@ def test_a_run_that_is_not_ok_has_a_reason(ok, status):
     assert refused_by(changed(ok, "status", status)) == BOTH
 
 
-def test_a_fault_alone_has_the_end_of_its_log(failed):
+def test_only_a_fault_has_the_end_of_its_log(failed):
     assert refused_by(without(failed, "log_tail")) == BOTH
     assert refused_by(changed(failed, "status", "oom")) == BOTH
     for value in (*NO_LIST, [1]):

@@ -245,7 +245,7 @@ def test_draws_are_one_per_example_within_the_padding_and_repeat():
     assert np.array_equal(indices, batches.BatchSampler(3, 1000, 10).take(250)[0])
     assert draws.shape == (250, 10, 3) and draws.dtype == np.int32
     assert set(np.unique(draws[..., :2])) == set(range(9)) and set(draws[..., 2].ravel()) == {0, 1}
-    assert not np.array_equal(draws[:100], draws[100:200])  # a new epoch draws anew
+    assert not np.array_equal(draws[:100], draws[100:200])  # a new epoch draws again
     singly = batches.BatchSampler(3, 1000, 10, augmentation)
     assert np.array_equal(np.concatenate([singly.take(1)[1] for _ in range(250)]), draws)
     _, still = batches.BatchSampler(3, 1000, 10, Augmentation(0, False)).take(100)
@@ -303,7 +303,7 @@ def test_a_chunk_of_no_length_is_a_step_that_is_waited_for(tmp_path, monkeypatch
 
 
 def test_a_test_set_far_smaller_than_a_batch_fills_one():
-    """Some frameworks take batches of one size alone."""
+    """Some frameworks take batches of one size only."""
 
     class OneSize:
         def logits(self, images):

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from fixtures.cores import ALL, every_core
-from fixtures.scheduling import scope
+from fixtures.scheduling import LongestFirst, scope
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,15 @@ from fixtures.scheduling import scope
 )
 def test_one_process_runs_the_tests_of_a_framework_or_a_file(nodeid, expected):
     assert scope(nodeid) == expected
+
+
+def test_what_takes_longest_begins_first():
+    queue = LongestFirst()
+    for name, count in (("unit/a", 30), ("workflow/b", 2), ("jax", 9), ("unit/d", 60), ("cntk", 9)):
+        queue[name] = {f"test_{number}": False for number in range(count)}
+    found = [queue.popitem(last=False)[0] for _ in range(len(queue))]
+    assert found == ["jax", "unit/d", "workflow/b", "cntk", "unit/a"]
+    assert not queue
 
 
 def test_a_process_beside_others_has_a_core_and_may_have_all_of_them():

@@ -73,7 +73,7 @@ def test_other_ends_are_tried_again(here, monkeypatch):
     assert skip.known("cpu", "cell", 2, 2) is None
 
 
-def test_a_gpu_that_is_not_there_is_told(monkeypatch):
+def test_a_gpu_that_is_not_there_is_reported(monkeypatch):
     import pynvml
 
     assert skip.no_device("cpu") is None

@@ -90,7 +90,7 @@ def test_what_can_be_had(asked):
         ),
     ],
 )
-def test_what_no_node_can_give_is_told_once(asked, fault):
+def test_what_no_node_can_give_is_reported_once(asked, fault):
     jobs = [("train", asked), ("convert_dataset", {}), ("train", asked)]
     assert impossible(jobs, read_sinfo(SINFO)) == [f"train: {fault}"]
 

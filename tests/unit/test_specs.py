@@ -38,7 +38,7 @@ def test_a_spec_has_all_that_a_runner_needs(root):
     assert ["batch normalisation" in told for told in spec.deviations] == [True]
 
 
-def test_a_limit_of_steps_stands_in_the_spec_and_the_name_of_its_cell_alone(study, root):
+def test_a_limit_of_steps_is_only_in_the_spec_and_the_name_of_its_cell(study, root):
     study["sweeps"] = [
         {"framework": "pytorch", "steps": [None, 30]},
         {"framework": "onnxruntime", "workload": "inference", "weights": "initial"},
@@ -59,7 +59,7 @@ def test_a_limit_of_steps_stands_in_the_spec_and_the_name_of_its_cell_alone(stud
     assert "no training cell of this study leaves those of pytorch" in faults(study, root)
 
 
-def test_replicas_stand_in_the_specs_of_their_cells_alone(study, root):
+def test_replicas_are_only_in_the_specs_of_their_cells(study, root):
     study["sweeps"] = [
         {"framework": "pytorch", "batch_size": 64, "replicas": [1, 2]},
         {"framework": "pytorch", "batch_size": 64, "replicas": 2, "batch_split": "per_replica"},
@@ -79,7 +79,7 @@ def test_replicas_stand_in_the_specs_of_their_cells_alone(study, root):
     assert all(name.startswith(f"{names[0]}-") for name in names[1:3])
 
 
-def test_nodes_stand_in_the_specs_of_their_cells_alone(study, root):
+def test_nodes_are_only_in_the_specs_of_their_cells(study, root):
     study["sweeps"] = [
         {"framework": "pytorch", "replicas": 2, "nodes": [1, 3], "batch_size": 96},
         {"framework": ["pytorch", "tensorflow", "caffe"], "nodes": 2, "batch_split": "per_replica"},

@@ -193,7 +193,7 @@ def test_what_a_scale_changed_may_make_a_claim_not_comparable():
     assert judged(points, FASTER, changed=changed, needs=["epochs"]).verdict == REPRODUCED
 
 
-def test_why_nothing_was_measured_is_told():
+def test_why_nothing_was_measured_is_reported():
     reason = "no NVIDIA driver"
     missing = [point([], reason=reason, device="gpu", framework="caffe")]
     assert reason in judged(missing, FASTER).why

@@ -68,8 +68,8 @@ def test_a_bar_that_is_missing_is_crossed_and_explained(root, yin):
     assert [len(found) for found in crosses] == [0, 1]
 
 
-def test_a_figure_repeated_for_factors_has_our_own_cells_of_these_alone(root):
-    """JAX is not in the source; its bars stand in the figures of their network and data set."""
+def test_a_figure_repeated_for_factors_has_only_our_own_cells_of_these(root):
+    """JAX is not in the source; its bars are in the figures of their network and data set."""
     names = ("mnist-execution-time", "fashion-mnist-execution-time")
     found = made(root, "vo2021").files
     assert {name for name in found if name.endswith(".svg")} == {f"figures/{n}.svg" for n in names}

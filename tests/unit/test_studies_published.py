@@ -60,7 +60,7 @@ def test_a_table_is_read_with_the_factors_of_its_head(write):
     assert (second.value, second.note) == (None, "none")
 
 
-def test_all_faults_of_a_table_are_told_at_once_with_their_lines(write):
+def test_all_faults_of_a_table_are_reported_at_once_with_their_lines(write):
     path = write(
         "metric,unit,value,batch_size\n"
         "speed,image/s,12,4\nspeed,images/s,1_000,4\nspeed,images/s,nan,x\n,s,1,4\nspeed,s,1\n",

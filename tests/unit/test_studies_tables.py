@@ -31,7 +31,7 @@ def check(root):
     return made(root, "machine-check")
 
 
-def test_every_published_figure_stands_in_a_table(root, yin):
+def test_every_published_figure_is_in_a_table(root, yin):
     table = read_table(root / "config/published/yin2020.csv")
     names = [f"table-{number}" for number in range(5, 11)]
     lines = {row["line"] for name in names for row in rows_of(yin, name)} - {""}
@@ -74,7 +74,7 @@ def test_a_metric_is_taken_from_the_cells_that_have_it_in_its_sense(yin):
     assert read >= {"training_accuracy", "test_accuracy", "time_to_accuracy"}
 
 
-def test_accuracies_are_in_percent_and_have_a_difference_alone(root):
+def test_accuracies_are_in_percent_and_have_only_a_difference(root):
     result = made(root, "lawrence2017")
     (row,) = [r for r in rows_of(result, "systems") if r["line"] == "6"]
     assert (row["metric"], row["unit"], row["published"]) == (
@@ -139,7 +139,7 @@ def test_piccione2018_has_its_27_figures_and_all_of_its_rows(root):
     hole = found["cifar10", "googlenet", "tensorflow", "cpu-12-cores"]
     assert (hole["published"], hole["n"]) == ("", "3")  # a hole of the study that is none here
     assert hole["remark"] == "not available in the study"
-    # A framework that the source has not stands beside the others, under the same hardware.
+    # A framework that the source has not is next to the others, under the same hardware.
     assert found["mnist", "lenet", "jax", "cpu-12-cores"]["n"] == "3"
     assert found["imagenet", "vgg16", "jax", "cpu-20-cores"]["n"] == "3"
     assert not any("here (cpu)" in row["hardware"] for row in rows)
@@ -170,7 +170,7 @@ STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
 
 @pytest.mark.parametrize("name", (*STUDIES, "machine-check"))
 def test_every_row_of_every_published_table_is_measured_or_has_its_reason(root, name):
-    """What a source prints in its running text alone (`table` is `text`) stands in no table."""
+    """What a source prints in its running text only (`table` is `text`) is in no table."""
     result = made(root, name)
     found = {}
     for file, content in result.files.items():
@@ -185,7 +185,7 @@ def test_every_row_of_every_published_table_is_measured_or_has_its_reason(root, 
         if published.factors.get("table") == "text":
             continue
         rows = found.get(str(published.line), [])
-        assert rows, f"{published.label} (line {published.line}) stands in no table"
+        assert rows, f"{published.label} (line {published.line}) is in no table"
         for row in rows:
             assert (int(row["n"]) > 0) != bool(row["reason"]), published.label
             assert bool(row["measured_median"]) == (int(row["n"]) > 0)
@@ -303,7 +303,7 @@ def test_heads_that_begin_alike_stand_together_and_a_blank_cell_is_explained(roo
     assert "\n| – | 87 /" in text and BLANK in text
 
 
-def test_the_check_stands_beside_the_published_machines(check):
+def test_the_check_is_next_to_the_published_machines(check):
     rows = rows_of(check, "machines")
     ours = {r["task"]: r for r in rows if not r["line"]}
     assert set(ours) == {"dense_gemm", "sparse_gemm"}  # of model A they stand in the same rows

@@ -25,7 +25,7 @@ def test_others_are_named_with_those_that_are_tested(version):
     )
 
 
-def test_of_a_run_that_told_no_version_the_packages_count():
+def test_of_a_run_that_gave_no_version_the_packages_count():
     assert "this is TensorFlow 2.1.0," in (
         remark("tensorflow", None, ["tensorflow_cpu==2.1.0"]) or ""
     )

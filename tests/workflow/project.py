@@ -22,6 +22,11 @@ IN_TURN = {
     "sets": 3, "rounds": 3, "slice_seconds": 0.05, "lead_seconds": 0.01, "max_seconds": 1,
 }  # fmt: skip
 """The least that measures in turn; no set waits for rounds in which no other test runs."""
+OPERATION = {
+    "network": "sparse_gemm", "dataset": "64x8x64x90", "operation_seconds": 0.05,
+    "warmup_seconds": 0.0, "warmup_steps": 1, "sampling_interval": 0.05,
+}  # fmt: skip
+"""A cell of SciPy, which starts sooner than any framework that trains."""
 WARM = Warm()
 atexit.register(WARM.close)
 
@@ -93,6 +98,11 @@ class Project:
             return {}
         counts = dict(line.split() for line in table[1].splitlines() if line.strip())
         return {rule: int(count) for rule, count in counts.items() if rule != "all"}
+
+    def change(self, module: str, **values: object) -> None:
+        """Give constants of one of our modules in the copy other values."""
+        with open(self.folder / f"workflow/scripts/touchstone/{module}.py", "a") as file:
+            file.writelines(f"{name} = {value!r}\n" for name, value in values.items())
 
     def edit(self, path: str, old: str, new: str) -> None:
         """Replace one text in one file, which must be there."""

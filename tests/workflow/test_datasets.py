@@ -1,4 +1,4 @@
-"""Data sets as targets of the workflow: converted, verified, and refused alone."""
+"""Data sets as targets of the workflow: converted, verified, and a bad one refused."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import yaml
 from workflow.project import ENVIRONMENTS, Project
 
 
-def test_data_sets_are_converted_verified_and_refused_alone(tmp_path):
+def test_data_sets_are_converted_and_verified_and_only_a_bad_one_is_refused(tmp_path):
     cell = {"framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k"}
     study = {"study": "test", "title": "A test", "sweeps": [cell]}
     project = Project(tmp_path / "project", ENVIRONMENTS, study)

@@ -79,7 +79,7 @@ def test_without_inference_nothing_is_trained_again(finished, study):
     assert finished.jobs() == {"plan": 1, **TABLES}
 
 
-def test_weights_that_are_trained_anew_are_predicted_with_anew(finished, study):
+def test_weights_that_are_trained_again_are_predicted_with_again(finished, study):
     finished.configure(study)
     events = run_of(finished, False, repeat=2) / "events.jsonl"
     kept = events.with_suffix(".kept")

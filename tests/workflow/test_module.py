@@ -60,12 +60,13 @@ def snakemake(tmp_path_factory):
     folder = tmp_path_factory.mktemp("other")
     (folder / "Snakefile").write_text(WORKFLOW)
     (folder / "config.yaml").write_text(yaml.safe_dump({"speeds": STUDY, "other": 1}))
+    # The lock of measured runs is among temporary files: no other study is waited for.
+    own = {"TOUCHSTONE_ENVS": str(ENVIRONMENTS), "TMPDIR": str(tmp_path_factory.mktemp("lock"))}
 
     def run(*arguments):
         ended = subprocess.run(
             [sys.executable, "-m", "snakemake", "--cores", "1", *arguments],
-            cwd=folder, env={**os.environ, "TOUCHSTONE_ENVS": str(ENVIRONMENTS)},
-            capture_output=True, text=True,
+            cwd=folder, env={**os.environ, **own}, capture_output=True, text=True,
         )  # fmt: skip
         output = ended.stdout + ended.stderr
         assert ended.returncode == 0, output

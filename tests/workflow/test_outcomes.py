@@ -233,7 +233,7 @@ def test_bad_input_is_one_message_and_writes_nothing(make, content, messages):
     assert not (project.folder / "results").exists()
 
 
-def test_a_key_that_stands_twice_in_a_file_of_the_command_line_is_refused(make):
+def test_a_key_that_is_twice_in_a_file_of_the_command_line_is_refused(make):
     project = make({"framework": "mxnet"})
     (project.folder / "mine.yaml").write_text("repeats: 1\nrepeats: 2\n")
     status, output = project.snakemake("--configfile", "mine.yaml")

@@ -21,8 +21,8 @@ STUDY = {
         "network": "lenet5", "dataset": "mnist-5k", "epochs": 1, "warmup_seconds": 0.0,
     },
     "sweeps": [
-        {"framework": "pytorch", "batch_size": [128, 256], "learning_rate": 0.01},
-        {"framework": "mxnet", "batch_size": 256, "learning_rate": 0.01},
+        {"framework": "mxnet", "batch_size": [256], "learning_rate": 0.01},
+        {"framework": "pytorch", "batch_size": 256, "learning_rate": 0.01},
     ],
 }  # fmt: skip
 TABLES = {"gather": 1, "plot": 1, "report": 1}
@@ -30,30 +30,42 @@ ONE_TRACED = {"parity_steps": 1, "certificate": 1}
 BOTH_TRACED = {"parity_steps": 2, "certificate": 1}
 
 
+PARTS = ("config", "envs", "profiles", "workflow")
+"""Of the project, what tests change."""
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project") / "home"
     project = Project(folder, ENVIRONMENTS, STUDY)
     output = project.run()
-    assert "run 6 of 6" in output
+    assert "run 4 of 4" in output
     return project
 
 
+@pytest.fixture(scope="module")
+def kept(finished, tmp_path_factory):
+    """A copy of the files of the finished project that tests change."""
+    folder = tmp_path_factory.mktemp("kept")
+    for name in PARTS:
+        shutil.copytree(finished.folder / name, folder / name)
+    return folder
+
+
 @pytest.fixture
-def project(finished):
+def project(finished, kept):
     """The finished project, whose files are put back after the test."""
-    kept = finished.folder.parent / "kept"
-    kept.mkdir()
-    for name in ("config", "envs", "profiles", "workflow"):
-        copy = shutil.copytree if (finished.folder / name).is_dir() else shutil.copy2
-        copy(finished.folder / name, kept / name)
     yield finished
     for path in kept.rglob("*"):
-        if path.is_file():
-            original = finished.folder / path.relative_to(kept)
-            if not original.exists() or original.read_bytes() != path.read_bytes():
-                shutil.copy2(path, original)
-    shutil.rmtree(kept)
+        original = finished.folder / path.relative_to(kept)
+        if path.is_file() and (not original.exists() or stamp(original) != stamp(path)):
+            shutil.copy2(path, original)
+
+
+def stamp(path):
+    """What differs after a file was written."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 @pytest.fixture
@@ -69,9 +81,8 @@ def test_a_batch_size_added(project, study):
 
 def test_the_learning_rate_of_one_cell(project, study):
     study["sweeps"] = [
-        {"framework": "pytorch", "batch_size": 128, "learning_rate": 0.02},
+        {"framework": "mxnet", "batch_size": 256, "learning_rate": 0.02},
         {"framework": "pytorch", "batch_size": 256, "learning_rate": 0.01},
-        {"framework": "mxnet", "batch_size": 256, "learning_rate": 0.01},
     ]
     project.configure(study)
     assert project.jobs() == {"plan": 1, "train": 2, "parse_run": 2, **TABLES}
@@ -79,7 +90,7 @@ def test_the_learning_rate_of_one_cell(project, study):
 
 def test_a_frameworks_pins(project):
     project.edit("envs/pytorch.yaml", "numpy==2.4.6", "numpy==2.4.5")
-    assert project.jobs() == {"train": 4, "parse_run": 4, **ONE_TRACED, **TABLES}
+    assert project.jobs() == {"train": 2, "parse_run": 2, **ONE_TRACED, **TABLES}
 
 
 def test_a_frameworks_adapter(project):
@@ -88,23 +99,23 @@ def test_a_frameworks_adapter(project):
         "fused: Optional[bool] = True",
         "fused: Optional[bool] = False",
     )
-    assert project.jobs() == {"train": 4, "parse_run": 4, **ONE_TRACED, **TABLES}
+    assert project.jobs() == {"train": 2, "parse_run": 2, **ONE_TRACED, **TABLES}
 
 
 def test_the_training_loop(project):
     project.edit("workflow/scripts/touchstone/runner/train.py", "size *= 2", "size *= 3")
-    assert project.jobs() == {"train": 6, "parse_run": 6, **TABLES}
+    assert project.jobs() == {"train": 4, "parse_run": 4, **TABLES}
 
 
 def test_the_weights_that_all_steps_start_from(project):
     path = "workflow/scripts/touchstone/runner/initial_weights.py"
     project.edit(path, "sqrt(2 / p", "sqrt(3 / p")
-    assert project.jobs() == {"train": 6, "parse_run": 6, **BOTH_TRACED, **TABLES}
+    assert project.jobs() == {"train": 4, "parse_run": 4, **BOTH_TRACED, **TABLES}
 
 
 def test_a_network_of_the_study(project):
     project.edit("workflow/scripts/touchstone/networks/lenet5.py", "units=84", "units=85")
-    assert project.jobs() == {"train": 6, "parse_run": 6, **BOTH_TRACED, **TABLES}
+    assert project.jobs() == {"train": 4, "parse_run": 4, **BOTH_TRACED, **TABLES}
 
 
 def test_a_study_without_certificates(project, study):
@@ -132,7 +143,7 @@ def test_what_changes_no_number_runs_nothing(project, study):
 
 def test_the_title(project, study):
     project.configure({**study, "title": "Another title"})
-    # plan.tsv is made anew with the resolved configuration, and equal inputs rerun nothing;
+    # plan.tsv is made again with the resolved configuration, and equal inputs rerun nothing;
     # a dry run cannot know that they will be equal.
     assert "train" not in project.jobs()
 
@@ -146,12 +157,12 @@ def test_the_plotting_code(project):
 def test_the_judging_of_runs(project):
     project.edit("workflow/scripts/touchstone/results/steadiness.py", "BLOCKS = 20", "BLOCKS = 21")
     jobs = project.jobs()
-    assert "train" not in jobs and jobs["parse_run"] == 6
+    assert "train" not in jobs and jobs["parse_run"] == 4
 
 
 def test_a_data_sets_normalisation(project):
     project.edit("config/datasets/mnist-5k.yaml", "mean: [0.1308]", "mean: [0.13]")
-    assert project.jobs()["train"] == 6
+    assert project.jobs()["train"] == 4
 
 
 def test_with_more_cores(project):
@@ -205,7 +216,7 @@ def test_all_runs_are_made_again_by_the_command_that_a_disturbed_study_names(pro
     _, *arguments = REPEAT.split()
     assert arguments[:2] == ["--cores", "all"]
     output = project.run(*arguments, "--dry-run")
-    assert re.search(r"^train +6$", output, re.M) and re.search(r"^report +1$", output, re.M)
+    assert re.search(r"^train +4$", output, re.M) and re.search(r"^report +1$", output, re.M)
     assert not re.search(r"^(parity_steps|convert) ", output, re.M)
 
 

@@ -14,7 +14,7 @@ USUAL = {
 
 
 @pytest.mark.long
-def test_speed_up_and_efficiency_are_told(tmp_path):
+def test_speed_up_and_efficiency_are_reported(tmp_path):
     sweeps = [{**USUAL, "replicas": [1, 2]}, {**USUAL, "replicas": 2, "batch_split": "per_replica"}]
     study = {"study": "test", "title": "A test", "repeats": 2, "parity": False, "sweeps": sweeps}
     project = Project(tmp_path / "project", ENVIRONMENTS, study)
@@ -27,7 +27,7 @@ def test_speed_up_and_efficiency_are_told(tmp_path):
         assert row["reference_cell"] == strong["reference_cell"] != row["cell"]
         assert row["n"] == "2" and float(row["low"]) <= float(row["speedup"]) <= float(row["high"])
         assert float(row["efficiency"]) == float(row["speedup"])
-    # A step of the weak cell takes twice the examples of the one alone.
+    # A step of the weak cell takes twice the examples of the one by itself.
     record = json.loads((results / f"records/{weak['cell']}/rep1.json").read_text())
     settings = record["provenance"]["settings"]["effective"]
     assert (settings["replicas"], settings["batch_size"]) == (2, 256)

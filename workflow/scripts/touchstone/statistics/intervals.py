@@ -10,7 +10,6 @@ from math import exp, fsum, inf, log, sqrt
 from statistics import fmean, median, variance
 from typing import NamedTuple
 
-from scipy.optimize import brentq
 from scipy.special import chdtri, fdtrc, nctdtrinc, polygamma, psi, stdtr, stdtrit
 
 LEVEL = 0.95
@@ -288,6 +287,8 @@ def shared_noise(sides: Iterable[Sequence[float]]) -> Noise | None:
     excess = variance(apart) - fmean(polygamma(1, f / 2) for _, f in squares)
     if excess <= 1e-6:
         return Noise(sum(square * f for square, f in squares) / total, total, total)
+    from scipy.optimize import brentq  # takes a fifth of a second to import
+
     half = brentq(lambda x: polygamma(1, x) - excess, 1e-6, 1e9)
     middle = exp(fmean(apart) + psi(half) - log(half))
     return Noise(middle, min(2 * half, total), total)

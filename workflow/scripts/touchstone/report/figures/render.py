@@ -117,4 +117,5 @@ def render(figure: Figure, kinds: Iterable[str] = ("svg", "png")) -> dict[str, b
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=160, metadata=UNDATED[kind])
         images[kind] = buffer.getvalue()
+        figure.set_layout_engine(None)  # it is laid out now, which takes as long as to draw it
     return images
