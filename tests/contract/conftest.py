@@ -31,6 +31,8 @@ from touchstone.schema.spec import spec_to_json
 FRAMEWORKS = frameworks.names()
 FEW = {"train": 640, "test": 128}
 """Examples of `study.few`."""
+QUICK_JAX = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+"""How JAX compiles in the tests, but in those that ask for it as it is (`usual_xla`)."""
 
 
 @contextlib.contextmanager
@@ -114,15 +116,21 @@ def variables(shared):
 @pytest.fixture(scope="session")
 def execute(python_of, variables):
     """Runs a framework's Python with arguments, as `subprocess.run` does, in a fork of a process
-    that has imported the framework; `fresh` asks for a process of its own. `more` are variables."""
+    that has imported the framework; `fresh` asks for a process of its own. `more` are variables.
+
+    JAX's compiler takes two thirds of the time if it optimises little and writes machine code as
+    it did before its fusion emitters. `XLA_FLAGS` in `more` ask for something else.
+    """
     warm = Warm()
 
     def run(framework, *arguments, cwd=None, fresh=False, more=None):
         python, arguments = python_of(framework), [str(each) for each in arguments]
-        told = {"cwd": str(cwd or Path.cwd()), "env": {**variables(), **(more or {})}}
+        quick = {"XLA_FLAGS": QUICK_JAX} if framework.startswith("jax") else {}
+        told = {"cwd": str(cwd or Path.cwd()), "env": {**quick, **variables(), **(more or {})}}
         if fresh or framework not in MODULES:
             return subprocess.run([python, *arguments], capture_output=True, text=True, **told)
         begun = {**told["env"], **early(framework, arguments)}
+        begun.pop("XLA_FLAGS", None)  # which XLA reads when it is first used
         return warm.run(framework, python, arguments, **told, early=begun)
 
     yield run
@@ -244,12 +252,13 @@ def study(shared, root, once):
 
     def launch(
         framework, output, traced=(), cwd=folder, repeat=1, data=None,
-        code=scripts, fresh=False, place=None, **settings,
+        code=scripts, fresh=False, place=None, usual_xla=False, **settings,
     ):  # fmt: skip
         """Run a cell with those settings, or trace these numbers of its steps: how it ended, its
         output.
 
-        `data` replaces fields of the spec's data; see `once` for `code`, `fresh` and `place`.
+        `data` replaces fields of the spec's data; with `usual_xla` JAX compiles as a user's does;
+        see `once` for `code`, `fresh` and `place`.
         """
         settings = {"batch_size": 64, "learning_rate": 0.01, "weight_decay": 0.001, **settings}
         settings.setdefault("mode", frameworks.modes(framework)[0])
@@ -258,7 +267,8 @@ def study(shared, root, once):
         told = told._replace(data=told.data._replace(**(data or {})))
         if traced:
             told = parity_of(told, *traced)
-        return once(framework, told, output, cwd, code, fresh, place=place)
+        more = {"XLA_FLAGS": ""} if usual_xla and framework == "jax" else None
+        return once(framework, told, output, cwd, code, fresh, more, place)
 
     def run(framework, output, **settings):
         """The path of what a run wrote that went well; see `launch`."""

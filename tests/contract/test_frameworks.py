@@ -85,7 +85,7 @@ def deviations(found, reference):
 @pytest.mark.parametrize("framework, mode", MODES)
 def test_all_frameworks_and_modes_compute_the_same(framework, mode, study):
     (reference, reference_one), (found, found_one) = (
-        study.traces(name, (10, 1), mode=own)
+        study.traces(name, (10, 1), mode=own, usual_xla=True)
         for name, own in ((REFERENCE, frameworks.modes(REFERENCE)[0]), (framework, mode))
     )
     assert np.array_equal(found["batches"], reference["batches"])
@@ -106,7 +106,7 @@ def test_another_update_rule_would_be_noticed(change, study):
 
 @pytest.mark.parametrize("framework, mode", MODES)
 def test_a_run_is_ok_and_its_settings_are_read_back(framework, mode, study):
-    events = events_of(study(framework, ".jsonl", mode=mode, **EPOCH))
+    events = events_of(study(framework, ".jsonl", mode=mode, usual_xla=True, **EPOCH))
     assert events[-1] == {"event": "result", "status": "ok", "reason": None}
     settings = settings_of(events)
     assert set(settings["effective"]) == set(settings["requested"])
