@@ -1,11 +1,8 @@
 """A small study in every framework's own format, for all tests of the adapters."""
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -16,6 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fixtures.adapter import PROGRAM, copy_with, locked
+from fixtures.certificates import beyond, layers_alone
 from fixtures.commands import call
 from fixtures.specs import parity_of
 from fixtures.warm import MODULES, Warm
@@ -33,14 +32,6 @@ FEW = {"train": 640, "test": 128}
 """Examples of `study.few`."""
 QUICK_JAX = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
 """How JAX compiles in the tests, but in those that ask for it as it is (`usual_xla`)."""
-
-
-@contextlib.contextmanager
-def locked(path):
-    """Hold the lock of a path, for which other workers wait."""
-    with open(f"{path}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @pytest.fixture(scope="session")
@@ -62,10 +53,7 @@ def planted(root, tmp_path):
 
     def plant(module, lines):
         scripts = tmp_path / "scripts"
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(root / "workflow/scripts", scripts, ignore=ignored)
-        with open(scripts / f"touchstone/{module}.py", "a") as file:
-            file.write(f"\n\n{lines}\n")
+        copy_with(root / "workflow/scripts", scripts, module, lines)
         return scripts
 
     return plant
@@ -210,18 +198,60 @@ def tracer(root, trace_of):
 
 
 @pytest.fixture(scope="session")
-def certificate(tracer):
-    """Compares a framework's trace of a graph with the reference's; see `tracer`."""
+def certificate(root, trace_of):
+    """What of a graph, a function that gives it, is not the same in a framework as in the
+    reference."""
 
-    def compared(framework, mode, graph, **scripts):
+    def traced(framework, mode, graph, single):
+        spec = steps_spec(graph().network(), framework, mode, single)
+        return trace_of(framework, spec if single else layers_alone(spec))
+
+    def compared(framework, mode, graph):
         usual = REFERENCE, frameworks.modes(REFERENCE)[0], graph
         single = frameworks.single_precision_only(framework)
-        trace = tracer(framework, mode, graph, single=single, **scripts)
-        paths = {"reference": tracer(*usual), framework: trace}
-        only = tracer(*usual, single=True) if single else None
-        return compare(graph.__name__, paths, only)["frameworks"][framework]
+        trace, reference = traced(framework, mode, graph, single), traced(*usual, single)
+        if not single:
+            return beyond(trace, reference)
+        paths = {"reference": reference, framework: trace}
+        return compare(graph.__name__, paths, reference)["frameworks"][framework]["beyond"]
 
     return compared
+
+
+FORWARD = (
+    PROGRAM
+    + """
+images, _ = batches.examples(adapter, job, "train")
+weights = initial_weights.initial_weights(job.network.parameters, job.seed)
+adapter.build(parity.unsettled(weights, job.network.parameters, job.seed))
+batch = batches.sampler_of(job).take(1)[0][0]
+np.save(sys.argv[3], parity.sampled("before", np.asarray(adapter.logits(images[batch]))))
+"""
+)
+
+
+@pytest.fixture(scope="session")
+def forward_deviation(root, execute, tmp_path_factory):
+    """How far the logits of a framework are from the reference's before any step, in double
+    precision, with `scripts` in the place of ours."""
+
+    @cache
+    def logits(framework, graph, scripts):
+        spec = steps_spec(graph().network(), framework, frameworks.modes(framework)[0])
+        spec = spec._replace(parity_steps={"fp64": spec.parity_steps["fp64"]})
+        folder = tmp_path_factory.mktemp("logits")
+        files = folder / "spec.json", folder / "logits.npy"
+        files[0].write_text(json.dumps(spec_to_json(spec)))
+        ended = execute(framework, "-c", FORWARD, scripts, *files)
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        return np.load(files[1])
+
+    def deviation(framework, graph, scripts):
+        right = logits(REFERENCE, graph, root / "workflow/scripts")
+        found = logits(framework, graph, scripts)
+        return np.abs(found - right).max() / np.abs(right).max()
+
+    return deviation
 
 
 def write_records(data):

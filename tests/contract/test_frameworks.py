@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -274,7 +273,7 @@ runpy.run_path(program, run_name="__main__")
 @pytest.mark.parametrize("source", ["memory", "synthetic"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_run_imports_what_reads_photos_and_data_only_where_it_reads_some(
-    framework, source, study, root, python_of, tmp_path
+    framework, source, study, root, execute, tmp_path
 ):
     """A plan lets an environment of the user be without them."""
     kind = frameworks.record_format(framework)
@@ -286,8 +285,8 @@ def test_a_run_imports_what_reads_photos_and_data_only_where_it_reads_some(
     spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
     spec.write_text(json.dumps(spec_to_json(make_spec(cell, 1, root))))
     program = root / "workflow/scripts/run_in_framework.py"
-    command = [python_of(framework), "-c", WITHOUT, program, " ".join(lacking), spec, events]
-    ended = subprocess.run(command, cwd=study.folder, capture_output=True, text=True)
+    arguments = ["-c", WITHOUT, program, " ".join(lacking), spec, events]
+    ended = execute(framework, *arguments, cwd=study.folder)
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert events_of(events)[-1]["status"] == "ok"
 

@@ -111,12 +111,21 @@ def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
     return run
 
 
+SEVERAL = {"replicas": 2, "batch_split": "per_replica", "batch_size": 16}
+
+
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"replicas": 2, "batch_split": "per_replica", "batch_size": 16}],
-    ids=["effective", "two replicas on each"],
-)
-@pytest.mark.parametrize("framework", ABLE)
+    "framework, settings",
+    [
+        pytest.param(
+            name, settings, id=f"{name}-{what}",
+            # In JAX the replicas of a node are devices, which test_replicas.py has.
+            marks=[pytest.mark.long] if settings and name != "pytorch" else [],
+        )
+        for name in ABLE
+        for what, settings in {"effective": {}, "two replicas on each": SEVERAL}.items()
+    ],
+)  # fmt: skip
 def test_two_nodes_have_the_losses_of_one_process(framework, settings, reference, on_two_nodes):
     folder = on_two_nodes(framework=framework, **settings)
     events = events_of(folder / "events.jsonl")
@@ -180,12 +189,12 @@ def record_of_the_first(folder):
             "node far: the runner ended with signal SIGKILL and no result",
         ),
         ((0, signal.SIGKILL), "error", "the runner ended with signal SIGKILL and no result"),
-        ((1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 15 s"),
+        ((1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 8 s"),
     ],
     ids=["killed", "the first is killed", "hanging"],
 )  # fmt: skip
 def test_the_end_of_a_replica_on_any_node_is_that_of_the_run(end, status, said, on_two_nodes):
-    limit = 15.0 if status == "timeout" else 800.0
+    limit = 8.0 if status == "timeout" else 800.0
     folder = on_two_nodes(end, epochs=1000, time_limit=limit, warmup_steps=10**6)
     record = build_record(folder)
     assert (record["status"], record["reason"].replace("node far: it", "it")) == (status, said)

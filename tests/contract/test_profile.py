@@ -2,6 +2,7 @@
 
 import pytest
 
+from fixtures.adapter import copy_with, locked
 from fixtures.profiles import WITH_LAYERS, profile_in, profile_spec
 from touchstone.measure.launch import thread_variables
 from touchstone.networks.graph import Graph
@@ -43,13 +44,24 @@ def branches():
     return graph
 
 
+SHORT = """
+ROUNDS, CHUNK_SECONDS, WARMUP_SECONDS = 3, 0.1, 0.2
+"""
+"""What is at the end of `runner/profile.py`: the layers that are compared are far apart."""
+
+
 @pytest.fixture
-def profiled(once):
-    """Profiles a graph, a function that gives it, in a framework."""
+def profiled(once, shared, root):
+    """Profiles a graph, a function that gives it, in a framework, in short rounds."""
+    scripts = shared / "short-profile"
+    with locked(scripts):
+        if not scripts.exists():
+            copy_with(root / "workflow/scripts", scripts, "runner/profile", SHORT)
 
     def run(framework, mode, graph, **settings):
         spec = profile_spec(framework, graph().network(), mode=mode, **{**SETTINGS, **settings})
-        ended, path = once(framework, spec, ".profile", more=thread_variables(1, "passive"))
+        more = thread_variables(1, "passive")
+        ended, path = once(framework, spec, ".profile", code=scripts, more=more)
         assert ended.returncode == 0, ended.stderr[-3000:]
         return profile_in(path)
 

@@ -210,7 +210,7 @@ def supervised(study, planted, root, tmp_path, python_of, monkeypatch):
 )
 def test_the_end_of_one_replica_is_that_of_the_run(end, status, said, supervised):
     """At once: the other one does not wait for it until the limit."""
-    events = supervised(ENDS[end], seconds=15.0 if end == "hanging" else LIMIT)
+    events = supervised(ENDS[end], seconds=8.0 if end == "hanging" else LIMIT)
     assert events[-1]["status"] == status
     assert said in events[-1]["reason"]
     if end == "failed":

@@ -67,10 +67,9 @@ def test_records_are_read_in_slices_too(root, study, candidate, monkeypatch):
 def test_predictions_and_operations_take_turns(root, candidate):
     work = {"workload": "inference", "weights": "initial", "batch_size": 16}
     operation = {"network": "gemm", "dataset": "256x256x256", "input": "memory"}
-    for number, settings in enumerate((work, operation)):
-        specs = [spec_of(root, framework, **settings) for framework in ("pytorch", "mxnet")]
-        pair = [candidate(spec, f"{spec.factors.framework}-{number}") for spec in specs]
-        check(measure_set(1, [pair], TIMING, seed=1), *pair)
+    specs = spec_of(root, "pytorch", **work), spec_of(root, "mxnet", **operation)
+    pair = [candidate(spec, name) for spec, name in zip(specs, ("one", "other"), strict=True)]
+    check(measure_set(1, [pair], TIMING, seed=1), *pair)
 
 
 @pytest.mark.framework("pytorch")
