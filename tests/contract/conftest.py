@@ -19,6 +19,7 @@ from fixtures.commands import call
 from fixtures.specs import parity_of
 from fixtures.warm import MODULES, Warm
 from touchstone.datasets import formats
+from touchstone.measure import variables as run_variables
 from touchstone.measure.launch import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -61,24 +62,20 @@ def planted(root, tmp_path):
 
 def early(framework, arguments):
     """What must be set before the framework is imported, for the specs among the arguments."""
-    told = frameworks.capabilities(framework.partition("-")[0]).variables
-    found = {name: value for name, value in told.get("", {}).items() if name not in os.environ}
+    needed = frameworks.capabilities(framework.partition("-")[0]).variables
+    found = {name: value for name, value in needed.get("", {}).items() if name not in os.environ}
     for path in arguments:
         if path.endswith(".json"):
             spec = json.loads(Path(path).read_text())
             execution = spec.get("training", spec)["execution"]
             for asked in (execution["mode"], execution.get("wait_policy")):
-                found.update(told.get(asked, {}))
+                found.update(needed.get(asked, {}))
     return found
 
 
 @pytest.fixture(scope="session")
-def variables(shared):
-    """What gives the environment variables of a framework's process.
-
-    As many threads as the test has cores; idle ones sleep, for other tests use the cores too. What
-    JAX and PyTorch's compiler made once is not made again.
-    """
+def compilers(shared):
+    """Variables with which JAX and PyTorch's compiler do not make again what they made once."""
     compiler = shared / "compiled/g++"
     with locked(compiler.parent):
         compiler.parent.mkdir(exist_ok=True)
@@ -86,17 +83,41 @@ def variables(shared):
             source = Path(__file__).with_name("compiler.py").read_text()
             compiler.write_text(f"#!{sys.executable}\n{source}")
             compiler.chmod(0o755)
-    compiled = {
+    return {
         "CXX": str(compiler),
         "JAX_COMPILATION_CACHE_DIR": str(shared / "compiled/jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
 
+
+@pytest.fixture
+def quick_jax(compilers, monkeypatch):
+    """Has JAX compile quickly in the runs that this process starts by itself, without `execute`.
+
+    These get JAX's variables too, which a run else does not.
+    """
+
+    def begin():
+        passed = (*run_variables.PASSED, "JAX_*", "XLA_*")
+        monkeypatch.setattr(run_variables, "PASSED", passed)
+        for name, value in {**compilers, "XLA_FLAGS": QUICK_JAX}.items():
+            monkeypatch.setenv(name, value)
+
+    return begin
+
+
+@pytest.fixture(scope="session")
+def variables(compilers):
+    """What gives the environment variables of a framework's process.
+
+    As many threads as the test has cores; idle ones sleep, for other tests use the cores too.
+    """
+
     def found():
         # Those of pytest tell one worker, and one test, from another.
-        own = {name: told for name, told in os.environ.items() if not name.startswith("PYTEST_")}
-        return {**compiled, **own, **thread_variables(len(os.sched_getaffinity(0)), "passive")}
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        return {**compilers, **own, **thread_variables(len(os.sched_getaffinity(0)), "passive")}
 
     return found
 
@@ -114,12 +135,12 @@ def execute(python_of, variables):
     def run(framework, *arguments, cwd=None, fresh=False, more=None):
         python, arguments = python_of(framework), [str(each) for each in arguments]
         quick = {"XLA_FLAGS": QUICK_JAX} if framework.startswith("jax") else {}
-        told = {"cwd": str(cwd or Path.cwd()), "env": {**quick, **variables(), **(more or {})}}
+        begin = {"cwd": str(cwd or Path.cwd()), "env": {**quick, **variables(), **(more or {})}}
         if fresh or framework not in MODULES:
-            return subprocess.run([python, *arguments], capture_output=True, text=True, **told)
-        begun = {**told["env"], **early(framework, arguments)}
-        begun.pop("XLA_FLAGS", None)  # which XLA reads when it is first used
-        return warm.run(framework, python, arguments, **told, early=begun)
+            return subprocess.run([python, *arguments], capture_output=True, text=True, **begin)
+        imported = {**begin["env"], **early(framework, arguments)}
+        imported.pop("XLA_FLAGS", None)  # which XLA reads when it is first used
+        return warm.run(framework, python, arguments, **begin, early=imported)
 
     yield run
     warm.close()
@@ -144,19 +165,19 @@ def once(execute, variables, shared, root):
         framework, spec, output, cwd=shared, code=root / "workflow/scripts", fresh=False, more=None,
         place=None,
     ):  # fmt: skip
-        told = spec_to_json(spec)
+        asked = spec_to_json(spec)
         place = place or place_of(framework, spec.execution)
         # Replicas that are processes are started by the command of the first.
         several = spec.execution.world_size > 1
         fresh = fresh or (several and frameworks.replicas(framework)[0] == "processes")
-        key = [place, told, output, str(cwd), str(code), fresh, variables(), more]
+        key = [place, asked, output, str(cwd), str(code), fresh, variables(), more]
         text = json.dumps(key, sort_keys=True)
         stem = shared / hashlib.sha256(text.encode()).hexdigest()[:16]
         path, kept = Path(f"{stem}{output}"), Path(f"{stem}.ended")
         with locked(stem):
             if not kept.exists():
                 file = Path(f"{stem}.json")
-                file.write_text(json.dumps(told))
+                file.write_text(json.dumps(asked))
                 program = code / "run_in_framework.py"
                 ended = execute(place, program, file, path, cwd=cwd, fresh=fresh, more=more)
                 kept.write_text(json.dumps(vars(ended)))
@@ -176,9 +197,9 @@ def trace_of(once):
     quick = "--xla_backend_optimization_level=0"
     flags = {"jax": f"{quick} --xla_cpu_use_fusion_emitters=false"}
 
-    def run(framework, spec, **told):
+    def run(framework, spec, **others):
         more = {"XLA_FLAGS": flags.get(framework, quick)}
-        ended, path = once(framework, spec, ".npz", more=more, **told)
+        ended, path = once(framework, spec, ".npz", more=more, **others)
         assert ended.returncode == 0, ended.stderr[-3000:]
         return path
 
@@ -293,12 +314,12 @@ def study(shared, root, once):
         settings = {"batch_size": 64, "learning_rate": 0.01, "weight_decay": 0.001, **settings}
         settings.setdefault("mode", frameworks.modes(framework)[0])
         cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k", **settings)
-        told = make_spec(cell, repeat, root)
-        told = told._replace(data=told.data._replace(**(data or {})))
+        spec = make_spec(cell, repeat, root)
+        spec = spec._replace(data=spec.data._replace(**(data or {})))
         if traced:
-            told = parity_of(told, *traced)
+            spec = parity_of(spec, *traced)
         more = {"XLA_FLAGS": ""} if usual_xla and framework == "jax" else None
-        return once(framework, told, output, cwd, code, fresh, more, place)
+        return once(framework, spec, output, cwd, code, fresh, more, place)
 
     def run(framework, output, **settings):
         """The path of what a run wrote that went well; see `launch`."""

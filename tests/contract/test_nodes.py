@@ -101,9 +101,9 @@ def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
     def run(end=None, framework="pytorch", **settings):
         if end:
             threading.Thread(target=wait_and_signal, args=end, daemon=True).start()
-        told = {**CELL, "nodes": 2, "sampling_interval": 0.1, **settings}
-        told.update(framework=framework, mode=frameworks.modes(framework)[0])
-        spec = make_spec(Cell(**told), 1, root)
+        own = {"framework": framework, "mode": frameworks.modes(framework)[0]}
+        cell = Cell(**{**CELL, "nodes": 2, "sampling_interval": 0.1, **settings, **own})
+        spec = make_spec(cell, 1, root)
         run_on_all_nodes(spec, python_of(framework), folder, tmp_path / "log", final=True)
         assert ranks(folder) == {}
         return folder
@@ -132,12 +132,13 @@ def test_two_nodes_have_the_losses_of_one_process(framework, settings, reference
     worst = np.abs(losses_of(events) - reference).max()
     print(framework, settings, worst)
     assert worst <= LOSS
-    told = next(e for e in events if e["event"] == "settings")
-    asked = {key: value for key, value in told["requested"].items() if value is not None}
-    assert {key: told["effective"][key] for key in asked} == pytest.approx(asked)
+    found = next(e for e in events if e["event"] == "settings")
+    asked = {key: value for key, value in found["requested"].items() if value is not None}
+    effective = found["effective"]
+    assert {key: effective[key] for key in asked} == pytest.approx(asked)
     count = settings.get("replicas", 1)
-    assert (told["effective"]["nodes"], told["effective"]["replicas"]) == (2, 2 * count)
-    assert told["effective"]["batch_size"] == 64
+    assert (effective["nodes"], effective["replicas"]) == (2, 2 * count)
+    assert effective["batch_size"] == 64
     record = build_record(folder)
     assert record["status"] == "ok"
     there = record["provenance"]["nodes"]

@@ -14,10 +14,12 @@ TIMING = Timing(rounds=3, slice_seconds=0.3, lead_seconds=0.05, max_seconds=1.0)
 
 
 @pytest.fixture
-def candidate(python_of, tmp_path):
+def candidate(python_of, tmp_path, quick_jax):
     """Makes a candidate of a spec."""
 
     def make(spec, name):
+        if spec.factors.framework == "jax":
+            quick_jax()
         python = python_of(spec.factors.framework)
         return interleave.candidate(spec._replace(cell=name), python, tmp_path / name)
 
