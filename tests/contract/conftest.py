@@ -167,9 +167,6 @@ def once(execute, variables, shared, root):
     ):  # fmt: skip
         asked = spec_to_json(spec)
         place = place or place_of(framework, spec.execution)
-        # Replicas that are processes are started by the command of the first.
-        several = spec.execution.world_size > 1
-        fresh = fresh or (several and frameworks.replicas(framework)[0] == "processes")
         key = [place, asked, output, str(cwd), str(code), fresh, variables(), more]
         text = json.dumps(key, sort_keys=True)
         stem = shared / hashlib.sha256(text.encode()).hexdigest()[:16]

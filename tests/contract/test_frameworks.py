@@ -56,8 +56,8 @@ def test_its_own_reader_gives_the_records_in_their_order(framework, study, root,
     spec = tmp_path / "spec.json"
     cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k")
     mode = frameworks.modes(framework)[0]
-    told = make_spec(cell.model_copy(update={"mode": mode}), 1, root)
-    spec.write_text(json.dumps(spec_to_json(told)))
+    planned = make_spec(cell.model_copy(update={"mode": mode}), 1, root)
+    spec.write_text(json.dumps(spec_to_json(planned)))
     scripts = root / "workflow/scripts"
     answer = execute(framework, "-c", code, scripts, spec, cwd=study.folder)
     assert answer.returncode == 0, answer.stderr[-3000:]
@@ -212,7 +212,7 @@ PLANTED = {
 the adapter has in the place of its own."""
 
 
-@pytest.mark.parametrize("framework, case", [(told[0], case) for case, told in PLANTED.items()])
+@pytest.mark.parametrize("framework, case", [(one[0], case) for case, one in PLANTED.items()])
 def test_a_setting_that_is_not_the_asked_one_fails_the_run(framework, case, study, planted):
     _, settings, message, methods = PLANTED[case]
     lines = f"class Adapter(Adapter):{methods}"

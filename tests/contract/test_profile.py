@@ -152,8 +152,8 @@ def test_what_has_no_profile_says_why(once, short_rounds, framework, settings, r
     training = spec.training
     execution = training.execution._replace(replicas_are=None)  # no process waits for others
     spec = spec._replace(training=training._replace(execution=execution))
-    fresh, more = "replicas" in settings, {"TORCHDYNAMO_DISABLE": "1"}
-    ended, path = once(framework, spec, ".profile", code=short_rounds, fresh=fresh, more=more)
+    more = {"TORCHDYNAMO_DISABLE": "1"}
+    ended, path = once(framework, spec, ".profile", code=short_rounds, more=more)
     assert ended.returncode == 0, ended.stderr[-3000:]
     found = profile_in(path)
     assert found.status == "unsupported" and reason in found.reason

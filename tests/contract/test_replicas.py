@@ -45,11 +45,11 @@ def test_two_replicas_have_the_losses_of_one_process(framework, study):
     worst = np.abs(losses_of(events) - alone(study, framework)).max()
     print(framework, worst)
     assert worst <= LOSS
-    told = next(e for e in events if e["event"] == "settings")
-    asked = {key: value for key, value in told["requested"].items() if value is not None}
-    assert {key: told["effective"][key] for key in asked} == pytest.approx(asked)
-    assert (told["effective"]["replicas"], told["effective"]["batch_size"]) == (2, 64)
-    assert told["effective"]["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)
+    settings = next(e for e in events if e["event"] == "settings")
+    asked = {key: value for key, value in settings["requested"].items() if value is not None}
+    assert {key: settings["effective"][key] for key in asked} == pytest.approx(asked)
+    assert (settings["effective"]["replicas"], settings["effective"]["batch_size"]) == (2, 64)
+    assert settings["effective"]["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)
     steps = {
         e["name"]: e["examples"] / e["steps"] for e in events if e.get("steps") and "name" in e
     }
@@ -154,10 +154,10 @@ def test_what_replicas_cannot_do_is_unsupported(framework, settings, reason, stu
 
 SECOND = """
 class Adapter(Adapter):
-    def train_steps(self, *told):
+    def train_steps(self, *batches):
         if self.group and self.group.rank == 1 and self.batch_size:
             {}
-        return super().train_steps(*told)
+        return super().train_steps(*batches)
 """
 """What PyTorch's second replica does before its second chunk and later ones."""
 ENDS = {

@@ -300,7 +300,7 @@ def layer_of(layer, inputs, own, right=layer_of):
 """By name: framework, a network, and what is at the end of the adapter's `network.py`."""
 
 
-@pytest.mark.parametrize("framework, case", [(told[0], case) for case, told in BREAKS.items()])
+@pytest.mark.parametrize("framework, case", [(one[0], case) for case, one in BREAKS.items()])
 def test_a_broken_text_layer_fails_its_certificate(framework, case, forward_deviation, planted):
     _, graph, lines = BREAKS[case]
     scripts = planted(f"runner/adapters/{framework}/network", lines)

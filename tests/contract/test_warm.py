@@ -46,9 +46,9 @@ def test_a_program_sees_what_it_was_started_with(fresh, execute, tmp_path, monke
     for asked in ("one", "another"):
         monkeypatch.setenv("ASKED", asked)
         ended = execute("caffe", "-c", code, "x", cwd=tmp_path, fresh=fresh)
-        told = ["-c", "x"], tmp_path, asked, "__main__"
+        expected = ["-c", "x"], tmp_path, asked, "__main__"
         assert (ended.returncode, ended.stderr) == (0, "")
-        assert ended.stdout.split("\n")[0] == " ".join(map(str, told))
+        assert ended.stdout.split("\n")[0] == " ".join(map(str, expected))
 
 
 ENDS = {
