@@ -1,11 +1,8 @@
 """A small study in every framework's own format, for all tests of the adapters."""
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -16,10 +13,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fixtures.adapter import PROGRAM, copy_with, locked
+from fixtures.certificates import beyond, layers_alone
 from fixtures.commands import call
 from fixtures.specs import parity_of
 from fixtures.warm import MODULES, Warm
 from touchstone.datasets import formats
+from touchstone.measure import variables as run_variables
 from touchstone.measure.launch import thread_variables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -31,14 +31,8 @@ from touchstone.schema.spec import spec_to_json
 FRAMEWORKS = frameworks.names()
 FEW = {"train": 640, "test": 128}
 """Examples of `study.few`."""
-
-
-@contextlib.contextmanager
-def locked(path):
-    """Hold the lock of a path, for which other workers wait."""
-    with open(f"{path}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+QUICK_JAX = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+"""How JAX compiles in the tests, but in those that ask for it as it is (`usual_xla`)."""
 
 
 @pytest.fixture(scope="session")
@@ -60,10 +54,7 @@ def planted(root, tmp_path):
 
     def plant(module, lines):
         scripts = tmp_path / "scripts"
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(root / "workflow/scripts", scripts, ignore=ignored)
-        with open(scripts / f"touchstone/{module}.py", "a") as file:
-            file.write(f"\n\n{lines}\n")
+        copy_with(root / "workflow/scripts", scripts, module, lines)
         return scripts
 
     return plant
@@ -71,24 +62,20 @@ def planted(root, tmp_path):
 
 def early(framework, arguments):
     """What must be set before the framework is imported, for the specs among the arguments."""
-    told = frameworks.capabilities(framework.partition("-")[0]).variables
-    found = {name: value for name, value in told.get("", {}).items() if name not in os.environ}
+    needed = frameworks.capabilities(framework.partition("-")[0]).variables
+    found = {name: value for name, value in needed.get("", {}).items() if name not in os.environ}
     for path in arguments:
         if path.endswith(".json"):
             spec = json.loads(Path(path).read_text())
             execution = spec.get("training", spec)["execution"]
             for asked in (execution["mode"], execution.get("wait_policy")):
-                found.update(told.get(asked, {}))
+                found.update(needed.get(asked, {}))
     return found
 
 
 @pytest.fixture(scope="session")
-def variables(shared):
-    """What gives the environment variables of a framework's process.
-
-    As many threads as the test has cores; idle ones sleep, for other tests use the cores too. What
-    JAX and PyTorch's compiler made once is not made again.
-    """
+def compilers(shared):
+    """Variables with which JAX and PyTorch's compiler do not make again what they made once."""
     compiler = shared / "compiled/g++"
     with locked(compiler.parent):
         compiler.parent.mkdir(exist_ok=True)
@@ -96,17 +83,41 @@ def variables(shared):
             source = Path(__file__).with_name("compiler.py").read_text()
             compiler.write_text(f"#!{sys.executable}\n{source}")
             compiler.chmod(0o755)
-    compiled = {
+    return {
         "CXX": str(compiler),
         "JAX_COMPILATION_CACHE_DIR": str(shared / "compiled/jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
 
+
+@pytest.fixture
+def quick_jax(compilers, monkeypatch):
+    """Has JAX compile quickly in the runs that this process starts by itself, without `execute`.
+
+    These get JAX's variables too, which a run else does not.
+    """
+
+    def begin():
+        passed = (*run_variables.PASSED, "JAX_*", "XLA_*")
+        monkeypatch.setattr(run_variables, "PASSED", passed)
+        for name, value in {**compilers, "XLA_FLAGS": QUICK_JAX}.items():
+            monkeypatch.setenv(name, value)
+
+    return begin
+
+
+@pytest.fixture(scope="session")
+def variables(compilers):
+    """What gives the environment variables of a framework's process.
+
+    As many threads as the test has cores; idle ones sleep, for other tests use the cores too.
+    """
+
     def found():
         # Those of pytest tell one worker, and one test, from another.
-        own = {name: told for name, told in os.environ.items() if not name.startswith("PYTEST_")}
-        return {**compiled, **own, **thread_variables(len(os.sched_getaffinity(0)), "passive")}
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        return {**compilers, **own, **thread_variables(len(os.sched_getaffinity(0)), "passive")}
 
     return found
 
@@ -114,16 +125,22 @@ def variables(shared):
 @pytest.fixture(scope="session")
 def execute(python_of, variables):
     """Runs a framework's Python with arguments, as `subprocess.run` does, in a fork of a process
-    that has imported the framework; `fresh` asks for a process of its own. `more` are variables."""
+    that has imported the framework; `fresh` asks for a process of its own. `more` are variables.
+
+    JAX's compiler takes two thirds of the time if it optimises little and writes machine code as
+    it did before its fusion emitters. `XLA_FLAGS` in `more` ask for something else.
+    """
     warm = Warm()
 
     def run(framework, *arguments, cwd=None, fresh=False, more=None):
         python, arguments = python_of(framework), [str(each) for each in arguments]
-        told = {"cwd": str(cwd or Path.cwd()), "env": {**variables(), **(more or {})}}
+        quick = {"XLA_FLAGS": QUICK_JAX} if framework.startswith("jax") else {}
+        begin = {"cwd": str(cwd or Path.cwd()), "env": {**quick, **variables(), **(more or {})}}
         if fresh or framework not in MODULES:
-            return subprocess.run([python, *arguments], capture_output=True, text=True, **told)
-        begun = {**told["env"], **early(framework, arguments)}
-        return warm.run(framework, python, arguments, **told, early=begun)
+            return subprocess.run([python, *arguments], capture_output=True, text=True, **begin)
+        imported = {**begin["env"], **early(framework, arguments)}
+        imported.pop("XLA_FLAGS", None)  # which XLA reads when it is first used
+        return warm.run(framework, python, arguments, **begin, early=imported)
 
     yield run
     warm.close()
@@ -148,19 +165,16 @@ def once(execute, variables, shared, root):
         framework, spec, output, cwd=shared, code=root / "workflow/scripts", fresh=False, more=None,
         place=None,
     ):  # fmt: skip
-        told = spec_to_json(spec)
+        asked = spec_to_json(spec)
         place = place or place_of(framework, spec.execution)
-        # Replicas that are processes are started by the command of the first.
-        several = spec.execution.world_size > 1
-        fresh = fresh or (several and frameworks.replicas(framework)[0] == "processes")
-        key = [place, told, output, str(cwd), str(code), fresh, variables(), more]
+        key = [place, asked, output, str(cwd), str(code), fresh, variables(), more]
         text = json.dumps(key, sort_keys=True)
         stem = shared / hashlib.sha256(text.encode()).hexdigest()[:16]
         path, kept = Path(f"{stem}{output}"), Path(f"{stem}.ended")
         with locked(stem):
             if not kept.exists():
                 file = Path(f"{stem}.json")
-                file.write_text(json.dumps(told))
+                file.write_text(json.dumps(asked))
                 program = code / "run_in_framework.py"
                 ended = execute(place, program, file, path, cwd=cwd, fresh=fresh, more=more)
                 kept.write_text(json.dumps(vars(ended)))
@@ -180,9 +194,9 @@ def trace_of(once):
     quick = "--xla_backend_optimization_level=0"
     flags = {"jax": f"{quick} --xla_cpu_use_fusion_emitters=false"}
 
-    def run(framework, spec, **told):
+    def run(framework, spec, **others):
         more = {"XLA_FLAGS": flags.get(framework, quick)}
-        ended, path = once(framework, spec, ".npz", more=more, **told)
+        ended, path = once(framework, spec, ".npz", more=more, **others)
         assert ended.returncode == 0, ended.stderr[-3000:]
         return path
 
@@ -202,18 +216,60 @@ def tracer(root, trace_of):
 
 
 @pytest.fixture(scope="session")
-def certificate(tracer):
-    """Compares a framework's trace of a graph with the reference's; see `tracer`."""
+def certificate(root, trace_of):
+    """What of a graph, a function that gives it, is not the same in a framework as in the
+    reference."""
 
-    def compared(framework, mode, graph, **scripts):
+    def traced(framework, mode, graph, single):
+        spec = steps_spec(graph().network(), framework, mode, single)
+        return trace_of(framework, spec if single else layers_alone(spec))
+
+    def compared(framework, mode, graph):
         usual = REFERENCE, frameworks.modes(REFERENCE)[0], graph
         single = frameworks.single_precision_only(framework)
-        trace = tracer(framework, mode, graph, single=single, **scripts)
-        paths = {"reference": tracer(*usual), framework: trace}
-        only = tracer(*usual, single=True) if single else None
-        return compare(graph.__name__, paths, only)["frameworks"][framework]
+        trace, reference = traced(framework, mode, graph, single), traced(*usual, single)
+        if not single:
+            return beyond(trace, reference)
+        paths = {"reference": reference, framework: trace}
+        return compare(graph.__name__, paths, reference)["frameworks"][framework]["beyond"]
 
     return compared
+
+
+FORWARD = (
+    PROGRAM
+    + """
+images, _ = batches.examples(adapter, job, "train")
+weights = initial_weights.initial_weights(job.network.parameters, job.seed)
+adapter.build(parity.unsettled(weights, job.network.parameters, job.seed))
+batch = batches.sampler_of(job).take(1)[0][0]
+np.save(sys.argv[3], parity.sampled("before", np.asarray(adapter.logits(images[batch]))))
+"""
+)
+
+
+@pytest.fixture(scope="session")
+def forward_deviation(root, execute, tmp_path_factory):
+    """How far the logits of a framework are from the reference's before any step, in double
+    precision, with `scripts` in the place of ours."""
+
+    @cache
+    def logits(framework, graph, scripts):
+        spec = steps_spec(graph().network(), framework, frameworks.modes(framework)[0])
+        spec = spec._replace(parity_steps={"fp64": spec.parity_steps["fp64"]})
+        folder = tmp_path_factory.mktemp("logits")
+        files = folder / "spec.json", folder / "logits.npy"
+        files[0].write_text(json.dumps(spec_to_json(spec)))
+        ended = execute(framework, "-c", FORWARD, scripts, *files)
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        return np.load(files[1])
+
+    def deviation(framework, graph, scripts):
+        right = logits(REFERENCE, graph, root / "workflow/scripts")
+        found = logits(framework, graph, scripts)
+        return np.abs(found - right).max() / np.abs(right).max()
+
+    return deviation
 
 
 def write_records(data):
@@ -244,21 +300,23 @@ def study(shared, root, once):
 
     def launch(
         framework, output, traced=(), cwd=folder, repeat=1, data=None,
-        code=scripts, fresh=False, place=None, **settings,
+        code=scripts, fresh=False, place=None, usual_xla=False, **settings,
     ):  # fmt: skip
         """Run a cell with those settings, or trace these numbers of its steps: how it ended, its
         output.
 
-        `data` replaces fields of the spec's data; see `once` for `code`, `fresh` and `place`.
+        `data` replaces fields of the spec's data; with `usual_xla` JAX compiles as a user's does;
+        see `once` for `code`, `fresh` and `place`.
         """
         settings = {"batch_size": 64, "learning_rate": 0.01, "weight_decay": 0.001, **settings}
         settings.setdefault("mode", frameworks.modes(framework)[0])
         cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k", **settings)
-        told = make_spec(cell, repeat, root)
-        told = told._replace(data=told.data._replace(**(data or {})))
+        spec = make_spec(cell, repeat, root)
+        spec = spec._replace(data=spec.data._replace(**(data or {})))
         if traced:
-            told = parity_of(told, *traced)
-        return once(framework, told, output, cwd, code, fresh, place=place)
+            spec = parity_of(spec, *traced)
+        more = {"XLA_FLAGS": ""} if usual_xla and framework == "jax" else None
+        return once(framework, spec, output, cwd, code, fresh, more, place)
 
     def run(framework, output, **settings):
         """The path of what a run wrote that went well; see `launch`."""

@@ -48,8 +48,8 @@ def own_choice():
     return 7 if "avx512f" in processor else 5
 
 
-@pytest.mark.parametrize("asked, told", [(None, own_choice()), ("5", 5)])
-def test_mkl_tells_the_mode_that_it_computes_in(asked, told, execute):
+@pytest.mark.parametrize("asked, expected", [(None, own_choice()), ("5", 5)])
+def test_mkl_reports_the_mode_that_it_computes_in(asked, expected, execute):
     """Set before the first product, though after the import, as the adapter does."""
     code = f"""
 import ctypes, os, cntk as C, numpy as np
@@ -60,7 +60,7 @@ C.times(one, one).eval()
 print(ctypes.CDLL("libmklml_intel.so").mkl_serv_get_cpu_type())
 """
     ended = execute("cntk", "-c", code)
-    assert ended.stdout.split()[-1] == str(told), ended.stderr
+    assert ended.stdout.split()[-1] == str(expected), ended.stderr
 
 
 @pytest.mark.parametrize(

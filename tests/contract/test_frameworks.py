@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 
 import numpy as np
 import pytest
@@ -57,8 +56,8 @@ def test_its_own_reader_gives_the_records_in_their_order(framework, study, root,
     spec = tmp_path / "spec.json"
     cell = Cell(framework=framework, network="lenet5", dataset="mnist-5k")
     mode = frameworks.modes(framework)[0]
-    told = make_spec(cell.model_copy(update={"mode": mode}), 1, root)
-    spec.write_text(json.dumps(spec_to_json(told)))
+    planned = make_spec(cell.model_copy(update={"mode": mode}), 1, root)
+    spec.write_text(json.dumps(spec_to_json(planned)))
     scripts = root / "workflow/scripts"
     answer = execute(framework, "-c", code, scripts, spec, cwd=study.folder)
     assert answer.returncode == 0, answer.stderr[-3000:]
@@ -85,7 +84,7 @@ def deviations(found, reference):
 @pytest.mark.parametrize("framework, mode", MODES)
 def test_all_frameworks_and_modes_compute_the_same(framework, mode, study):
     (reference, reference_one), (found, found_one) = (
-        study.traces(name, (10, 1), mode=own)
+        study.traces(name, (10, 1), mode=own, usual_xla=True)
         for name, own in ((REFERENCE, frameworks.modes(REFERENCE)[0]), (framework, mode))
     )
     assert np.array_equal(found["batches"], reference["batches"])
@@ -106,7 +105,7 @@ def test_another_update_rule_would_be_noticed(change, study):
 
 @pytest.mark.parametrize("framework, mode", MODES)
 def test_a_run_is_ok_and_its_settings_are_read_back(framework, mode, study):
-    events = events_of(study(framework, ".jsonl", mode=mode, **EPOCH))
+    events = events_of(study(framework, ".jsonl", mode=mode, usual_xla=True, **EPOCH))
     assert events[-1] == {"event": "result", "status": "ok", "reason": None}
     settings = settings_of(events)
     assert set(settings["effective"]) == set(settings["requested"])
@@ -213,7 +212,7 @@ PLANTED = {
 the adapter has in the place of its own."""
 
 
-@pytest.mark.parametrize("framework, case", [(told[0], case) for case, told in PLANTED.items()])
+@pytest.mark.parametrize("framework, case", [(one[0], case) for case, one in PLANTED.items()])
 def test_a_setting_that_is_not_the_asked_one_fails_the_run(framework, case, study, planted):
     _, settings, message, methods = PLANTED[case]
     lines = f"class Adapter(Adapter):{methods}"
@@ -274,7 +273,7 @@ runpy.run_path(program, run_name="__main__")
 @pytest.mark.parametrize("source", ["memory", "synthetic"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_run_imports_what_reads_photos_and_data_only_where_it_reads_some(
-    framework, source, study, root, python_of, tmp_path
+    framework, source, study, root, execute, tmp_path
 ):
     """A plan lets an environment of the user be without them."""
     kind = frameworks.record_format(framework)
@@ -286,8 +285,8 @@ def test_a_run_imports_what_reads_photos_and_data_only_where_it_reads_some(
     spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
     spec.write_text(json.dumps(spec_to_json(make_spec(cell, 1, root))))
     program = root / "workflow/scripts/run_in_framework.py"
-    command = [python_of(framework), "-c", WITHOUT, program, " ".join(lacking), spec, events]
-    ended = subprocess.run(command, cwd=study.folder, capture_output=True, text=True)
+    arguments = ["-c", WITHOUT, program, " ".join(lacking), spec, events]
+    ended = execute(framework, *arguments, cwd=study.folder)
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert events_of(events)[-1]["status"] == "ok"
 

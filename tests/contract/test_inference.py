@@ -34,8 +34,8 @@ def launch(study, root, once):
     """Run a cell's spec, changed, with the runner of its workload: how it ended, its events."""
 
     def run(cell, code=root / "workflow/scripts", **changes):
-        told = make_spec(cell, 1, root)._replace(**changes)
-        ended, events = once(cell.framework, told, ".jsonl", study.folder, code)
+        spec = make_spec(cell, 1, root)._replace(**changes)
+        ended, events = once(cell.framework, spec, ".jsonl", study.folder, code)
         return ended, [json.loads(line) for line in events.read_text().splitlines()]
 
     return run
@@ -69,8 +69,8 @@ def trained(launch, study):
 def predicted(launch, path, framework, code=None, **settings):
     """How a run ended that predicts with these weights, and its events."""
     cell = a_cell(framework, workload="inference", **SHORT, **settings)
-    told = {"code": code} if code else {}
-    return launch(cell, weights=str(path), **told)
+    scripts = {"code": code} if code else {}
+    return launch(cell, weights=str(path), **scripts)
 
 
 def of(events, kind):
@@ -238,9 +238,9 @@ def test_onnxruntime_computes_every_network_as_the_reference_does(root, execute,
     graphs = [every_layer().network(), every_text_layer().network()]
     graphs += [reduced(name) for name in networks.names()]
     for framework in (REFERENCE, "onnxruntime"):
-        told = make_spec(a_cell(framework, workload="inference", batch_size=4), 1, root)
+        spec = make_spec(a_cell(framework, workload="inference", batch_size=4), 1, root)
         path = tmp_path / f"{framework}.json"
-        path.write_text(json.dumps(spec_to_json(told)))
+        path.write_text(json.dumps(spec_to_json(spec)))
         (tmp_path / "graphs").write_text(json.dumps(to_json(graphs)))
         arguments = [root / "workflow/scripts", path, tmp_path / "graphs"]
         ended = execute(framework, "-c", PROGRAM + ALL, *arguments)

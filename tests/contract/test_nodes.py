@@ -101,9 +101,9 @@ def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
     def run(end=None, framework="pytorch", **settings):
         if end:
             threading.Thread(target=wait_and_signal, args=end, daemon=True).start()
-        told = {**CELL, "nodes": 2, "sampling_interval": 0.1, **settings}
-        told.update(framework=framework, mode=frameworks.modes(framework)[0])
-        spec = make_spec(Cell(**told), 1, root)
+        own = {"framework": framework, "mode": frameworks.modes(framework)[0]}
+        cell = Cell(**{**CELL, "nodes": 2, "sampling_interval": 0.1, **settings, **own})
+        spec = make_spec(cell, 1, root)
         run_on_all_nodes(spec, python_of(framework), folder, tmp_path / "log", final=True)
         assert ranks(folder) == {}
         return folder
@@ -111,24 +111,34 @@ def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
     return run
 
 
+SEVERAL = {"replicas": 2, "batch_split": "per_replica", "batch_size": 16}
+
+
 @pytest.mark.parametrize(
-    "settings",
-    [{}, {"replicas": 2, "batch_split": "per_replica", "batch_size": 16}],
-    ids=["effective", "two replicas on each"],
-)
-@pytest.mark.parametrize("framework", ABLE)
+    "framework, settings",
+    [
+        pytest.param(
+            name, settings, id=f"{name}-{what}",
+            # In JAX the replicas of a node are devices, which test_replicas.py has.
+            marks=[pytest.mark.long] if settings and name != "pytorch" else [],
+        )
+        for name in ABLE
+        for what, settings in {"effective": {}, "two replicas on each": SEVERAL}.items()
+    ],
+)  # fmt: skip
 def test_two_nodes_have_the_losses_of_one_process(framework, settings, reference, on_two_nodes):
     folder = on_two_nodes(framework=framework, **settings)
     events = events_of(folder / "events.jsonl")
     worst = np.abs(losses_of(events) - reference).max()
     print(framework, settings, worst)
     assert worst <= LOSS
-    told = next(e for e in events if e["event"] == "settings")
-    asked = {key: value for key, value in told["requested"].items() if value is not None}
-    assert {key: told["effective"][key] for key in asked} == pytest.approx(asked)
+    found = next(e for e in events if e["event"] == "settings")
+    asked = {key: value for key, value in found["requested"].items() if value is not None}
+    effective = found["effective"]
+    assert {key: effective[key] for key in asked} == pytest.approx(asked)
     count = settings.get("replicas", 1)
-    assert (told["effective"]["nodes"], told["effective"]["replicas"]) == (2, 2 * count)
-    assert told["effective"]["batch_size"] == 64
+    assert (effective["nodes"], effective["replicas"]) == (2, 2 * count)
+    assert effective["batch_size"] == 64
     record = build_record(folder)
     assert record["status"] == "ok"
     there = record["provenance"]["nodes"]
@@ -180,12 +190,12 @@ def record_of_the_first(folder):
             "node far: the runner ended with signal SIGKILL and no result",
         ),
         ((0, signal.SIGKILL), "error", "the runner ended with signal SIGKILL and no result"),
-        ((1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 15 s"),
+        ((1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 8 s"),
     ],
     ids=["killed", "the first is killed", "hanging"],
 )  # fmt: skip
 def test_the_end_of_a_replica_on_any_node_is_that_of_the_run(end, status, said, on_two_nodes):
-    limit = 15.0 if status == "timeout" else 800.0
+    limit = 8.0 if status == "timeout" else 800.0
     folder = on_two_nodes(end, epochs=1000, time_limit=limit, warmup_steps=10**6)
     record = build_record(folder)
     assert (record["status"], record["reason"].replace("node far: it", "it")) == (status, said)

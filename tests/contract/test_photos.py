@@ -79,9 +79,9 @@ def spec_of(folder, framework, source):
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_middle_of_every_photo_is_read_alike(framework, photos, execute, root, tmp_path):
     folder, cuts, labels = photos
-    told, output = tmp_path / "spec.json", tmp_path / "read.npz"
-    told.write_text(json.dumps(spec_to_json(spec_of(folder, framework, "memory"))))
-    ended = execute(framework, "-c", READ, root / "workflow/scripts", told, output)
+    path, output = tmp_path / "spec.json", tmp_path / "read.npz"
+    path.write_text(json.dumps(spec_to_json(spec_of(folder, framework, "memory"))))
+    ended = execute(framework, "-c", READ, root / "workflow/scripts", path, output)
     assert ended.returncode == 0, ended.stderr[-3000:]
     found = np.load(output)
     assert np.array_equal(found["images"], cuts)

@@ -80,9 +80,9 @@ def test_a_precision_trains_or_says_why_it_cannot(framework, precision, trained)
     }  # fmt: skip
     if reason:
         return
-    told = next(e for e in events if e["event"] == "settings")["effective"]
-    assert told["precision"] == precision
-    assert told["arithmetic"] == precision.replace("-amp", "")
+    effective = next(e for e in events if e["event"] == "settings")["effective"]
+    assert effective["precision"] == precision
+    assert effective["arithmetic"] == precision.replace("-amp", "")
     single = losses_of(trained(framework, "fp32"))
     apart = np.abs(losses_of(events) - single) / single[0]
     compared = slice(1 if precision == "fp16-amp" else 20)
@@ -162,8 +162,8 @@ PLANTED = {
 own."""
 
 
-@pytest.mark.parametrize("framework, case", [(told[0], case) for case, told in PLANTED.items()])
-def test_a_framework_that_computes_in_fp32_unasked_fails_the_run(framework, case, study, planted):
+@pytest.mark.parametrize("framework, case", [(one[0], case) for case, one in PLANTED.items()])
+def test_a_framework_that_computes_in_fp32_instead_fails_the_run(framework, case, study, planted):
     _, message, methods = PLANTED[case]
     lines = f"class Adapter(Adapter):{methods}"
     scripts = planted(f"runner/adapters/{framework}/adapter", lines)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fixtures.adapter import copy_with, locked
 from fixtures.profiles import WITH_LAYERS, profile_in, profile_spec
 from touchstone.measure.launch import thread_variables
 from touchstone.networks.graph import Graph
@@ -31,6 +32,14 @@ def uneven():
     return graph
 
 
+def dense():
+    """A network with one layer that has weights."""
+    graph = Graph("dense", (28, 28, 1))
+    graph.dense("logits", graph.flatten("f1", "input"), 10)
+    graph.check()
+    return graph
+
+
 def branches():
     """A network with a block whose convolutions MXNet may compute in any order."""
     graph = Graph("branches", (28, 28, 1))
@@ -43,13 +52,30 @@ def branches():
     return graph
 
 
+SHORT = """
+ROUNDS, CHUNK_SECONDS, WARMUP_SECONDS = 3, 0.1, 0.2
+"""
+"""What is at the end of `runner/profile.py`: the layers that are compared are far apart."""
+
+
+@pytest.fixture(scope="module")
+def short_rounds(shared, root):
+    """The folder of scripts whose profiles have short rounds."""
+    scripts = shared / "short-profile"
+    with locked(scripts):
+        if not scripts.exists():
+            copy_with(root / "workflow/scripts", scripts, "runner/profile", SHORT)
+    return scripts
+
+
 @pytest.fixture
-def profiled(once):
+def profiled(once, short_rounds):
     """Profiles a graph, a function that gives it, in a framework."""
 
     def run(framework, mode, graph, **settings):
         spec = profile_spec(framework, graph().network(), mode=mode, **{**SETTINGS, **settings})
-        ended, path = once(framework, spec, ".profile", more=thread_variables(1, "passive"))
+        more = thread_variables(1, "passive")
+        ended, path = once(framework, spec, ".profile", code=short_rounds, more=more)
         assert ended.returncode == 0, ended.stderr[-3000:]
         return profile_in(path)
 
@@ -120,12 +146,14 @@ UNSUPPORTED = [
 
 
 @pytest.mark.parametrize(("framework", "settings", "reason"), UNSUPPORTED)
-def test_what_has_no_profile_says_why(once, framework, settings, reason):
-    spec = profile_spec(framework, **{**SETTINGS, **settings})
+def test_what_has_no_profile_says_why(once, short_rounds, framework, settings, reason):
+    """The mode decides, so that PyTorch need not compile."""
+    spec = profile_spec(framework, dense().network(), **{**SETTINGS, **settings})
     training = spec.training
     execution = training.execution._replace(replicas_are=None)  # no process waits for others
     spec = spec._replace(training=training._replace(execution=execution))
-    ended, path = once(framework, spec, ".profile", fresh="replicas" in settings)
+    more = {"TORCHDYNAMO_DISABLE": "1"} if settings.get("mode") == "compile" else None
+    ended, path = once(framework, spec, ".profile", code=short_rounds, more=more)
     assert ended.returncode == 0, ended.stderr[-3000:]
     found = profile_in(path)
     assert found.status == "unsupported" and reason in found.reason

@@ -63,13 +63,13 @@ order = batches.BatchSampler(job.seed, job.data.train_examples, job.batch_size)
 labels, sums = [], []
 for chunk in (1, 3, 3, 5, 5, 5, 2):
     indices = order.take(chunk)[0]
-    for images, told in reader.take(indices, order.peek(chunk)):
-        images, told = np.asarray(images), np.asarray(told)
+    for images, given in reader.take(indices, order.peek(chunk)):
+        images, given = np.asarray(images), np.asarray(given)
         if images.dtype != np.uint8:  # channels first, as the network takes them
             mean, std = (np.array(x)[:, None, None] for x in (job.data.mean, job.data.std))
             images = (images * std + mean) * 255
-        labels += told.ravel().tolist()
-        sums += images.reshape(told.size, -1).sum(axis=1).round().tolist()
+        labels += given.ravel().tolist()
+        sums += images.reshape(given.size, -1).sum(axis=1).round().tolist()
 print(json.dumps([labels, sums, reader.live()]))
 """
 )

@@ -101,14 +101,14 @@ def rehearse(request, python_of, root, tmp_path_factory):
 
     @cache
     def run(framework, build):
-        told = {}
+        specs = {}
         for name, (network, settings, changes) in (PYTORCH | COMPILED).items():
             if name in chosen:
                 spec = spec_of(framework, network, settings)
                 data = spec.data._replace(shards=shards, mean=[0.5] * 3, std=[0.25] * 3)
-                told[name] = (spec_to_json(spec._replace(data=data)), changes)
+                specs[name] = (spec_to_json(spec._replace(data=data)), changes)
         files = folder / f"{build}.cases.json", folder / f"{build}.found.json"
-        files[0].write_text(json.dumps(told))
+        files[0].write_text(json.dumps(specs))
         variables = {
             "PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2",
             "PYTHONPATH": f"{root / 'workflow/scripts'}:{TESTS}",

@@ -45,11 +45,11 @@ def test_two_replicas_have_the_losses_of_one_process(framework, study):
     worst = np.abs(losses_of(events) - alone(study, framework)).max()
     print(framework, worst)
     assert worst <= LOSS
-    told = next(e for e in events if e["event"] == "settings")
-    asked = {key: value for key, value in told["requested"].items() if value is not None}
-    assert {key: told["effective"][key] for key in asked} == pytest.approx(asked)
-    assert (told["effective"]["replicas"], told["effective"]["batch_size"]) == (2, 64)
-    assert told["effective"]["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)
+    settings = next(e for e in events if e["event"] == "settings")
+    asked = {key: value for key, value in settings["requested"].items() if value is not None}
+    assert {key: settings["effective"][key] for key in asked} == pytest.approx(asked)
+    assert (settings["effective"]["replicas"], settings["effective"]["batch_size"]) == (2, 64)
+    assert settings["effective"]["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)
     steps = {
         e["name"]: e["examples"] / e["steps"] for e in events if e.get("steps") and "name" in e
     }
@@ -154,10 +154,10 @@ def test_what_replicas_cannot_do_is_unsupported(framework, settings, reason, stu
 
 SECOND = """
 class Adapter(Adapter):
-    def train_steps(self, *told):
+    def train_steps(self, *batches):
         if self.group and self.group.rank == 1 and self.batch_size:
             {}
-        return super().train_steps(*told)
+        return super().train_steps(*batches)
 """
 """What PyTorch's second replica does before its second chunk and later ones."""
 ENDS = {
@@ -210,7 +210,7 @@ def supervised(study, planted, root, tmp_path, python_of, monkeypatch):
 )
 def test_the_end_of_one_replica_is_that_of_the_run(end, status, said, supervised):
     """At once: the other one does not wait for it until the limit."""
-    events = supervised(ENDS[end], seconds=15.0 if end == "hanging" else LIMIT)
+    events = supervised(ENDS[end], seconds=8.0 if end == "hanging" else LIMIT)
     assert events[-1]["status"] == status
     assert said in events[-1]["reason"]
     if end == "failed":

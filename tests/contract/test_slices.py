@@ -14,10 +14,12 @@ TIMING = Timing(rounds=3, slice_seconds=0.3, lead_seconds=0.05, max_seconds=1.0)
 
 
 @pytest.fixture
-def candidate(python_of, tmp_path):
+def candidate(python_of, tmp_path, quick_jax):
     """Makes a candidate of a spec."""
 
     def make(spec, name):
+        if spec.factors.framework == "jax":
+            quick_jax()
         python = python_of(spec.factors.framework)
         return interleave.candidate(spec._replace(cell=name), python, tmp_path / name)
 
@@ -67,10 +69,9 @@ def test_records_are_read_in_slices_too(root, study, candidate, monkeypatch):
 def test_predictions_and_operations_take_turns(root, candidate):
     work = {"workload": "inference", "weights": "initial", "batch_size": 16}
     operation = {"network": "gemm", "dataset": "256x256x256", "input": "memory"}
-    for number, settings in enumerate((work, operation)):
-        specs = [spec_of(root, framework, **settings) for framework in ("pytorch", "mxnet")]
-        pair = [candidate(spec, f"{spec.factors.framework}-{number}") for spec in specs]
-        check(measure_set(1, [pair], TIMING, seed=1), *pair)
+    specs = spec_of(root, "pytorch", **work), spec_of(root, "mxnet", **operation)
+    pair = [candidate(spec, name) for spec, name in zip(specs, ("one", "other"), strict=True)]
+    check(measure_set(1, [pair], TIMING, seed=1), *pair)
 
 
 @pytest.mark.framework("pytorch")

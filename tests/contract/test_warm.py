@@ -13,8 +13,9 @@ from touchstone.schema.spec import PLAIN, TUNED
 @pytest.mark.parametrize("environment", MODULES)
 def test_a_warm_run_is_a_fresh_run_to_the_last_bit(environment, study):
     """Warm is the second of two forks: what the first did stays with it."""
-    framework, _, plain = environment.partition("-")
-    style = {"style": PLAIN, "mode": frameworks.modes(framework, PLAIN)[0]} if plain else {}
+    framework, _, kind = environment.partition("-")
+    mode = "keras" if kind == "keras" else kind and frameworks.modes(framework, PLAIN)[0]
+    style = {"style": PLAIN, "mode": mode} if kind else {}
     found = [study.trace(framework, fresh=fresh, momentum=m, **style) for fresh, m in
              ((True, 0.9), (False, 0.5), (False, 0.9))]  # fmt: skip
     fresh, _, warm = found
@@ -27,7 +28,8 @@ def test_a_warm_run_is_a_fresh_run_to_the_last_bit(environment, study):
 def test_a_warm_process_has_no_thread_that_its_forks_would_lack(framework, execute):
     """OpenBLAS ends its own before a fork; MXNet, which does so too, starts them again after it."""
     code = "import os; print(len(os.listdir('/proc/%d/task' % os.getppid())))"
-    ended = execute(framework, "-c", code)
+    more = {"KERAS_BACKEND": "torch"} if framework == "pytorch-keras" else None
+    ended = execute(framework, "-c", code, more=more)
     assert (ended.stdout, ended.stderr) == ("1\n", "")
 
 
@@ -44,9 +46,9 @@ def test_a_program_sees_what_it_was_started_with(fresh, execute, tmp_path, monke
     for asked in ("one", "another"):
         monkeypatch.setenv("ASKED", asked)
         ended = execute("caffe", "-c", code, "x", cwd=tmp_path, fresh=fresh)
-        told = ["-c", "x"], tmp_path, asked, "__main__"
+        expected = ["-c", "x"], tmp_path, asked, "__main__"
         assert (ended.returncode, ended.stderr) == (0, "")
-        assert ended.stdout.split("\n")[0] == " ".join(map(str, told))
+        assert ended.stdout.split("\n")[0] == " ".join(map(str, expected))
 
 
 ENDS = {
