@@ -147,13 +147,12 @@ UNSUPPORTED = [
 
 @pytest.mark.parametrize(("framework", "settings", "reason"), UNSUPPORTED)
 def test_what_has_no_profile_says_why(once, short_rounds, framework, settings, reason):
-    """The mode decides, so that PyTorch need not compile."""
+    """At once: nothing is compiled."""
     spec = profile_spec(framework, dense().network(), **{**SETTINGS, **settings})
     training = spec.training
     execution = training.execution._replace(replicas_are=None)  # no process waits for others
     spec = spec._replace(training=training._replace(execution=execution))
-    more = {"TORCHDYNAMO_DISABLE": "1"} if settings.get("mode") == "compile" else None
-    ended, path = once(framework, spec, ".profile", code=short_rounds, more=more)
+    ended, path = once(framework, spec, ".profile", code=short_rounds)
     assert ended.returncode == 0, ended.stderr[-3000:]
     found = profile_in(path)
     assert found.status == "unsupported" and reason in found.reason

@@ -47,6 +47,9 @@ def profile_of(spec: TrainingSpec, threads: int) -> Profile:
         raise NotImplementedError("profiles are there for one process with one device only")
     job = job_of(spec, None, threads)._replace(last_batch=DROP)
     adapter = make_adapter(job, threads)
+    reason = adapter.why_no_profile()
+    if reason:
+        raise NotImplementedError(reason)
     try:
         steps, plain, traces = _measured(adapter, job)
     except Exception as error:

@@ -166,11 +166,14 @@ class TrainingAdapter(InferenceAdapter):
     def losses(self, handle: Any) -> Array:
         """Wait for these steps; their mean losses, float array (steps,)."""
 
+    def why_no_profile(self) -> Optional[str]:
+        """Why there is no profile of layers, known before `build`; None where there is one."""
+        return "{}'s adapter has no profile of layers".format(self.__module__.split(".")[-2])
+
     def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
         """Do the steps of `train_steps` under the framework's own profiler, wait for them, and
         return its records of the graph's layers. No measured run calls it."""
-        name = self.__module__.split(".")[-2]
-        raise NotImplementedError("{}'s adapter has no profile of layers".format(name))
+        raise NotImplementedError(self.why_no_profile())
 
     @abstractmethod
     def logits(self, images: Array) -> Array:

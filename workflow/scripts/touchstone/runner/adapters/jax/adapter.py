@@ -328,6 +328,9 @@ class Adapter(Inputs):
         self.steps += len(rates)
         return losses
 
+    def why_no_profile(self) -> Optional[str]:
+        return None
+
     def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
         return profiled_steps(self, batches, rates, draws)
 

@@ -21,7 +21,6 @@ from touchstone.runner.adapters.jax.nnx_layers import SPARED, Network, path_of
 from touchstone.runner.channels_last import rows_last
 from touchstone.runner.running_variance import unbiased
 from touchstone.schema.events import Software
-from touchstone.schema.profile import StepTrace
 from touchstone.schema.types import Array, Arrays
 
 
@@ -118,8 +117,8 @@ class Adapter(adapter.Adapter):
     def load_examples(self, images: Array, labels: Array) -> None:
         self.images, self.labels = images.astype(self.dtype), labels.astype(np.int32)
 
-    def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
-        raise NotImplementedError("of plain code only PyTorch's has a profile of layers")
+    def why_no_profile(self) -> Optional[str]:
+        return "of plain code only PyTorch's has a profile of layers"
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses = []

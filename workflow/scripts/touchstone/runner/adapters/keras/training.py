@@ -16,7 +16,6 @@ from touchstone.runner.adapters.keras.layers import arrays_of, layer_of
 from touchstone.runner.channels_last import canonical, native, rows_last
 from touchstone.runner.job import Job
 from touchstone.runner.running_variance import unbiased
-from touchstone.schema.profile import StepTrace
 from touchstone.schema.types import Array, Arrays
 
 POLICIES = {"fp64": "float64", "bf16": "mixed_bfloat16", "fp16-amp": "mixed_float16"}
@@ -120,8 +119,8 @@ class KerasTraining(base.TrainingAdapter):
     def load_examples(self, images: Array, labels: Array) -> None:
         self.images, self.labels = images.astype(self.kept, copy=False), labels
 
-    def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
-        raise NotImplementedError("of plain code only PyTorch's own has a profile of layers")
+    def why_no_profile(self) -> Optional[str]:
+        return "of plain code only PyTorch's own has a profile of layers"
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses = []

@@ -24,7 +24,7 @@ from touchstone.runner.adapters.mxnet.network import (
     has_avx512,
     to_numpy,
 )
-from touchstone.runner.adapters.mxnet.profile import profiled_steps
+from touchstone.runner.adapters.mxnet.profile import NOT_IMPERATIVE, profiled_steps
 from touchstone.runner.job import Job
 from touchstone.runner.running_variance import unbiased
 from touchstone.schema.events import Software
@@ -203,6 +203,9 @@ class Adapter(Inputs):
         self.trainer.step(count)
         if asked.name == "sgd":
             optimizer.momentum = asked.momentum
+
+    def why_no_profile(self) -> Optional[str]:
+        return NOT_IMPERATIVE if self.job.execution.mode == "imperative" else None
 
     def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
         return profiled_steps(self, batches, rates, draws)

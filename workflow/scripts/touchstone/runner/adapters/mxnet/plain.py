@@ -9,7 +9,6 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from touchstone.runner.adapters.mxnet import adapter
-from touchstone.schema.profile import StepTrace
 from touchstone.schema.types import Array, Arrays
 
 
@@ -29,8 +28,8 @@ class Adapter(adapter.Adapter):
         # Made once, as a user does: making one takes 40 ms, for it collects garbage.
         self.loader = gluon.data.DataLoader(examples, batch_sampler=self.order)
 
-    def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
-        raise NotImplementedError("of plain code only PyTorch's has a profile of layers")
+    def why_no_profile(self) -> Optional[str]:
+        return "of plain code only PyTorch's has a profile of layers"
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses = []

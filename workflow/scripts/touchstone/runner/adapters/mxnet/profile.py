@@ -47,17 +47,17 @@ Owners = Dict[str, List[Tuple[str, ...]]]
 """By the name of an operator, the layers of each of its nodes, in their order."""
 
 
+NOT_IMPERATIVE = (
+    "MXNet runs all gradients of the imperative mode as one task, whose record names no operator"
+)
+
+
 def profiled_steps(adapter: Any, batches: Any, rates: Any, draws: Any) -> StepTrace:
     """What MXNet's profiler recorded of these steps of an adapter.
 
     Without the profiler MXNet's engine runs several operators as one task; here each is a task.
     """
     mode, profiler = adapter.job.execution.mode, mx.profiler
-    if mode == "imperative":
-        raise NotImplementedError(
-            "MXNet runs all gradients of the imperative mode as one task, whose record names no"
-            " operator"
-        )
     network, training = adapter.network, adapter.training
     usual = network.value_of
 

@@ -19,7 +19,7 @@ from touchstone.runner.adapters.pytorch.capabilities import CAPABILITIES
 from touchstone.runner.adapters.pytorch.graphs import passes_in_graphs
 from touchstone.runner.adapters.pytorch.inputs import Inputs
 from touchstone.runner.adapters.pytorch.network import LAYOUTS, layouts_of, module_of
-from touchstone.runner.adapters.pytorch.profile import profiled_steps
+from touchstone.runner.adapters.pytorch.profile import NOT_COMPILED, profiled_steps
 from touchstone.runner.job import Job
 from touchstone.schema.events import Software
 from touchstone.schema.profile import StepTrace
@@ -300,6 +300,9 @@ class Adapter(Inputs):
             group["lr"] = rate
         self.scaler.step(self.optimizer)
         self.scaler.update()
+
+    def why_no_profile(self) -> Optional[str]:
+        return NOT_COMPILED if self.compiled else None
 
     def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
         return profiled_steps(self, batches, rates, draws)

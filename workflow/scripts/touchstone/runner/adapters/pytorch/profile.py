@@ -39,12 +39,11 @@ class ByLayer(torch.fx.Interpreter):
             return super().run_node(n)
 
 
+NOT_COMPILED = "torch.compile makes kernels of several layers, and its profiler does not name them"
+
+
 def profiled_steps(adapter: Any, batches: Any, rates: Any, draws: Any) -> StepTrace:
     """What torch.profiler recorded of these steps of an adapter."""
-    if adapter.compiled:
-        raise NotImplementedError(
-            "torch.compile makes kernels of several layers, and its profiler does not name them"
-        )
     usual, adapter.trained = adapter.trained, ByLayer(adapter.model).run
     try:
         with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:

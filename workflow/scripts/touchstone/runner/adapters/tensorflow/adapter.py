@@ -15,7 +15,7 @@ from touchstone.runner.adapters.tensorflow.inputs import Inputs
 from touchstone.runner.adapters.tensorflow.network import (
     Layers,
 )
-from touchstone.runner.adapters.tensorflow.profile import profiled_steps
+from touchstone.runner.adapters.tensorflow.profile import NOT_OF_XLA, profiled_steps
 from touchstone.runner.adapters.tensorflow.settings import Settings
 from touchstone.runner.job import Job
 from touchstone.runner.windows import columns
@@ -315,6 +315,9 @@ class Adapter(Inputs, Layers, Settings):
         if draws is None:
             draws = np.empty((0, self.job.batch_size, columns(self.job.crop_area)), np.int32)
         return self.chunk(batches, scalars, tf.constant(draws))
+
+    def why_no_profile(self) -> Optional[str]:
+        return NOT_OF_XLA if self.job.execution.mode == "xla" else None
 
     def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
         return profiled_steps(self, batches, rates, draws)
