@@ -82,6 +82,8 @@ CgroupAutomount=no
 ConstrainCores=yes
 ConstrainRAMSpace=yes
 """
+NO_SWAP = "ConstrainSwapSpace=yes\nAllowedSwapSpace=0\n"
+"""Else a job that takes too much is swapped out, on a machine that swaps."""
 
 
 class NoSlurm(Exception):
@@ -284,7 +286,8 @@ class Cluster:
             nodes="\n".join(nodes),
         )  # fmt: skip
         (etc / "slurm.conf").write_text(text)
-        (etc / "cgroup.conf").write_text(GROUPS)
+        counts_swap = (MEMORY_GROUP / "memory.memsw.limit_in_bytes").exists()
+        (etc / "cgroup.conf").write_text(GROUPS + NO_SWAP * counts_swap)
         # A GPU is a device file to Slurm: any will do where nothing computes on it.
         (etc / "gres.conf").write_text("AutoDetect=off\nName=gpu Type=fake File=/dev/null\n")
         hosts = "".join(f"127.0.0.1 {node}\n" for node in self.NODES)

@@ -21,9 +21,10 @@ OBSTACLE = obstacle()
 pytestmark = [pytest.mark.skip(f"no cluster is tested: {OBSTACLE}")] if OBSTACLE else []
 
 CELL = {
-    "network": "lenet5", "dataset": "mnist-5k", "epochs": 1, "batch_size": 128,
+    "network": "lenet5", "dataset": "mnist-5k", "epochs": 10, "batch_size": 128,
     "warmup_seconds": 0.0, "learning_rate": 0.01,
 }  # fmt: skip
+"""Runs of some 5 s: two jobs begin within a second or two, and Slurm suspends within two more."""
 MEMORY = 1500
 """MiB that a job asks for."""
 
