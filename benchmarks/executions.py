@@ -6,8 +6,8 @@
 `run` executes the default study, or that of FILE, from scratch in copies of this project. It keeps
 the findings, the tables and the page of each in FOLDER/1, FOLDER/2 and so on, and goes on where it
 ended. With `--load` another program burns one core on and off. `judge` takes the mean of each ratio
-over all executions of a folder, of those at rest if there are some, and counts the executions whose
-interval lies beside it, whose order is another, or that leave a clear difference open.
+over all executions of FOLDER, or of the one of `--truth`, and counts the executions whose interval
+lies beside it, whose order is another, or that leave a clear difference open.
 """
 
 import argparse
@@ -46,14 +46,14 @@ def execute(study: Path | None, target: Path) -> None:
             shutil.copytree(ROOT / name, Path(folder, name), ignore=ignored)
         command = [sys.executable, "-m", "snakemake", "--cores", "all", "--quiet", "all"]
         if study:
-            command += ["--configfile", str(study)]
+            command += ["--configfile", str(study.absolute())]
         variables = {**os.environ, ENVS: str(installed())}
         subprocess.run(command, cwd=folder, env=variables, check=True)
         part = target.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         for name in KEPT:
-            (Path(folder) / "results" / name).rename(part / name)
+            shutil.move(Path(folder, "results", name), part / name)  # FOLDER may be on another disk
         part.rename(target)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +16,7 @@ import numpy as np
 from comparison.cases import CASES, Length, Seen, Setting
 from touchstone.datasets import formats
 from touchstone.environments import ensure, installed
-from touchstone.measure.launch import PR_SET_PDEATHSIG, thread_variables
+from touchstone.measure.launch import keep_to, thread_variables
 from touchstone.measure.supervisor import supervise
 from touchstone.paths import CLI, ROOT, RUNNER
 from touchstone.plan import frameworks
@@ -138,16 +136,11 @@ def ask(
     It has a session of its own, as our runner has: Linux shares a core out among sessions. It ends
     with this process, so that one that is ended leaves nothing on the device.
     """
-
-    def prepare() -> None:
-        os.sched_setaffinity(0, used)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
     path = ROOT / f"benchmarks/{program}.py"
     ended = subprocess.run(
         [python_of(environment), str(path), json.dumps(question)],
         env={**os.environ, **variables}, capture_output=True, text=True, start_new_session=True,
-        preexec_fn=prepare,
+        preexec_fn=lambda: keep_to(used),
     )  # fmt: skip
     if ended.returncode:
         raise RuntimeError(f"{path.name} failed:\n{ended.stderr}")

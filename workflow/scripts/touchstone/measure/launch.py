@@ -88,6 +88,13 @@ class Runner(subprocess.Popen[bytes]):
         return SHELL_SIGNAL - code if self.in_container and code > SHELL_SIGNAL else code
 
 
+def keep_to(used: Sequence[int]) -> None:
+    """Have this process, which is about to start a program, keep to some cores and die with its
+    parent."""
+    os.sched_setaffinity(0, used)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def start_runner(
     command: Sequence[str],
     used: Sequence[int],
@@ -109,8 +116,7 @@ def start_runner(
     def prepare() -> None:
         if group:
             group.enter()
-        os.sched_setaffinity(0, used)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        keep_to(used)
 
     given = {**own, "PYTHONNOUSERSITE": "1"}
     in_container, held, holding = is_launcher(command[0]), -1, list[int]()
