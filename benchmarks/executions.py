@@ -4,8 +4,7 @@
     python benchmarks/executions.py judge FOLDER [--truth FOLDER]
 
 `run` executes the default study, or that of FILE, from scratch in copies of this project. It keeps
-the findings, the tables and the page of each in FOLDER/1, FOLDER/2 and so on, and goes on where it
-ended. With `--load` another program burns one core on and off. `judge` takes the mean of each ratio
+the results of each in FOLDER/1, FOLDER/2 and so on, and goes on where it ended. With `--load` another program burns one core on and off. `judge` takes the mean of each ratio
 over all executions of FOLDER, or of the one of `--truth`, and counts the executions whose interval
 lies beside it, whose order is another, or that leave a clear difference open.
 """
@@ -31,7 +30,6 @@ from touchstone.environments import ENVS, installed
 from touchstone.paths import ROOT
 
 PROJECT = ("config", "envs", "profiles", "workflow")
-KEPT = ("findings.json", "tables", "report")
 CLEAR = 1.15
 """The smallest ratio about which an execution must not be undecided."""
 
@@ -51,9 +49,7 @@ def execute(study: Path | None, target: Path) -> None:
         subprocess.run(command, cwd=folder, env=variables, check=True)
         part = target.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        for name in KEPT:
-            shutil.move(Path(folder, "results", name), part / name)  # FOLDER may be on another disk
+        shutil.copytree(Path(folder, "results"), part)  # FOLDER may be on another disk
         part.rename(target)
 
 

@@ -15,6 +15,7 @@ from touchstone.runner import (
     checks,
     initial_weights,
     lr_schedule,
+    slices,
     train,
 )
 from touchstone.schema.spec import Augmentation, Parameter, Schedule
@@ -60,6 +61,41 @@ def test_chunks_last_as_long_as_asked(tmp_path, monkeypatch):
     phases = SPEC.phases._replace(chunk_seconds=0)
     run(tmp_path, monkeypatch, adapter, SPEC._replace(phases=phases))
     assert set(adapter.chunks) == {1}
+
+
+def test_chunks_grow_when_other_programs_leave_the_cores(tmp_path, monkeypatch):
+    """For 45 steps, a step takes a hundred times as long as later."""
+    clock = SimpleNamespace(
+        monotonic=lambda: 0.5 * min(adapter.steps, 45) + 0.005 * max(adapter.steps - 45, 0)
+    )
+    for module in ("train", "events"):
+        monkeypatch.setattr(f"touchstone.runner.{module}.time", clock)
+    adapter = Arithmetic()
+    phases = SPEC.phases._replace(chunk_seconds=0.05, warmup_seconds=1.0)
+    run(tmp_path, monkeypatch, adapter, SPEC._replace(phases=phases))
+    assert set(adapter.chunks[:45]) == {1}
+    grown = adapter.chunks[45:-1]  # the last one has what is left
+    assert grown == sorted(grown) and set(grown) >= {2, 4, 8} and max(grown) == 8
+
+
+def test_slices_grow_their_chunks_too(monkeypatch):
+    clock, begun = SimpleNamespace(now=0.0, step=1.0), []
+
+    def begin(steps):
+        begun.append(steps)
+        clock.now += steps * clock.step
+
+    monkeypatch.setattr(slices, "time", SimpleNamespace(
+        monotonic=lambda: clock.now, process_time=lambda: 0.0
+    ))  # fmt: skip
+    work = slices.Work(begin, lambda: None, lambda: sum(begun), lambda: None)
+    slicer = slices.Slicer(work, 0.05)
+    slicer.slice(0.4)  # beside another program
+    clock.step = 0.005
+    answers = [slicer.slice(0.4) for _ in range(5)]
+    assert set(begun[:3]) == {1} and begun[-1] == 8
+    assert all(0.4 <= one.end - one.begin < 0.45 for one in answers)
+    assert all(one.steps == one.examples for one in answers)
 
 
 def test_warm_up_takes_at_most_half_of_the_steps(tmp_path, monkeypatch):

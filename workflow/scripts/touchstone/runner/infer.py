@@ -23,6 +23,7 @@ from touchstone.runner.checks import (
     settings_without_updates,
     software_of,
 )
+from touchstone.runner.chunk_size import ChunkSize
 from touchstone.runner.events import json_number
 from touchstone.runner.initial_weights import initial_weights
 from touchstone.runner.job import Job, job_of
@@ -65,6 +66,11 @@ class Predictions:
         previous, self.pending = self.pending, (phase, self.made, start, handles)
         self.made += batches
         return self._outputs(previous)
+
+    @property
+    def queued(self) -> int:
+        """Batches of the chunk that the next one waits for; 0 without one."""
+        return len(self.pending[3]) if self.pending else 0
 
     def finish(self) -> Any:
         """Wait for every batch begun; returns the outputs of the last chunk."""
@@ -116,18 +122,13 @@ def predict_all(predictions: Predictions, begin: float) -> Tuple[Array, float]:
 
 def measure(predictions: Predictions, phases: TimedPhases, begin: float) -> float:
     """Warm up, predict with the queue kept full, and then batch by batch; returns the time."""
-    first, size = predictions.made, 1
-    chosen = phases.chunk_seconds == 0
+    first, size = predictions.made, ChunkSize(phases.chunk_seconds)
     while True:
         start = time.monotonic()
-        predictions.begin("warmup", size)
+        predictions.begin("warmup", size.steps)
         predictions.finish()
         now = time.monotonic()
-        if not chosen and now - start >= phases.chunk_seconds / 2:
-            size = max(1, int(round(phases.chunk_seconds * size / (now - start))))
-            chosen = True
-        elif not chosen:
-            size *= 2
+        size.learn(size.steps, now - start)
         if predictions.made - first >= phases.warmup_steps:
             if now - begin >= phases.warmup_seconds:
                 break
@@ -137,7 +138,9 @@ def measure(predictions: Predictions, phases: TimedPhases, begin: float) -> floa
 
     first = predictions.made
     while time.monotonic() - begin < phases.seconds:
-        predictions.begin("measured", size)
+        start, awaited = time.monotonic(), predictions.queued
+        predictions.begin("measured", size.steps)
+        size.learn(awaited, time.monotonic() - start)
     predictions.finish()
     begin = phase(predictions, "measured", begin, first)
 

@@ -13,6 +13,7 @@ from touchstone import operations
 from touchstone.runner import BEGIN
 from touchstone.runner.adapters import make_adapter
 from touchstone.runner.checks import arithmetic, prove_settings, shown_by_products, software_of
+from touchstone.runner.chunk_size import ChunkSize
 from touchstone.runner.group import FOLLOWS, group_of, processes_of, threads_of_replica
 from touchstone.runner.job import job_of
 from touchstone.runner.outcome import raise_foreseen
@@ -83,20 +84,18 @@ def run_phases(calls: Calls, phases: TimedPhases, events: Any, begin: float) -> 
 
     calls.begin("first_step", 1)
     begin = phase("first_step", begin, 0)
-    first, size, seconds = calls.made, 1, 0.0
+    first, size = calls.made, ChunkSize(phases.chunk_seconds)
     while True:
-        seconds = calls.begin("warmup", size)
+        size.learn(size.steps, calls.begin("warmup", size.steps))
         warm = time.monotonic() - begin
         if calls.made - first >= phases.warmup_steps and warm >= phases.warmup_seconds:
             break
         if warm >= phases.warmup_seconds + phases.seconds:
             break  # a call that takes this long would be warmed up for minutes
-        if seconds < phases.chunk_seconds / 2:
-            size *= 2
     begin = phase("warmup", begin, first)
     first = calls.made
     while time.monotonic() - begin < phases.seconds:
-        calls.begin("measured", size)
+        size.learn(size.steps, calls.begin("measured", size.steps))
     return phase("measured", begin, first)
 
 

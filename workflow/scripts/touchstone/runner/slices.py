@@ -27,6 +27,7 @@ from touchstone.runner.checks import (
     shown_by_products,
     software_of,
 )
+from touchstone.runner.chunk_size import ChunkSize
 from touchstone.runner.infer import Predictions, read_weights
 from touchstone.runner.infer import requested_settings as requested_for_inference
 from touchstone.runner.initial_weights import initial_weights
@@ -137,42 +138,39 @@ def operation(spec: OperationSpec, adapter: Any, threads: int, events: Any) -> W
 class Slicer:
     """Works for about as long as it is asked, in chunks of about `chunk_seconds`; 0: of one step.
 
-    The first slice begins with the first step, and finds how many steps a chunk has.
+    The first slice begins with the first step, and finds how many steps a chunk has. The others
+    may double them.
     """
 
     def __init__(self, work: Work, chunk_seconds: float) -> None:
-        self.work, self.chunk_seconds = work, chunk_seconds
-        self.size = 0
+        self.work, self.size, self.begun = work, ChunkSize(chunk_seconds), False
 
     def slice(self, seconds: float) -> Answer:
         """Work for at least so long."""
         arrived, before = time.monotonic(), _usage()
-        if not self.size:
-            self._find_size()
-        examples, steps, begin = self.work.examples(), 0, time.monotonic()
-        while not steps or time.monotonic() - begin < seconds:
-            self.work.begin(self.size)
-            steps += self.size
+        if not self.begun:
+            self._first_steps()
+        size = self.size.steps
+        examples, chunks, begin = self.work.examples(), 0, time.monotonic()
+        while not chunks or time.monotonic() - begin < seconds:
+            self.work.begin(size)
+            chunks += 1
         self.work.finish()
         end, after = time.monotonic(), _usage()
+        self.size.learn(size, (end - begin) / chunks)
         examples = self.work.examples() - examples
-        return Answer(arrived, begin, end, steps, examples, *before, *after)
+        return Answer(arrived, begin, end, chunks * size, examples, *before, *after)
 
-    def _find_size(self) -> None:
-        """Do the first step, and double chunks until one lasts half as long as it should."""
+    def _first_steps(self) -> None:
+        """Do the first step, and chunks until one lasts half as long as it should."""
         self.work.begin(1)
         self.work.finish()
-        size = 1
-        while self.chunk_seconds:
-            begin = time.monotonic()
+        self.begun = True
+        while not self.size.found:
+            begin, size = time.monotonic(), self.size.steps
             self.work.begin(size)
             self.work.finish()
-            seconds = time.monotonic() - begin
-            if seconds >= self.chunk_seconds / 2:
-                size = max(1, int(round(self.chunk_seconds * size / seconds)))
-                break
-            size *= 2
-        self.size = size
+            self.size.learn(size, time.monotonic() - begin)
 
 
 def _usage() -> Any:

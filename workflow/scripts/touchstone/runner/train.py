@@ -9,6 +9,7 @@ from touchstone.runner import BEGIN
 from touchstone.runner.adapters import make_adapter
 from touchstone.runner.batches import BatchSampler, RecordReader, examples, reader_of, sampler_of
 from touchstone.runner.checks import arithmetic, prove_settings, requested_settings, software_of
+from touchstone.runner.chunk_size import ChunkSize
 from touchstone.runner.events import json_number, sample_now
 from touchstone.runner.group import FOLLOWS, group_of, processes_of, threads_of_replica
 from touchstone.runner.initial_weights import initial_weights
@@ -117,6 +118,11 @@ class StepLoop:
         """Examples of the last step that was begun, of all replicas."""
         return self.sampler.epochs.size_of(self.step - 1)
 
+    @property
+    def queued(self) -> int:
+        """Steps of the chunk that the next one waits for; 0 without one."""
+        return self.pending[2] if self.pending else 0
+
     def finish(self) -> float:
         """Wait for every step begun; returns the time."""
         previous, self.pending = self.pending, None
@@ -178,26 +184,20 @@ def run_phases(
     if due():
         begin = pause(begin)
 
-    # Chunks double until one lasts half as long as asked for, or from one evaluation to the next,
-    # then keep that size.
-    size, chosen, first, warm = 1, phases.chunk_seconds == 0, loop.step, begin
+    size, first, warm = ChunkSize(phases.chunk_seconds), loop.step, begin
     start_of_part, paused = first, 0.0
     while loop.step < (total + 1) // 2:
         if (
-            chosen
+            size.found
             and loop.step - first >= phases.warmup_steps
             and time.monotonic() - warm - paused >= phases.warmup_seconds
         ):
             break
         start = time.monotonic()
-        steps = min(size, left(), total // 2 - loop.step) or 1
+        steps = min(size.steps, left(), total // 2 - loop.step) or 1
         loop.begin("warmup", steps)
-        seconds = loop.finish() - start
-        if not chosen and (seconds >= phases.chunk_seconds / 2 or steps == every):
-            size = max(1, int(round(phases.chunk_seconds * steps / seconds)))
-            chosen = True
-        elif not chosen:
-            size *= 2
+        size.learn(steps, loop.finish() - start)
+        size.found |= steps == every  # a chunk ends where an evaluation begins
         if due():
             end = phase("warmup", begin, start_of_part)
             begin, start_of_part = pause(end), loop.step
@@ -209,7 +209,9 @@ def run_phases(
     if phases.measured_steps is not None:
         total = loop.total = min(total, first + phases.measured_steps)
     while loop.step < total and (most is None or time.monotonic() - begin < most):
-        loop.begin("measured", min(size, left()))
+        start, awaited = time.monotonic(), loop.queued
+        loop.begin("measured", min(size.steps, left()))
+        size.learn(awaited, time.monotonic() - start)
         if due():
             loop.finish()
             begin, first = pause(phase("measured", begin, first)), loop.step
