@@ -54,3 +54,20 @@ def test_the_answer_says_when_cores_were_apart(ended):
     (found,) = json.loads((root / "findings.json").read_text())["comparisons"]
     assert (found["in_turn"]["rounds"], found["in_turn"]["moved"]) == (20, 30)
     assert "the hypervisor had moved the cores apart" in text_of(root)
+
+
+def test_long_runs_that_show_another_ratio_lower_the_trust_and_are_named(ended):
+    root = ended()
+    (found,) = read_findings(root / "findings.json").comparisons
+    (pair,) = found.pairs
+    assert pair.runs_disagree and pair.runs_ratio.high < pair.ratio.low
+    assert (found.trust.level, found.trust.reason) == ("low", "long runs")
+    assert "The long runs give other ratios: 1.0" in text_of(root)
+    assert pair.runs_ratio.value == pytest.approx(1, rel=0.1)
+
+
+def test_long_runs_that_may_have_the_same_ratio_change_nothing(ended):
+    root = ended(sets=3, noise=lambda one: one.gauss(0, 1))
+    (found,) = read_findings(root / "findings.json").comparisons
+    assert not found.pairs[0].runs_disagree and found.trust.reason != "long runs"
+    assert "long runs" not in text_of(root)

@@ -149,7 +149,7 @@ def summary(
         n=comparison.n,
         in_turn=_in_turn(comparison.turns),
         level=LEVEL,
-        trust=_trust(comparison, leads),
+        trust=_trust(comparison, pairs, leads),
         next_step=_next_step(comparison, study) if rivals and not alike else None,
     )
 
@@ -209,7 +209,9 @@ def _equal_computation(cell: Cell, certificates: Certificates) -> str:
     return found.verdict if found.shown or not cell.values("deviation") else "outputs equal"
 
 
-def _trust(comparison: Comparison, leads: Sequence[ComparedPair]) -> Trust:
+def _trust(
+    comparison: Comparison, pairs: Sequence[ComparedPair], leads: Sequence[ComparedPair]
+) -> Trust:
     if turns := comparison.turns:
         total, disturbed = turns.rounds, turns.rounds if turns.disturbed else 0
     else:
@@ -218,7 +220,8 @@ def _trust(comparison: Comparison, leads: Sequence[ComparedPair]) -> Trust:
     known = [pair.ratio for pair in leads if pair.ratio]
     reaches = [ratio.high / ratio.value for ratio in known if ratio.high is not None]
     reach = max(reaches, default=None)
-    level, reason = _level(comparison.n, disturbed / total, reach or 1.0)
+    disagree = any(pair.runs_disagree for pair in pairs)
+    level, reason = _level(comparison.n, disturbed / total, disagree, reach or 1.0)
     return Trust(
         level=level,
         reason=reason,
@@ -230,12 +233,14 @@ def _trust(comparison: Comparison, leads: Sequence[ComparedPair]) -> Trust:
     )
 
 
-def _level(n: int, disturbed: float, reach: float) -> tuple[Level, Reason | None]:
+def _level(n: int, disturbed: float, disagree: bool, reach: float) -> tuple[Level, Reason | None]:
     """How far to trust a comparison, and the main reason, from the share of disturbed runs."""
     if n < 2:
         return "low", "one run"
     if disturbed > LOW_SHARE:
         return "low", "disturbed"
+    if disagree:
+        return "low", "long runs"
     if reach >= LOW_REACH:
         return "low", "interval"
     if disturbed > MEDIUM_SHARE:

@@ -69,9 +69,19 @@ class ComparedPair(Part):
     remarks: list[str]
     """What makes the ratio more than one of frameworks: `different_machine`, `different_era`."""
 
+    @property
+    def runs_disagree(self) -> bool:
+        """Whether the interval of the long runs and that of the turns have nothing in common."""
+        one, other = self.ratio, self.runs_ratio
+        if one is None or one.low is None or one.high is None:
+            return False
+        if other is None or other.low is None or other.high is None:
+            return False
+        return other.low > one.high or other.high < one.low
+
 
 Level = Literal["high", "medium", "low"]
-Reason = Literal["one run", "disturbed", "interval", "few runs"]
+Reason = Literal["one run", "disturbed", "long runs", "interval", "few runs"]
 Unit = Literal["repeats", "sets"]
 
 
@@ -79,8 +89,8 @@ class Trust(Part):
     """How far to trust a comparison, and the main reason."""
 
     level: Level
-    """`low`: one run of a cell, more than a third of the runs disturbed, or an interval that
-    reaches 1.5 times its ratio; `medium`: fewer than six runs of a cell, a tenth disturbed, or 1.1
+    """`low`: one run of a cell, more than a third of the runs disturbed, long runs whose intervals
+    have nothing in common with those of the turns, or an interval that reaches 1.5 times its ratio; `medium`: fewer than six runs of a cell, a tenth disturbed, or 1.1
     times; else `high`."""
     reason: Reason | None
     """The first of these that gives the level; null for `high`."""

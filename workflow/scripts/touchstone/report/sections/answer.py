@@ -105,7 +105,7 @@ def _operations(findings: Findings) -> str:
 def remarks(findings: Findings) -> list[str]:
     """What else belongs to the answer: ages of the frameworks, accuracies, runs that failed."""
     found = findings.answer
-    sentences = [turns_sentence(findings), _release_sentence(findings)]
+    sentences = [turns_sentence(findings), _long_runs(findings), _release_sentence(findings)]
     sentences += [_accuracy_sentence(found.accuracy_gap)] if found.accuracy_gap else []
     if failed := found.failed_training_runs:
         sentences.append(
@@ -220,6 +220,7 @@ def trust_sentence(trust: Trust | None) -> str:
         "disturbed": (
             f"{trust.disturbed} of {trust.runs} {'rounds' if in_turn else 'runs'} were disturbed"
         ),
+        "long runs": "the long runs give other ratios than the turns",
         "interval": f"an interval reaches {beyond} % above its ratio",
         "few runs": f"{repeated} of each configuration",
         None: f"{repeated} or more of each configuration, and narrow intervals",
@@ -261,7 +262,8 @@ def caveat(findings: Findings) -> str:
     text = (
         "In brackets are intervals that hold together with 95 % confidence for all pairs of a"
         " comparison. At most about 1 in 20 studies names a wrong configuration as the fastest"
-        " (docs/statistics.md)."
+        " (docs/statistics.md). They describe the machine as it was during the study: a later"
+        " study may give ratios beside them."
     )
     if flags := findings.answer.flags:
         text += f" Runs carry the flag{'s' if len(flags) > 1 else ''} {listing(flags)}; see below."
@@ -324,6 +326,23 @@ def turns_sentence(findings: Findings) -> str:
     if apart:
         text += f". During {apart} of these {used} rounds, the hypervisor had moved the cores apart"
     return f"{text}."
+
+
+def _long_runs(findings: Findings) -> str:
+    """The ratios of the long runs that have nothing in common with those of the turns."""
+    pairs = [pair for one in findings.comparisons for pair in one.pairs]
+    other = [pair for pair in pairs if pair.runs_disagree]
+    if not other:
+        return ""
+    if len(findings.comparisons) > SENTENCES:
+        return f"The long runs give other ratios for {len(other)} of {len(pairs)} pairs."
+    words = (
+        f"{_times(pair.runs_ratio)} for {full_label(findings.cell[pair.faster])} to"
+        f" {full_label(findings.cell[pair.slower])}"
+        for pair in other
+        if pair.runs_ratio
+    )
+    return f"The long runs give other ratios: {listing(words)}."
 
 
 def _accuracy_sentence(gap: AccuracyGap) -> str:
