@@ -90,8 +90,8 @@ class Trust(Part):
 
     level: Level
     """`low`: one run of a cell, more than a third of the runs disturbed, long runs whose intervals
-    have nothing in common with those of the turns, or an interval that reaches 1.5 times its ratio; `medium`: fewer than six runs of a cell, a tenth disturbed, or 1.1
-    times; else `high`."""
+    have nothing in common with those of the turns, or an interval that reaches 1.5 times its ratio;
+    `medium`: fewer than six runs of a cell, a tenth disturbed, or 1.1 times; else `high`."""
     reason: Reason | None
     """The first of these that gives the level; null for `high`."""
     n: int

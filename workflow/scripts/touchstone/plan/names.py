@@ -80,7 +80,7 @@ def mode_name(stack: str, mode: str) -> str:
 
 
 def setting_name(factor: str, value: str, framework: str) -> str:
-    """A setting of a cell in words: `batch size 64`, `2 threads`, `bf16`, `GPU`.
+    """A setting of a cell in words: `batch size 64`, `2 threads`, `bf16`, `GPU`, `no flip`.
 
     Args:
         factor: a column of `results/plan.tsv`, `value` what the cell has there.
@@ -96,4 +96,11 @@ def setting_name(factor: str, value: str, framework: str) -> str:
         return f"{value} thread{'s' * (value != '1')}" if value else ALL_THREADS
     if factor in ("precision", "input", "environment", "style"):
         return value
-    return f"{factor.replace('_', ' ')} {value or '–'}"
+    if factor == "steps" and not value:
+        return "all steps"
+    words = factor.replace("_", " ")
+    if value == "True":
+        return words
+    if value in ("", "False"):
+        return f"{'not' if factor == 'deterministic' else 'no'} {words}"
+    return f"{words} {value}"

@@ -73,11 +73,14 @@ def blocks_text(ratio: RatioEstimate) -> str:
 
 def full_label(cell: CellSummary) -> str:
     """A cell's label with its mode: `PyTorch (eager)`."""
+    return _with_mode(cell.label, cell)
+
+
+def _with_mode(label: str, cell: CellSummary) -> str:
     mode = mode_name(cell.framework, cell.factors["mode"])
-    label = cell.label
-    if mode and mode not in label:
-        label = f"{label[:-1]}, {mode})" if label.endswith(")") else f"{label} ({mode})"
-    return label
+    if not mode or mode in label:
+        return label
+    return f"{label[:-1]}, {mode})" if label.endswith(")") else f"{label} ({mode})"
 
 
 def facet_text(cell: CellSummary) -> str:
@@ -99,9 +102,15 @@ def compared_name(comparison: ComparisonSummary, cell: CellSummary) -> str:
     if not _of_frameworks(comparison):
         values = ((name, cell.factors[name]) for name in comparison.compared)
         return ", ".join(setting_name(name, value, cell.framework) for name, value in values)
+    name = _with_mode(framework_name(cell.stack), cell)
     if DIFFERENT_ERA not in cell.flags:
-        return full_label(cell)
-    return f"{full_label(cell)} (released {cell.released or 'years before the others'})"
+        return name
+    return f"{name} (released {cell.released or 'years before the others'})"
+
+
+def row_name(comparison: ComparisonSummary, cell: CellSummary) -> str:
+    """The name of a cell in a table that has its setting and its batch size in other columns."""
+    return compared_name(comparison, cell) if _of_frameworks(comparison) else full_label(cell)
 
 
 def setting_of(comparison: ComparisonSummary) -> str:

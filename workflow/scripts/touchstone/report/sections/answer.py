@@ -330,16 +330,16 @@ def turns_sentence(findings: Findings) -> str:
 
 def _long_runs(findings: Findings) -> str:
     """The ratios of the long runs that have nothing in common with those of the turns."""
-    pairs = [pair for one in findings.comparisons for pair in one.pairs]
-    other = [pair for pair in pairs if pair.runs_disagree]
+    pairs = [(one, pair) for one in findings.comparisons for pair in one.pairs]
+    other = [(one, pair) for one, pair in pairs if pair.runs_disagree]
     if not other:
         return ""
     if len(findings.comparisons) > SENTENCES:
         return f"The long runs give other ratios for {len(other)} of {len(pairs)} pairs."
     words = (
-        f"{_times(pair.runs_ratio)} for {full_label(findings.cell[pair.faster])} to"
-        f" {full_label(findings.cell[pair.slower])}"
-        for pair in other
+        f"{_times(pair.runs_ratio)} for {compared_name(one, findings.cell[pair.faster])} to"
+        f" {compared_name(one, findings.cell[pair.slower])}"
+        for one, pair in other
         if pair.runs_ratio
     )
     return f"The long runs give other ratios: {listing(words)}."

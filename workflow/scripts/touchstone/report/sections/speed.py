@@ -5,7 +5,14 @@ from typing import Any
 from touchstone.analysis.findings_model import Choice, Findings, Scaling, StyleGap
 from touchstone.analysis.ranking_model import ComparedCell, ComparedPair, ComparisonSummary
 from touchstone.report.rows import first_rows, sortable_rows
-from touchstone.report.text import counts_text, missing_words, number, relative_text, setting_of
+from touchstone.report.text import (
+    counts_text,
+    missing_words,
+    number,
+    relative_text,
+    row_name,
+    setting_of,
+)
 from touchstone.schema.status import STATUSES
 
 
@@ -41,6 +48,7 @@ def _compared_row(
     lead = next((pair for pair in comparison.leads if pair.slower == compared.cell), None)
     return {
         "cell": cell,
+        "name": row_name(comparison, cell),
         "setting": setting_of(comparison),
         "is_leader": compared.cell == comparison.leader,
         "is_winner": compared.cell == comparison.winner,
@@ -60,9 +68,12 @@ def _compared_row(
 def _pair_row(
     findings: Findings, comparison: ComparisonSummary, pair: ComparedPair
 ) -> dict[str, Any]:
+    faster, slower = findings.cell[pair.faster], findings.cell[pair.slower]
     return {
-        "cell": findings.cell[pair.faster],
-        "slower": findings.cell[pair.slower],
+        "cell": faster,
+        "name": row_name(comparison, faster),
+        "slower": slower,
+        "slower_name": row_name(comparison, slower),
         "setting": setting_of(comparison),
         "ratio": pair.ratio,
         "runs_ratio": pair.runs_ratio,
