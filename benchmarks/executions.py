@@ -4,9 +4,10 @@
     python benchmarks/executions.py judge FOLDER [--truth FOLDER]
 
 `run` executes the default study, or that of FILE, from scratch in copies of this project. It keeps
-the results of each in FOLDER/1, FOLDER/2 and so on, and goes on where it ended. With `--load` another program burns one core on and off. `judge` takes the mean of each ratio
-over all executions of FOLDER, or of the one of `--truth`, and counts the executions whose interval
-lies beside it, whose order is another, or that leave a clear difference open.
+the results of each in FOLDER/1, FOLDER/2 and so on, and goes on where it ended. With `--load`
+another program burns one core on and off. `judge` takes the mean of each ratio over all executions
+of FOLDER, or of the one of `--truth`, and counts the executions whose interval lies beside it,
+whose order is another, or that leave a clear difference open.
 """
 
 import argparse

@@ -23,9 +23,11 @@ def test_every_framework_has_a_name_and_names_only_its_own_modes(framework):
         ("mode", "eager_channels_last", "eager, channels last"), ("mode", "my_mode", "my mode"),
         ("device", "gpu", "GPU"), ("threads", "1", "1 thread"), ("threads", "4", "4 threads"),
         ("threads", "", "all threads"), ("precision", "bf16", "bf16"),
-        ("batch_size", "64", "batch size 64"), ("steps", "", "all steps"), ("steps", "9", "steps 9"),
+        ("batch_size", "64", "batch size 64"),
+        ("steps", "", "all steps"), ("steps", "9", "steps 9"),
         ("training_accuracy", "True", "training accuracy"), ("flip", "False", "no flip"),
-        ("target_accuracy", "", "no target accuracy"), ("deterministic", "False", "not deterministic"),
+        ("target_accuracy", "", "no target accuracy"),
+        ("deterministic", "False", "not deterministic"),
     ],
 )  # fmt: skip
 def test_settings_in_words(factor, value, text):
