@@ -129,13 +129,15 @@ def python_of() -> Callable[[str], str]:
 
     The test is skipped where this machine lacks what that is made with.
     """
-    from touchstone.environments import Missing, ensure
+    from touchstone.environments import Missing, ensure, import_once
 
     def python(framework: str) -> str:
         try:
-            return str(ensure(ROOT / f"envs/{framework}.yaml", ENVIRONMENTS))
+            found = ensure(ROOT / f"envs/{framework}.yaml", ENVIRONMENTS)
         except Missing as fault:
             pytest.skip(str(fault))
+        import_once(found, framework.partition("-")[0])
+        return str(found)
 
     return python
 

@@ -1,9 +1,7 @@
 """The environments of the frameworks: what makes one, what names it, what is missing."""
 
 import ast
-import shlex
 import subprocess
-import sys
 
 import pytest
 
@@ -51,14 +49,24 @@ def test_the_script_of_an_environment_names_it_and_is_run_in_it(described, tmp_p
     assert capfd.readouterr().err == LINE.replace(" (once)", ", 3 MB (once)")
 
 
+def test_a_new_environment_imports_its_framework_once(described, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    python = environments.ensure(described("3.11"), tmp_path / "made")
+    (folder,) = python.parent.parent.glob("lib/*/site-packages")
+    for name in ("numpy", "unused"):
+        (folder / f"{name}.py").write_text("ANSWER = 42\n")
+    environments.import_once(python, "scipy")
+    (compiled,) = folder.glob("__pycache__/*.pyc")
+    assert compiled.name.startswith("numpy.")
+    compiled.unlink()
+    environments.import_once(python, "scipy")
+    assert not compiled.exists()
+
+
 def test_a_script_that_lacks_something_leaves_no_environment(
     described, tmp_path, capfd, monkeypatch
 ):
     path, shown = described("3.11", "echo no compiler >&2; exit 69"), tmp_path / "terminal"
-    python = tmp_path / "python"  # which takes no time to install pip
-    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m venv --without-pip "$3"\n')
-    python.chmod(0o755)
-    monkeypatch.setattr(environments, "interpreter", lambda *given: str(python))
     with open(shown, "w") as terminal:
         monkeypatch.setenv(environments.TERMINAL, str(terminal.fileno()))
         with pytest.raises(environments.Missing, match=r"toy\.post-deploy\.sh says above"):

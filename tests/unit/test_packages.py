@@ -111,11 +111,22 @@ INSTALLER = "from importlib.metadata import distribution as d; import toy; "
 INSTALLER += "print(d('toy').read_text('INSTALLER').strip(), toy.ANSWER)"
 
 
-def test_uv_installs_and_leaves_compiled_modules(listed, python):
+def test_uv_installs(listed, python):
     said = []
     packages.install(python, listed, sys.version_info[:2], said.append)
     assert said == [] and shown(python, INSTALLER) == "uv 42"
+    assert packages.frozen(python, sys.version_info[:2]).splitlines()[-1] == "toy==1.0"
     assert list(python.parent.parent.glob("lib/*/site-packages/__pycache__/toy.*.pyc"))
+
+
+def test_pip_is_added_where_uv_fails_and_an_environment_has_none(listed, tmp_path, monkeypatch):
+    folder = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    monkeypatch.setattr(packages, "uv", lambda: None)
+    python, said = folder / "bin/python", []
+    packages.install(python, listed, sys.version_info[:2], said.append)
+    assert said == [] and shown(python, INSTALLER) == "pip 42"
+    assert "toy==1.0" in packages.frozen(python, sys.version_info[:2]).splitlines()
 
 
 def test_pip_takes_over_where_uv_fails(listed, python, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Virtual environments of `envs/<name>.yaml`, installed when they are first needed."""
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -13,9 +14,19 @@ from pathlib import Path
 import yaml
 
 from touchstone import packages
-from touchstone.paths import ROOT
+from touchstone.paths import ROOT, RUNNER
 from touchstone.schema.variables import DEPLOYMENT, ENVS, TERMINAL
 
+IMPORT = """
+import importlib, pkgutil, sys
+package = importlib.import_module(sys.argv[1])
+for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+    try:
+        importlib.import_module(module.name)
+    except Exception:
+        pass  # what only another environment of the framework can import
+"""
+"""Imports the modules of a package, but those that lack something."""
 UNAVAILABLE = 69
 """How an environment's script ends where the machine lacks something (sysexits.h)."""
 
@@ -106,22 +117,22 @@ def make(path: Path, target: Path) -> None:
         what += f", {size[1]}"
     _print_to_terminal(f"installing the environment {path.stem}: {what} (once)")
     shutil.rmtree(target, ignore_errors=True)
-    pip = [str(target / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    listed = target / "requirements.txt"
+    own, listed = target / "bin" / "python", target / "requirements.txt"
     try:
-        subprocess.run([python, "-m", "venv", str(target)], check=True, stdout=sys.stderr)
+        bare = [python, "-m", "venv", "--without-pip", str(target)]
+        subprocess.run(bare, check=True, stdout=sys.stderr)
         listed.write_text("".join(f"{line}\n" for line in requirements))
         numbers = tuple(map(int, version.split(".")))
-        packages.install(target / "bin" / "python", listed, numbers, _print_to_terminal)
+        packages.install(own, listed, numbers, _print_to_terminal, compiles=False)
         if script(path).exists():
             _run_script(path, target)
-        frozen = subprocess.run([*pip, "freeze", "--all"], check=True, stdout=subprocess.PIPE)
+        frozen = packages.frozen(own, numbers)
     except subprocess.CalledProcessError as fault:
         raise EnvironmentFault(
             f"{path}: {' '.join(map(str, fault.cmd[:4]))} ... failed with exit status "
             f"{fault.returncode} (its own message is above); fix the cause and start again"
         ) from None
-    (target / "frozen.txt").write_bytes(frozen.stdout)
+    (target / "frozen.txt").write_text(frozen, encoding="utf-8")
 
 
 def _print_to_terminal(line: str) -> None:
@@ -166,6 +177,24 @@ def ensure(path: Path, folder: Path) -> Path:
         if not finished.exists():
             make(path, target)
     return python
+
+
+def import_once(python: Path, framework: str) -> None:
+    """Import a framework in a new environment of ours, so that Python compiles its modules.
+
+    To compile all modules of an environment takes longer than to install them. Without this, the
+    first run would import more slowly than the next. A fault shows in the run itself.
+    """
+    target = python.parent.parent
+    done = target / "imported"
+    if done.exists() or not (target / "frozen.txt").exists():
+        return
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    variables["PYTHONPATH"] = str(RUNNER.parent)
+    command = [str(python), "-c", IMPORT, f"touchstone.runner.adapters.{framework}"]
+    subprocess.run(command, env=variables, capture_output=True)
+    with contextlib.suppress(OSError):  # others may own the environment
+        done.touch()
 
 
 def runner_python(path: Path) -> str:

@@ -98,28 +98,38 @@ def variables(configuration: str, environment: dict[str, str]) -> dict[str, str]
         found[TRANSLATED[key]] = separator.join(words) if len(words) > 1 else value.strip()
     if (cache := settings.get("cache-dir")) and "UV_CACHE_DIR" not in found:
         found["UV_CACHE_DIR"] = str(Path(cache).expanduser() / "uv")
-    # As pip does: the best version of all indexes; files of its own; modules compiled at once.
-    found |= {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_LINK_MODE": "copy"}
-    return found | {"UV_COMPILE_BYTECODE": "1", "UV_NO_CONFIG": "1"}
+    # As pip does: the best version of all indexes.
+    return found | {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_NO_CONFIG": "1"}
 
 
 def install(
-    python: Path, listed: Path, version: tuple[int, ...], say: Callable[[str], None]
+    python: Path,
+    listed: Path,
+    version: tuple[int, ...],
+    say: Callable[[str], None],
+    compiles: bool = True,
 ) -> None:
     """Install the requirements in `listed` beside `python`, of that version.
 
-    Where uv fails, `say` gets a line and pip installs. Raises CalledProcessError if pip fails.
+    uv compiles their modules only with `compiles`, pip always does. Where uv fails, `say` gets a
+    line and pip installs, which is added to an environment without it. Raises CalledProcessError if
+    pip fails.
     """
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
     lines = listed.read_text(encoding="utf-8").splitlines()
+    if not lines:
+        return
     program = uv()
     again: list[str] = []
-    if program and version >= OLDEST and lines:
-        fault = _by_uv(program, pip, listed, hashed="--hash=" in "".join(lines))
+    if program and version >= OLDEST:
+        fault = _by_uv(program, python, listed, "--hash=" in "".join(lines), compiles)
         if fault is None:
             return
         say(f"pip installs instead of uv: {fault}")
         again = ["--force-reinstall"]  # a package that uv left unfinished looks installed
+    pip = _pip(python)
+    if subprocess.run([*pip, "--version"], capture_output=True).returncode:
+        added = [str(python), "-m", "ensurepip", "--default-pip"]
+        subprocess.run(added, check=True, stdout=sys.stderr)
     # An old Python's own pip may not know the wheels of the others, so a pinned pip is first.
     first = [line for line in lines if line.startswith("pip==")]
     for some in filter(None, (first, lines)):
@@ -129,14 +139,29 @@ def install(
         subprocess.run(command, env=surroundings(), check=True, stdout=sys.stderr)
 
 
-def _by_uv(program: str, pip: list[str], listed: Path, *, hashed: bool) -> str | None:
+def frozen(python: Path, version: tuple[int, ...]) -> str:
+    """The packages beside `python`, of that version, and their versions: a line each.
+
+    Raises CalledProcessError.
+    """
+    command = [*_pip(python), "freeze", "--all"]
+    if (program := uv()) and version >= OLDEST:
+        command = [program, "pip", "freeze", "--no-config", "--quiet", "--python", str(python)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def _pip(python: Path | str) -> list[str]:
+    return [str(python), "-m", "pip", "--disable-pip-version-check"]
+
+
+def _by_uv(program: str, python: Path, listed: Path, hashed: bool, compiles: bool) -> str | None:
     """Install by uv; says in one line why that was not possible, or gives None."""
     try:
         own = surroundings()
-        asked = [*pip, "config", "list"]
+        asked = [*_pip(sys.executable), "config", "list"]
         configured = subprocess.run(asked, env=own, capture_output=True, text=True, check=True)
-        command = [program, "pip", "install", "--quiet", "--python", pip[0]]
-        command += ["--requirement", str(listed)]
+        command = [program, "pip", "install", "--quiet", "--python", str(python)]
+        command += ["--requirement", str(listed)] + ["--compile-bytecode"] * compiles
         given = variables(configured.stdout, own)
         command += ["--no-index"] * (given.pop("UV_NO_INDEX", "0") == "1")
         ended = None
