@@ -50,6 +50,8 @@ def conda(tmp_path_factory):
     """The environment variables under which a conda works, and works with our channel."""
     folder = tmp_path_factory.mktemp("conda")
     python = ensure(HERE / "stand_in.yaml", ENVIRONMENTS)
+    # The channel has the pip beside this Python, which uv adds to no environment.
+    subprocess.run([python, "-m", "ensurepip", "--default-pip"], check=True)
     subprocess.run([python, HERE / "channel.py", folder / "channel"], check=True)
     variables = {
         "CONDA_CHANNEL_ALIAS": (folder / "channel").as_uri(),
