@@ -261,9 +261,8 @@ def caveat(findings: Findings) -> str:
         return ""
     text = (
         "In brackets are intervals that hold together with 95 % confidence for all pairs of a"
-        " comparison. At most about 1 in 20 studies names a wrong configuration as the fastest"
-        " (docs/statistics.md). They describe the machine as it was during the study: a later"
-        " study may give ratios beside them."
+        " comparison, on the machine as it was then. At most about 1 in 20 studies names a wrong"
+        " configuration as the fastest (docs/statistics.md)."
     )
     if flags := findings.answer.flags:
         text += f" Runs carry the flag{'s' if len(flags) > 1 else ''} {listing(flags)}; see below."
