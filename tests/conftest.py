@@ -17,6 +17,8 @@ from touchstone.plan import frameworks
 from workflow.project import ENVIRONMENTS
 
 TESTS = Path(__file__).parent
+# Else each process that a test starts compiles what it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 LONG = {"calibration", "conda", "slurm"}
 """Folders of tests that `make test-all` adds; elsewhere a test is marked `long`."""
 FAST = {"unit", "smoke"}

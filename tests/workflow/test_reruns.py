@@ -103,7 +103,8 @@ def test_a_frameworks_adapter(project):
 
 
 def test_the_training_loop(project):
-    project.edit("workflow/scripts/touchstone/runner/train.py", "size *= 2", "size *= 3")
+    path = "workflow/scripts/touchstone/runner/chunk_size.py"
+    project.edit(path, "self.steps = 2 * steps", "self.steps = 3 * steps")
     assert project.jobs() == {"train": 4, "parse_run": 4, **TABLES}
 
 

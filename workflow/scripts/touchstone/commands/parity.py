@@ -56,7 +56,8 @@ def run(arguments: argparse.Namespace) -> None:
         import_once(Path(python), arguments.framework)
         command = [python, str(RUNNER), file.name, str(arguments.output)]
         own = {**thread_variables(1, "passive"), **of_environment(environment)}
-        variables = {**os.environ, **own}
+        # Python may keep what it compiles, as in a run.
+        variables = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | own
         if is_launcher(python):
             variables = of_process(python, variables, own)
         status = subprocess.run(command, env=variables).returncode
