@@ -126,7 +126,7 @@ def install(
             return
         say(f"pip installs instead of uv: {fault}")
         again = ["--force-reinstall"]  # a package that uv left unfinished looks installed
-    pip = _pip(python)
+    pip = pip_of(python)
     if subprocess.run([*pip, "--version"], capture_output=True).returncode:
         added = [str(python), "-m", "ensurepip", "--default-pip"]
         subprocess.run(added, check=True, stdout=sys.stderr)
@@ -144,13 +144,14 @@ def frozen(python: Path, version: tuple[int, ...]) -> str:
 
     Raises CalledProcessError.
     """
-    command = [*_pip(python), "freeze", "--all"]
+    command = [*pip_of(python), "freeze", "--all"]
     if (program := uv()) and version >= OLDEST:
         command = [program, "pip", "freeze", "--no-config", "--quiet", "--python", str(python)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def _pip(python: Path | str) -> list[str]:
+def pip_of(python: Path | str) -> list[str]:
+    """The command of the pip beside a Python."""
     return [str(python), "-m", "pip", "--disable-pip-version-check"]
 
 
@@ -158,7 +159,7 @@ def _by_uv(program: str, python: Path, listed: Path, hashed: bool, compiles: boo
     """Install by uv; says in one line why that was not possible, or gives None."""
     try:
         own = surroundings()
-        asked = [*_pip(sys.executable), "config", "list"]
+        asked = [*pip_of(sys.executable), "config", "list"]
         configured = subprocess.run(asked, env=own, capture_output=True, text=True, check=True)
         command = [program, "pip", "install", "--quiet", "--python", str(python)]
         command += ["--requirement", str(listed)] + ["--compile-bytecode"] * compiles

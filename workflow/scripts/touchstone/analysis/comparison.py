@@ -234,7 +234,10 @@ def _trust(
 
 
 def _level(n: int, disturbed: float, disagree: bool, reach: float) -> tuple[Level, Reason | None]:
-    """How far to trust a comparison, and the main reason, from the share of disturbed runs."""
+    """How far to trust a comparison, and the main reason.
+
+    `disturbed` is the share of disturbed runs; `disagree`: the long runs give other ratios.
+    """
     if n < 2:
         return "low", "one run"
     if disturbed > LOW_SHARE:

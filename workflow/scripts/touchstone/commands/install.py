@@ -24,8 +24,8 @@ def run(arguments: argparse.Namespace) -> int:
     if first and packages.uv() is None:
         only = listed.with_suffix(".uv.txt")
         only.write_text(first[0] + "\n", encoding="utf-8")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--quiet"]
-        command += ["--disable-pip-version-check", "--no-deps", "--requirement", str(only)]
+        command = [*packages.pip_of(sys.executable), "install", "--quiet", "--quiet"]
+        command += ["--no-deps", "--requirement", str(only)]
         # Without it, pip installs the whole list, and says itself what is wrong.
         own = packages.surroundings()
         subprocess.run(command, env=own, stdout=sys.stderr, stderr=subprocess.DEVNULL, check=False)

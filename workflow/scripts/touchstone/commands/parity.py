@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from touchstone.containers import is_launcher
-from touchstone.environments import EnvironmentFault, Missing, import_once
+from touchstone.environments import EnvironmentFault, Missing
 from touchstone.measure.launch import thread_variables
 from touchstone.measure.variables import of_environment, of_process
 from touchstone.paths import RUNNER
@@ -53,7 +53,6 @@ def run(arguments: argparse.Namespace) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(spec_to_json(spec), file)
         file.flush()
-        import_once(Path(python), arguments.framework)
         command = [python, str(RUNNER), file.name, str(arguments.output)]
         own = {**thread_variables(1, "passive"), **of_environment(environment)}
         # Python may keep what it compiles, as in a run.

@@ -9,7 +9,7 @@ from typing import Any
 
 from touchstone.datasets.before_run import require_records
 from touchstone.datasets.errors import DatasetError
-from touchstone.environments import EnvironmentFault, Missing, import_once
+from touchstone.environments import EnvironmentFault, Missing
 from touchstone.errors import explained
 from touchstone.measure import environment, nodes, skip
 from touchstone.measure.attempts import ATTEMPTS, note
@@ -176,7 +176,6 @@ def _run(arguments: argparse.Namespace) -> None:
                 python = runner_python(
                     cell.environment, cell.framework, cell.device, cell.style, own
                 )
-                import_once(Path(python), cell.framework)
                 data = verified_data(spec)
             except (Missing, DatasetError) as fault:
                 how = UNSUPPORTED if isinstance(fault, Missing) else ERROR

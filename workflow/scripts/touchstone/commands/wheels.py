@@ -66,7 +66,7 @@ def _download(what: str, python: str, pins: list[str]) -> None:
         own = Path(folder, "own")
         # Debian's interpreters have no pip of their own, and old ones know not all wheels.
         subprocess.run([python, "-m", "venv", str(own)], check=True)
-        pip = [str(own / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
+        pip = packages.pip_of(own / "bin/python")
         first = [line for line in pins if line.startswith("pip==")]
         for some, command in ((first, "install"), (pins, "download")):
             if not some:

@@ -300,7 +300,7 @@ def _from_package(source: Source, path: Path) -> str | None:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         requirements = Path(folder, "requirements.txt")
         requirements.write_text(f"{source.package} --hash=sha256:{source.sha256}\n")
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+        pip = [*packages.pip_of(sys.executable), "download", "--quiet"]
         options = ["--no-deps", "--only-binary=:all:", "--require-hashes"]
         result = subprocess.run(
             [*pip, *options, "--requirement", str(requirements), "--dest", folder],

@@ -206,6 +206,7 @@ def runner_python(name: str, framework: str, device: str, style: str, known: Pla
     if path is None:
         return known[name].python(name, device)
     python = environments.runner_python(path)
+    environments.import_once(Path(python), framework)
     environments.remember(path, python)
     return python
 
