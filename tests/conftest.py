@@ -129,11 +129,14 @@ def root() -> Path:
 def python_of() -> Callable[[str], str]:
     """The Python of a framework's environment, which is made if it is not there.
 
-    The test is skipped where this machine lacks what that is made with.
+    `TEST_PYTHON` takes its place. The test is skipped where this machine lacks what that is made
+    with.
     """
     from touchstone.environments import Missing, ensure, import_once
 
     def python(framework: str) -> str:
+        if given := os.environ.get("TEST_PYTHON"):
+            return given
         try:
             found = ensure(ROOT / f"envs/{framework}.yaml", ENVIRONMENTS)
         except Missing as fault:

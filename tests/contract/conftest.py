@@ -31,6 +31,8 @@ from touchstone.schema.spec import spec_to_json
 FRAMEWORKS = frameworks.names()
 FEW = {"train": 640, "test": 128}
 """Examples of `study.few`."""
+DEVICE = os.environ.get("TEST_DEVICE", "cpu")
+"""Of the specs that `once` runs."""
 QUICK_JAX = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
 """How JAX compiles in the tests, but in those that ask for it as it is (`usual_xla`)."""
 
@@ -134,7 +136,7 @@ def execute(python_of, variables):
 
     def run(framework, *arguments, cwd=None, fresh=False, more=None):
         python, arguments = python_of(framework), [str(each) for each in arguments]
-        quick = {"XLA_FLAGS": QUICK_JAX} if framework.startswith("jax") else {}
+        quick = {"XLA_FLAGS": QUICK_JAX} if framework.startswith("jax") and DEVICE == "cpu" else {}
         begin = {"cwd": str(cwd or Path.cwd()), "env": {**quick, **variables(), **(more or {})}}
         if fresh or framework not in MODULES:
             return subprocess.run([python, *arguments], capture_output=True, text=True, **begin)
@@ -165,6 +167,8 @@ def once(execute, variables, shared, root):
         framework, spec, output, cwd=shared, code=root / "workflow/scripts", fresh=False, more=None,
         place=None,
     ):  # fmt: skip
+        if DEVICE != "cpu":
+            spec = spec._replace(execution=spec.execution._replace(device=DEVICE))
         asked = spec_to_json(spec)
         place = place or place_of(framework, spec.execution)
         key = [place, asked, output, str(cwd), str(code), fresh, variables(), more]
@@ -195,7 +199,7 @@ def trace_of(once):
     flags = {"jax": f"{quick} --xla_cpu_use_fusion_emitters=false"}
 
     def run(framework, spec, **others):
-        more = {"XLA_FLAGS": flags.get(framework, quick)}
+        more = {"XLA_FLAGS": flags.get(framework, quick)} if DEVICE == "cpu" else None
         ended, path = once(framework, spec, ".npz", more=more, **others)
         assert ended.returncode == 0, ended.stderr[-3000:]
         return path

@@ -10,24 +10,30 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from touchstone.commands import plan as plan_files
 from touchstone.contents import Unreadable, contents
+from touchstone.datasets import catalogue
 from touchstone.errors import UsageError
 from touchstone.files import write_atomic
 from touchstone.gpu_check.certificates import NETWORKS, certificate
 from touchstone.gpu_check.experts import experts
-from touchstone.gpu_check.steps import STEPS, Kit, StepFailed, last_line, soak
+from touchstone.gpu_check.steps import STEPS, Kit, StepFailed, full, last_line, soak
 from touchstone.measure import skip
 from touchstone.measure.attempts import ATTEMPTS
 from touchstone.paths import CLI, ROOT
 from touchstone.plan import frameworks
 from touchstone.plan.deployment import set_job_variables
+from touchstone.plan.max_batch import searches
+from touchstone.plan.model import Cell
 from touchstone.plan.read import canonical, digest, read
 from touchstone.plan.study import Plan, make_plan
 from touchstone.schema.status import ERROR, OK, TIMEOUT
@@ -37,6 +43,8 @@ NAME = "here-{framework}"
 """The environment of a framework in the study."""
 ROW_SECONDS = 300.0
 """That a run may take with all that belongs to it."""
+SEARCH_SECONDS = 900.0
+"""That the search for the largest batch may take."""
 REPORT_SECONDS = 60.0
 """Kept for tables, page and bundle."""
 LARGEST = 16 * 2**20
@@ -70,14 +78,15 @@ def run(arguments: argparse.Namespace) -> int:
     os.chdir(folder)
     set_job_variables(ROOT, conda=False, mirror=None)
     for name, step in STEPS.items():
-        _step(name, end, lambda step=step: step(kit))
-    for framework in _here(plan):
-        for network in NETWORKS[arguments.device]:
-            name = f"certificate-{network}-{framework}"
-            _step(name, end, lambda f=framework, n=network: certificate(kit, f, n))
+        _step(name, end, partial(step, kit))
+    _certificates(plan, kit, end)
+    _step("data", end, lambda: _data(plan))
     ran = _runs(plan, kit, end)
     _turns(plan, kit, ran, end)
+    if kit.device == "gpu":
+        _step("full", end, lambda: full(kit, lambda: _runs_beside(plan, kit)))
     _step("experts", end, lambda: experts(kit))
+    _step("max-batch", end, lambda: _largest_batch(plan, kit))
     seconds = arguments.soak_seconds or (600.0 if arguments.device == "gpu" else 5.0)
     left = max(end - time.monotonic(), 0)
     _step("soak", end, lambda: soak(kit, min(seconds, left)))
@@ -127,7 +136,7 @@ def _here(plan: Plan) -> list[str]:
     return list(dict.fromkeys(cell.framework for cell in plan.cells.values()))
 
 
-def _step(name: str, end: float, work: Any) -> None:
+def _step(name: str, end: float, work: Callable[[], Mapping[str, Any]]) -> None:
     """Do a step unless it was done, or the time is over; a failure is noted and goes on."""
     path = STEPS_FOLDER / f"{name}.json"
     if path.exists() and "failed" not in _read(path):
@@ -136,7 +145,7 @@ def _step(name: str, end: float, work: Any) -> None:
         return _say(name, "left out: the time is over")
     begin = time.monotonic()
     try:
-        answer: Mapping[str, Any] = work()
+        answer = work()
     except (StepFailed, OSError, ValueError, subprocess.SubprocessError) as fault:
         answer = {"failed": str(fault)}
     path.parent.mkdir(exist_ok=True)
@@ -163,26 +172,45 @@ def _environment(kit: Kit, framework: str) -> list[str]:
     return ["--environment", NAME.format(framework=framework), "python", kit.python]
 
 
+def _certificates(plan: Plan, kit: Kit, end: float) -> None:
+    """Compare all networks at once, as many as half of the cores: nothing is timed here."""
+    with ThreadPoolExecutor(max((os.cpu_count() or 1) // 2, 1)) as pool:
+        for network in NETWORKS[kit.device]:
+            for framework in _here(plan):
+                name = f"certificate-{network}-{framework}"
+                work = partial(certificate, kit, framework, network)
+                pool.submit(_step, name, end, work)
+
+
+def _data(plan: Plan) -> dict[str, Any]:
+    """Write the records that cells read."""
+    read = (cell for cell in plan.cells.values() if cell.input == "records")
+    written = {(cell.dataset, frameworks.record_format(cell.framework)) for cell in read}
+    for dataset, kind in sorted(written):
+        sources = Path("results/downloads") / dataset
+        output = Path("results/data") / dataset / kind
+        processes = catalogue.most_shards(dataset)
+        for command in (
+            ("download", dataset, "--output", sources),
+            ("convert", dataset, "--source", sources, "--format", kind, "--output", output,
+             "--processes", processes),
+        ):  # fmt: skip
+            if why := _touchstone(*command):
+                raise StepFailed(why)
+    return {"written": sorted(written)}
+
+
 def _runs(plan: Plan, kit: Kit, end: float) -> list[str]:
     """Run the cells in their order; the names of those that have a record."""
     ran = []
     for name, cell in plan.cells.items():
-        folder, record = Path("results/runs") / name / "rep1", _record(name)
         # Other programs may have made a run late, so repeating the command repeats it.
+        record = _record(name)
         if not record.exists() or _read(record)["status"] in (TIMEOUT, ERROR):
             if time.monotonic() >= end:
                 _say(name, "left out: the time is over")
                 continue
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            settings = canonical(cell.model_dump(exclude_defaults=True))
-            # The last attempt: an error becomes a record.
-            options = ["--repeat", 1, "--attempt", ATTEMPTS, "--run", folder]
-            options += ["--log", folder / "log"]
-            why = _touchstone(
-                "run", "--cell", settings, *options, *_environment(kit, cell.framework)
-            )
-            why = why or _touchstone("parse", folder, "--output", record)
+            why = _run(cell, kit, Path("results/runs") / name / "rep1", record)
             if why:
                 _say(name, why)
                 continue
@@ -190,6 +218,46 @@ def _runs(plan: Plan, kit: Kit, end: float) -> list[str]:
             _say(name, f"{found['status']}  {found['reason'] or ''}")
         ran.append(name)
     return ran
+
+
+def _run(cell: Cell, kit: Kit, folder: Path, record: Path) -> str:
+    """Run a cell; why that failed, or nothing."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    # The last attempt: an error becomes a record.
+    options = ["--repeat", 1, "--attempt", ATTEMPTS, "--run", folder, "--log", folder / "log"]
+    own = _environment(kit, cell.framework)
+    why = _touchstone("run", "--cell", _settings(cell), *options, *own)
+    return why or _touchstone("parse", folder, "--output", record)
+
+
+def _settings(cell: Cell) -> str:
+    return canonical(cell.model_dump(exclude_defaults=True))
+
+
+def _runs_beside(plan: Plan, kit: Kit) -> dict[str, Any]:
+    """How each framework's first run ends beside what else is on the device now."""
+    first: dict[str, Cell] = {}
+    for cell in plan.cells.values():
+        first.setdefault(cell.framework, cell)
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for framework, cell in first.items():
+            record = Path(folder, "record.json")
+            if why := _run(cell, kit, Path(folder, "run"), record):
+                raise StepFailed(why)
+            found[framework] = {key: _read(record)[key] for key in ("status", "reason")}
+    return found
+
+
+def _largest_batch(plan: Plan, kit: Kit) -> dict[str, Any]:
+    """The largest batch of the first cell."""
+    cell = next(iter(searches(plan).values()))
+    folder, output = Path("results/max_batch/first"), Path("results/max_batch/first.json")
+    options = ["--folder", folder, "--output", output, *_environment(kit, cell.framework)]
+    if why := _touchstone("max-batch", "--cell", _settings(cell), *options, limit=SEARCH_SECONDS):
+        raise StepFailed(why)
+    return _read(output)
 
 
 def _record(name: str) -> Path:
@@ -233,7 +301,8 @@ def _report(plan: Plan, ran: list[str]) -> None:
     findings, figures = results / "findings.json", results / "figures"
     tables = results / "tables"
     for command in (
-        ("gather", *files, "--output", tables, "--findings", findings),
+        ("gather", *files, "--output", tables, "--findings", findings, "--max-batches",
+         results / "max_batch"),
         ("plot", *files, "--tables", tables, "--output", figures),
         ("report", "--findings", findings, "--figures", figures, "--config", resolved,
          "--output", PAGE),

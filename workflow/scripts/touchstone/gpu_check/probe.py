@@ -41,6 +41,19 @@ def load(device: str, size: int, seconds: float) -> Answer:
     }
 
 
+def fill(device: str, share: float) -> Answer:
+    """Hold so much of a GPU's memory until standard input ends."""
+    import torch
+
+    free, total = torch.cuda.mem_get_info()
+    wanted = int(free - (1 - share) * total)
+    held = torch.empty(wanted, device="cuda", dtype=torch.uint8)
+    free = torch.cuda.mem_get_info()[0]
+    print(json.dumps({"held_mib": held.numel() / 2**20, "free_mib": free / 2**20}), flush=True)
+    sys.stdin.read()
+    return {}
+
+
 def rounding(device: str, size: int) -> Answer:
     """How far a product in single precision is from double precision, relative to the largest,
     with TF32 off and on: some 1e-7 and some 1e-4 where the switch works."""
@@ -75,6 +88,6 @@ def facts(device: str) -> Answer:
 
 if __name__ == "__main__":
     functions: dict[str, Callable[..., Answer]] = {
-        "load": load, "rounding": rounding, "facts": facts,
+        "load": load, "fill": fill, "rounding": rounding, "facts": facts,
     }  # fmt: skip
     print(json.dumps(functions[sys.argv[1]](**json.loads(sys.argv[2]))), flush=True)

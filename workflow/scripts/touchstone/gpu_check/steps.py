@@ -63,6 +63,21 @@ def soak(kit: Kit, seconds: float) -> dict[str, Any]:
     return _under_load(kit, seconds)
 
 
+def full(kit: Kit, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `work` answers while another process holds 98 % of the device's memory."""
+    command = _probe_command(kit, "fill", {"share": 0.98})
+    pipes = subprocess.PIPE
+    holder = subprocess.Popen(command, stdin=pipes, stdout=pipes, stderr=pipes, text=True)
+    try:
+        assert holder.stdout
+        if begun := holder.stdout.readline():
+            return {"held": json.loads(begun), **work()}
+        raise StepFailed(f"fill: {last_line(holder.communicate()[1])}")
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
 def probe(kit: Kit, name: str, limit: float, options: dict[str, Any]) -> dict[str, Any]:
     """Run a function of `probe.py`. Raises StepFailed."""
     command = _probe_command(kit, name, options)
