@@ -26,14 +26,17 @@ from touchstone.plan.model import Cell
 from touchstone.plan.parity import REFERENCE, steps_spec
 from touchstone.plan.spec import make_spec
 from touchstone.results.parity import compare
-from touchstone.schema.spec import spec_to_json
+from touchstone.schema.spec import ProfileSpec, spec_to_json
 
 FRAMEWORKS = frameworks.names()
 FEW = {"train": 640, "test": 128}
 """Examples of `study.few`."""
 DEVICE = os.environ.get("TEST_DEVICE", "cpu")
 """Of the specs that `once` runs."""
-QUICK_JAX = "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false"
+QUICK_JAX = {
+    "cpu": "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false",
+    "gpu": "--xla_gpu_autotune_level=0",
+}[DEVICE]
 """How JAX compiles in the tests, but in those that ask for it as it is (`usual_xla`)."""
 
 
@@ -136,7 +139,7 @@ def execute(python_of, variables):
 
     def run(framework, *arguments, cwd=None, fresh=False, more=None):
         python, arguments = python_of(framework), [str(each) for each in arguments]
-        quick = {"XLA_FLAGS": QUICK_JAX} if framework.startswith("jax") and DEVICE == "cpu" else {}
+        quick = {"XLA_FLAGS": QUICK_JAX} if framework.startswith("jax") else {}
         begin = {"cwd": str(cwd or Path.cwd()), "env": {**quick, **variables(), **(more or {})}}
         if fresh or framework not in MODULES:
             return subprocess.run([python, *arguments], capture_output=True, text=True, **begin)
@@ -155,6 +158,13 @@ def place_of(framework, execution):
     return Path(frameworks.environment(framework, "cpu", execution.style)).stem
 
 
+def on_device(spec):
+    """The spec with `DEVICE` for its device."""
+    if isinstance(spec, ProfileSpec):
+        return spec._replace(training=on_device(spec.training))
+    return spec._replace(execution=spec.execution._replace(device=DEVICE))
+
+
 @pytest.fixture(scope="session")
 def once(execute, variables, shared, root):
     """Runs a spec: how that ended, and the path of its output.
@@ -168,7 +178,7 @@ def once(execute, variables, shared, root):
         place=None,
     ):  # fmt: skip
         if DEVICE != "cpu":
-            spec = spec._replace(execution=spec.execution._replace(device=DEVICE))
+            spec, fresh = on_device(spec), True  # no fork may use the CUDA of its parent
         asked = spec_to_json(spec)
         place = place or place_of(framework, spec.execution)
         key = [place, asked, output, str(cwd), str(code), fresh, variables(), more]

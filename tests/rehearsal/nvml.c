@@ -14,6 +14,7 @@ enum { POWER_AVERAGE = 185, POWER_INSTANT = 186, UNSIGNED_INT = 1 };
 typedef unsigned long long u64;
 typedef struct { unsigned gpu, memory; } Utilization;
 typedef struct { u64 total, free, used; } Memory;
+typedef struct { unsigned version; u64 total, reserved, free, used; } Memory2;
 typedef struct { unsigned pid; u64 memory; unsigned instance, compute; } Process;
 typedef struct {
     unsigned field, scope;
@@ -154,10 +155,18 @@ int nvmlDeviceGetUtilizationRates(Device device, Utilization *rates) {
     return small(device, "utilization", &rates->gpu);
 }
 
-int nvmlDeviceGetMemoryInfo(Device device, Memory *memory) {
+int nvmlDeviceGetMemoryInfo_v2(Device device, Memory2 *memory) {
     int status = number(device, "memory_used", &memory->used);
+    if (status == SUCCESS) status = number(device, "memory_reserved", &memory->reserved);
     if (status == SUCCESS) status = number(device, "memory_total", &memory->total);
-    memory->free = memory->total - memory->used;
+    memory->free = memory->total - memory->reserved - memory->used;
+    return status;
+}
+
+int nvmlDeviceGetMemoryInfo(Device device, Memory *memory) {
+    Memory2 found;
+    int status = nvmlDeviceGetMemoryInfo_v2(device, &found);
+    *memory = (Memory){found.total, found.free, found.used + found.reserved};
     return status;
 }
 

@@ -173,8 +173,8 @@ def _environment(kit: Kit, framework: str) -> list[str]:
 
 
 def _certificates(plan: Plan, kit: Kit, end: float) -> None:
-    """Compare all networks at once, as many as half of the cores: nothing is timed here."""
-    with ThreadPoolExecutor(max((os.cpu_count() or 1) // 2, 1)) as pool:
+    """Compare all networks at once."""
+    with ThreadPoolExecutor() as pool:
         for network in NETWORKS[kit.device]:
             for framework in _here(plan):
                 name = f"certificate-{network}-{framework}"

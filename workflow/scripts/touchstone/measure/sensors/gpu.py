@@ -120,7 +120,7 @@ class Device:
             "gpu_power": self._power,
             "gpu_power_average": lambda: self._field(nvml.NVML_FI_DEV_POWER_AVERAGE) / 1e3,
             "gpu_utilization": lambda: nvml.nvmlDeviceGetUtilizationRates(one).gpu,
-            "gpu_memory": lambda: nvml.nvmlDeviceGetMemoryInfo(one).used / 2**20,
+            "gpu_memory": lambda: self._memory().used / 2**20,
             "gpu_process_memory": self._process_memory,
             "gpu_temperature": lambda: nvml.nvmlDeviceGetTemperature(
                 one, nvml.NVML_TEMPERATURE_GPU
@@ -168,6 +168,16 @@ class Device:
         except (self.nvml.NVMLError_NotSupported, self.nvml.NVMLError_InvalidArgument):
             milliwatts: int = self.nvml.nvmlDeviceGetPowerUsage(self.device)
             return milliwatts / 1e3
+
+    def _memory(self) -> Any:
+        """Memory in use, without what the driver reserves for itself, as nvidia-smi gives it.
+
+        Before driver 510 there is only the sum of both: 480 MiB more on an H100.
+        """
+        try:
+            return self.nvml.nvmlDeviceGetMemoryInfo(self.device, self.nvml.nvmlMemory_v2)
+        except self.nvml.NVMLError_FunctionNotFound:
+            return self.nvml.nvmlDeviceGetMemoryInfo(self.device)
 
     def _process_memory(self) -> float:
         """Memory of the run's own processes, MiB; raises LookupError if the driver cannot tell."""
