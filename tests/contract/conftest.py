@@ -17,7 +17,7 @@ from fixtures.adapter import PROGRAM, copy_with, locked
 from fixtures.certificates import beyond, layers_alone
 from fixtures.commands import call
 from fixtures.specs import parity_of
-from fixtures.warm import MODULES, Warm
+from fixtures.warm import MODULES, PROGRAMS, Warm
 from touchstone.datasets import formats
 from touchstone.measure import variables as run_variables
 from touchstone.measure.launch import thread_variables
@@ -136,6 +136,8 @@ def execute(python_of, variables):
     it did before its fusion emitters. `XLA_FLAGS` in `more` ask for something else.
     """
     warm = Warm()
+    if DEVICE == "gpu":
+        PROGRAMS["pytorch"] = ["torch"]  # its compiler would look for devices, and no fork may then
 
     def run(framework, *arguments, cwd=None, fresh=False, more=None):
         python, arguments = python_of(framework), [str(each) for each in arguments]
@@ -178,7 +180,7 @@ def once(execute, variables, shared, root):
         place=None,
     ):  # fmt: skip
         if DEVICE != "cpu":
-            spec, fresh = on_device(spec), True  # no fork may use the CUDA of its parent
+            spec = on_device(spec)
         asked = spec_to_json(spec)
         place = place or place_of(framework, spec.execution)
         key = [place, asked, output, str(cwd), str(code), fresh, variables(), more]

@@ -184,7 +184,7 @@ def _certificates(plan: Plan, kit: Kit, end: float) -> None:
 
 def _data(plan: Plan) -> dict[str, Any]:
     """Write the records that cells read."""
-    read = (cell for cell in plan.cells.values() if cell.input == "records")
+    read = (cell for cell in plan.cells.values() if cell.input != "synthetic")
     written = {(cell.dataset, frameworks.record_format(cell.framework)) for cell in read}
     for dataset, kind in sorted(written):
         sources = Path("results/downloads") / dataset
