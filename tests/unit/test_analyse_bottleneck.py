@@ -209,7 +209,7 @@ def test_the_share_of_peak_is_of_the_best_product_in_the_same_precision():
     assert [v.evidence.peak_share for v in found] == [pytest.approx(60), None]
     assert found[0].bound == "compute-bound"
     assert "it reaches 60 % [60, 60] of the measured peak" in found[0].why
-    assert found[1].evidence.share_missing == "the study has no gemm on the cpu, bf16"
+    assert found[1].evidence.share_missing == "the study has no gemm on the CPU, bf16"
 
 
 @pytest.mark.parametrize(("device", "share"), [("gpu", 30), ("cpu", 60)])

@@ -8,6 +8,7 @@ import random
 import shutil
 import stat
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -126,6 +127,28 @@ def test_names_of_the_user_and_of_folders_stay_at_home(slow, tmp_path, monkeypat
         for name in archive.namelist():
             text = archive.read(name).decode().lower()
             assert "maria" not in text and str(root).lower() not in text, name
+
+
+def test_what_an_h100_did_is_shown_beside_a_machine_without_a_gpu(packed, tmp_path):
+    h100 = Path(__file__).parents[1] / "fixtures/h100.zip"
+    done = merge(packed, h100, "--output", tmp_path / "merged")
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "merged/machines.csv").open(newline="") as file:
+        speeds = {
+            row["cell"].partition("-gpu-")[2].rpartition("-lr")[0]: float(row["median"])
+            for row in csv.DictReader(file)
+            if "H100" in row["machine"] and row["metric"] == "throughput" and row["median"]
+        }
+    fastest = sorted(speeds, key=speeds.__getitem__, reverse=True)
+    assert fastest == ["bf16-b256", "tf32-b256", "bf16-b64", "fp16-amp-b64", "tf32-b64", "fp32-b64"]
+    assert "NVIDIA H100 80GB HBM3" in (tmp_path / "merged/index.html").read_text()
+    unpack(h100, tmp_path / "h100")
+    records = [json.loads(one.read_text()) for one in (tmp_path / "h100").rglob("rep1.json")]
+    for metrics in (record["metrics"] for record in records if record["status"] == "ok"):
+        counted, integrated = (
+            metrics[name]["value"] for name in ("gpu_energy", "gpu_energy_integrated")
+        )
+        assert integrated == pytest.approx(counted, rel=0.05)
 
 
 def test_control_characters_in_a_bundle_are_refused(slow, tmp_path, monkeypatch):

@@ -109,7 +109,7 @@ def test_a_study_of_operations_only_has_its_figures_and_its_page(tmp_path):
             captions[drawn.name] = drawn.texts
             (tmp_path / f"figures/{drawn.name}.svg").write_bytes(render(drawn.figure)["svg"])
     (tmp_path / "figures/captions.json").write_text(json.dumps(captions))
-    assert "4 GFLOP/s and 0.0 GB/s on the cpu" in captions["operations"]["caption"]
+    assert "4 GFLOP/s and 0.0 GB/s on the CPU" in captions["operations"]["caption"]
     page = make_report(
         compute(study, {}), tmp_path / "figures", title="Operations", config_name="", config_text=""
     )

@@ -70,9 +70,10 @@ def test_readings_that_a_device_does_not_support_or_lost(show):
     show(flat(without, pid=PID))
     sensor = gpu.Sensor(Watched(PID, "gpu", processes=[PID]))
     read = sensor.sample()
-    assert read["gpu_power"] == BUSY["power_average_mw"] / 1e3  # what older drivers give
+    assert read["gpu_power"] == BUSY["power_average_mw"] / 1e3
     assert read["gpu_temperature"] is None
-    assert sensor.missing == {"gpu_temperature": "NVML: Not Supported"}
+    lacking = ("gpu_power_instant", "gpu_temperature")
+    assert sensor.missing == dict.fromkeys(lacking, "NVML: Not Supported")
     show(flat(BUSY, lost=1))
     assert set(sensor.sample().values()) == {None}
     assert set(sensor.missing.values()) == {"NVML: GPU is lost"}
@@ -140,5 +141,5 @@ def test_the_supervisor_watches_the_device_of_a_run(watch, show):
     seen = [row for row in run.rows if row["gpu_power"] == row["gpu_power"]]
     assert len(seen) > 3
     for row in seen:
-        assert row["gpu_power"] == BUSY["power_mw"] / 1e3
+        assert row["gpu_power"] == BUSY["power_average_mw"] / 1e3
         assert row["gpu_memory"] == BUSY["memory_used"] / 2**20

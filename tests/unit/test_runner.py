@@ -324,9 +324,17 @@ def test_arithmetic_of_another_precision_fails_the_run(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="arithmetic: asked 'fp32', found 'fp16'"):
         run(tmp_path, monkeypatch, adapter)
     adapter.arithmetic = np.float64
-    assert checks.arithmetic(adapter) == "fp64"
+    assert checks.arithmetic(adapter, SPEC) == "fp64"
     adapter.matrix_products = lambda a, b: [np.round(a @ b * 2**k) / 2**k for k in (10, 7)]
-    assert checks.arithmetic(adapter) == "tf32 in products, bf16 in convolutions"
+    assert checks.arithmetic(adapter, SPEC) == "tf32 in products, bf16 in convolutions"
+
+
+def test_one_kind_of_product_may_be_more_precise_than_tf32():
+    adapter = Arithmetic()
+    adapter.matrix_products = lambda a, b: [np.round(a @ b * 2**k) / 2**k for k in (10, 23)]
+    assert checks.arithmetic(adapter, SPEC) == "tf32 in products, fp32 in convolutions"
+    tf32 = SPEC._replace(execution=SPEC.execution._replace(precision="tf32"))
+    assert checks.arithmetic(adapter, tf32) == "tf32"
 
 
 def test_a_chunk_of_no_length_is_a_step_that_is_waited_for(tmp_path, monkeypatch):

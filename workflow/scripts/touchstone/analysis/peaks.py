@@ -27,8 +27,8 @@ class Place(NamedTuple):
 
     @property
     def label(self) -> str:
-        """`cpu`, and what of it is not usual: `cpu, bf16, threads 1`."""
-        words = [self.device] + [self.precision] * (self.precision != "fp32")
+        """`CPU`, and what of it is not usual: `CPU, bf16, threads 1`."""
+        words = [self.device.upper()] + [self.precision] * (self.precision != "fp32")
         return ", ".join(words + [f"threads {self.threads}"] * bool(self.threads))
 
 

@@ -111,9 +111,13 @@ def show(level: str | float) -> str:
     return f"{level:.10g}" if isinstance(level, float) else level
 
 
+CAPITALS = {"cpu": "CPU", "dram": "DRAM", "gpu": "GPU", "pcie": "PCIe", "sm": "SM"}
+"""Parts of names that prose does not write in small letters."""
+
+
 def words(name: str) -> str:
     """The name of a metric or a factor as prose has it: `GPU memory` for `gpu_memory`."""
-    return " ".join({"cpu": "CPU", "gpu": "GPU"}.get(word, word) for word in name.split("_"))
+    return " ".join(CAPITALS.get(word, word) for word in name.split("_"))
 
 
 def number(value: float) -> str:

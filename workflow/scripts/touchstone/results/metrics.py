@@ -76,7 +76,11 @@ METRICS = {
     "gpu_utilization": Metric("%", "Mean of the samples in the measured phase."),
     "gpu_memory": Metric("MiB", "Mean of the samples in the measured phase (the driver's figure)."),
     "gpu_memory_peak": Metric("MiB", "Largest sample of the whole run (the driver's figure)."),
-    "gpu_power": Metric("W", "Mean of the samples in the measured phase."),
+    "gpu_power": Metric(
+        "W",
+        "Mean of the samples in the measured phase; a sample is the device's mean of the last"
+        " second where it has one.",
+    ),
     "gpu_energy": Metric(
         "J", "Increase of the device's own energy counter over the measured phase."
     ),
@@ -122,9 +126,6 @@ METRICS = {
     ),
     "gpu_allocator_peak": Metric(
         "MiB", "The largest amount that the framework's own allocator says it had in use."
-    ),
-    "gpu_power_average": Metric(
-        "W", "Mean of the samples in the measured phase of the device's own one-second average."
     ),
     "gpu_energy_integrated": Metric(
         "J", "Power at the samples, integrated over the measured phase (trapezoidal rule)."

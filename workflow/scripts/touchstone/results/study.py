@@ -1,7 +1,7 @@
 """A gathered study in memory: what figures and the report are made from."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,7 @@ from touchstone.plan.names import Stack, framework_name, setting_name
 from touchstone.reading import rows_of
 from touchstone.results.files import REMAKE, InputError, read_text
 from touchstone.results.planned import PlannedCell, comparable, read_plan, read_records
-from touchstone.results.tables import STUDY_FLAGS, SUMMARY, counted, counted_choices
+from touchstone.results.tables import STUDY_FLAGS, SUMMARY, counted_choices
 from touchstone.schema.spec import PINNED, TUNED
 
 T = TypeVar("T")
@@ -320,4 +320,5 @@ def describe_machine(machine: dict[str, Any]) -> str:
     gpus = [
         g.get("name", "GPU") if isinstance(g, dict) else str(g) for g in machine.get("gpus", [])
     ]
-    return ", ".join(words + ([counted(gpus)] if gpus else []))
+    words += [name if count == 1 else f"{count} x {name}" for name, count in Counter(gpus).items()]
+    return ", ".join(words)

@@ -12,7 +12,7 @@ from touchstone.results.phases import Phase
 from touchstone.results.run_files import Run
 
 MEANS = (
-    "gpu_utilization", "gpu_memory", "gpu_power", "gpu_power_average", "gpu_temperature",
+    "gpu_utilization", "gpu_memory", "gpu_power", "gpu_temperature",
     "gpu_sm_clock", "gpu_memory_clock", "gpu_pcie_tx", "gpu_pcie_rx", "busy_threads",
 )  # fmt: skip
 """Metrics that are the mean of the column of their name over the measured phase."""

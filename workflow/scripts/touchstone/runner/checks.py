@@ -91,11 +91,13 @@ def shown_by_products(job: Job) -> str:
     return ARITHMETIC.get(job.execution.precision, job.execution.precision)
 
 
-def arithmetic(adapter: Any) -> Any:
+def arithmetic(adapter: Any, job: Job) -> Any:
     """The precision that products show: of 1 + 2^-k, which is one bit too long for the next.
 
     Mantissas have 52, 23, 10 and 7 bits (IEEE 754; NVIDIA A100 whitepaper for tf32; bfloat16).
-    Those of tf32 and fp16 are alike, but fp16 ends at 65504.
+    Those of tf32 and fp16 are alike, but fp16 ends at 65504. Where tf32 is asked for, one of both
+    kinds of products may show fp32: TF32 is a permission, and a library takes the kernel that is
+    faster for a size, as XLA does for the convolution here on an H100.
     """
     found = ["less than bf16"] * 2
     for name, bits in (("bf16", 7), ("tf32", 10), ("fp32", 23), ("fp64", 52)):
@@ -108,4 +110,6 @@ def arithmetic(adapter: Any) -> Any:
         for i, product in enumerate(adapter.matrix_products(large, np.eye(64))):
             if found[i] == "tf32" and not (np.asarray(product) == large).all():
                 found[i] = "fp16"
+    if job.execution.precision == "tf32" and set(found) == {"tf32", "fp32"}:
+        return "tf32"
     return found[0] if found[0] == found[1] else " in products, ".join(found) + " in convolutions"

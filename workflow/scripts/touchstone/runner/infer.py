@@ -217,7 +217,7 @@ def infer(spec: InferenceSpec, events: Any, threads: int) -> None:
         measure(predictions, spec.phases, time.monotonic())
 
         requested = requested_settings(job, threads, adapter)
-        effective = dict(adapter.inference_settings(), arithmetic=arithmetic(adapter))
+        effective = dict(adapter.inference_settings(), arithmetic=arithmetic(adapter, job))
         prove_settings(events, adapter, job, requested, effective)
         if logits is not None:
             shown = outputs[: len(logits)]

@@ -129,7 +129,7 @@ def operate(spec: OperationSpec, events: Any, threads: int) -> None:
         if process:
             process.end()
         requested = {"arithmetic": shown_by_products(job)}
-        effective = {"arithmetic": arithmetic(adapter)}
+        effective = {"arithmetic": arithmetic(adapter, job)}
         prove_settings(events, adapter, job, requested, effective)
         deviation = operation.deviation(read([host(each) for each in calls.results]), **arrays)
         events.phase("evaluation", begin)

@@ -81,7 +81,7 @@ def training(spec: TrainingSpec, adapter: Any, threads: int, events: Any) -> Wor
         requested = requested_settings(
             job, threads, loop.last_rates[-1], loop.last_batch_size(), adapter
         )
-        effective = dict(adapter.settings(), arithmetic=arithmetic(adapter))
+        effective = dict(adapter.settings(), arithmetic=arithmetic(adapter, job))
         effective["reader_threads"] = reader.live() if reader else 0
         prove_settings(events, adapter, job, requested, effective)
 
@@ -108,7 +108,7 @@ def inference(spec: InferenceSpec, adapter: Any, threads: int, events: Any) -> W
 
     def prove() -> None:
         requested = requested_for_inference(job, threads, adapter)
-        effective = dict(adapter.inference_settings(), arithmetic=arithmetic(adapter))
+        effective = dict(adapter.inference_settings(), arithmetic=arithmetic(adapter, job))
         prove_settings(events, adapter, job, requested, effective)
 
     def begun() -> int:
@@ -130,7 +130,13 @@ def operation(spec: OperationSpec, adapter: Any, threads: int, events: Any) -> W
 
     def prove() -> None:
         requested = {"arithmetic": shown_by_products(job)}
-        prove_settings(events, adapter, job, requested, {"arithmetic": arithmetic(adapter)})
+        prove_settings(
+            events,
+            adapter,
+            job,
+            requested,
+            {"arithmetic": arithmetic(adapter, job)},
+        )
 
     return Work(lambda steps: calls.begin("slice", steps), calls.finish, lambda: calls.made, prove)
 

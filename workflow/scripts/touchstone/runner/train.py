@@ -285,7 +285,7 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
         requested = requested_settings(
             job, threads, loop.last_rates[-1], loop.last_batch_size(), adapter
         )
-        effective = dict(adapter.settings(), arithmetic=arithmetic(adapter))
+        effective = dict(adapter.settings(), arithmetic=arithmetic(adapter, job))
         effective["reader_threads"] = reader.live() if reader else 0
         prove_settings(events, adapter, job, requested, effective)
 

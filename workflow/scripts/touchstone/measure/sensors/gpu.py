@@ -13,7 +13,7 @@ from touchstone.measure.sensors import Watched
 COLUMNS = {
     "gpu_energy": "J",
     "gpu_power": "W",
-    "gpu_power_average": "W",
+    "gpu_power_instant": "W",
     "gpu_utilization": "%",
     "gpu_memory": "MiB",
     "gpu_process_memory": "MiB",
@@ -118,7 +118,7 @@ class Device:
                 self.energy.add(nvml.nvmlDeviceGetTotalEnergyConsumption(one)) / 1e3
             ),
             "gpu_power": self._power,
-            "gpu_power_average": lambda: self._field(nvml.NVML_FI_DEV_POWER_AVERAGE) / 1e3,
+            "gpu_power_instant": lambda: self._field(nvml.NVML_FI_DEV_POWER_INSTANT) / 1e3,
             "gpu_utilization": lambda: nvml.nvmlDeviceGetUtilizationRates(one).gpu,
             "gpu_memory": lambda: self._memory().used / 2**20,
             "gpu_process_memory": self._process_memory,
@@ -158,13 +158,13 @@ class Device:
         return value
 
     def _power(self) -> float:
-        """Power at this moment, W.
+        """Mean power of the last second, W, as nvidia-smi gives it.
 
-        Drivers that do not know the field have only nvmlDeviceGetPowerUsage, which is the
-        mean over the last second on Ampere (but for GA100) and later, and instant before.
+        GA100 and what came before Ampere have only the power at a moment, which
+        nvmlDeviceGetPowerUsage gives there.
         """
         try:
-            return self._field(self.nvml.NVML_FI_DEV_POWER_INSTANT) / 1e3
+            return self._field(self.nvml.NVML_FI_DEV_POWER_AVERAGE) / 1e3
         except (self.nvml.NVMLError_NotSupported, self.nvml.NVMLError_InvalidArgument):
             milliwatts: int = self.nvml.nvmlDeviceGetPowerUsage(self.device)
             return milliwatts / 1e3

@@ -4,6 +4,7 @@ from typing import Any
 
 from touchstone.analysis.bottleneck_model import Bottleneck
 from touchstone.analysis.findings_model import CellSummary, Findings, LargestBatch, PrecisionGain
+from touchstone.published.table import words
 from touchstone.report.rows import first_rows, sortable_rows
 from touchstone.report.sections.columns import Column, has_values, summary_rows
 from touchstone.report.text import missing_words
@@ -85,7 +86,7 @@ def further_columns(cells: list[CellSummary]) -> list[Column]:
     shown = {column.metric for column in (*COLUMNS, *GPU_COLUMNS)} | {"cpu_utilization"}
     shown.add("step_rate")  # its reciprocal is shown
     return [
-        Column(name.replace("_", " "), "" if metric.unit == "1" else metric.unit, name)
+        Column(words(name), "" if metric.unit == "1" else metric.unit, name)
         for name, metric in METRICS.items()
         if name not in shown and has_values(cells, [name])
     ]
