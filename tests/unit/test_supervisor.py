@@ -325,6 +325,21 @@ def test_cpu_time_and_memory_of_the_tree(watch, follow):
     assert max(row["processes"] for row in run.rows) == 2
 
 
+def test_memory_that_a_new_process_borrows_counts_once(watch, follow, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    run = watch(
+        "import threading\nkept = bytearray(os.urandom(1)) * (300 << 20)\n"
+        f"pipe = {str(tmp_path / 'pipe')!r}\n"
+        "threading.Timer(0.6, lambda: open(pipe, 'w').close()).start()\n"
+        # It has the memory of this process until it executes `true`: once the pipe has a writer.
+        "pid = os.posix_spawn('/bin/true', ['true'], {},"
+        " file_actions=[(os.POSIX_SPAWN_OPEN, 0, pipe, os.O_RDONLY, 0)])\n"
+        "os.waitpid(pid, 0); say(event='result', status='ok', reason=None)"
+    )
+    assert max(row["processes"] for row in run.rows) == 2
+    assert 300 < max(row["host_memory"] for row in run.rows) < 360
+
+
 def test_a_sample_is_taken_when_the_runner_asks_for_it(watch):
     run = watch(
         "time.sleep(0.5); say(slept=time.monotonic())\n"

@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import platform
 import re
 import subprocess
 import tempfile
@@ -25,6 +26,10 @@ import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 """prctl(2): orphaned descendants become children of this process."""
+KCMP = {"x86_64": 312, "aarch64": 272}
+"""The number of the system call kcmp(2), by machine."""
+KCMP_VM = 1
+"""Asks kcmp(2) whether two processes have one address space."""
 TICKS = os.sysconf("SC_CLK_TCK")
 """Clock ticks per second, the unit of CPU times in /proc/PID/stat."""
 NUMBER = re.compile(rb"^(\w+):\s+(\d+)\b", re.MULTILINE)
@@ -70,6 +75,12 @@ def fields(pid: int, name: str) -> dict[str, int] | None:
     except OSError:
         return None
     return {key.decode(): int(number) for key, number in NUMBER.findall(text)}
+
+
+def one_memory(one: int, other: int) -> bool:
+    """Whether two processes have one address space; no, where the kernel does not tell."""
+    call = KCMP.get(platform.machine())
+    return call is not None and not ctypes.CDLL(None).syscall(call, one, other, KCMP_VM, 0, 0)
 
 
 def threads(pid: int) -> list[int]:

@@ -24,7 +24,8 @@ from touchstone.published.comparisons import ON_ONE_METRIC, ON_TWO_METRICS, rela
 from touchstone.published.evidence import FAILS, HOLDS, OPEN, Evidence, Group
 from touchstone.published.points import Level as Given
 from touchstone.published.points import Point, matches
-from touchstone.published.table import number, show, words
+from touchstone.published.table import number, show
+from touchstone.results.metrics import words
 from touchstone.statistics.intervals import LEVEL
 
 REPRODUCED, CONTRADICTED = "reproduced", "contradicted"

@@ -29,7 +29,8 @@ from touchstone.published.claim_model import (
 from touchstone.published.contrast import Contrast, contrast, figure, mean_of
 from touchstone.published.evidence import FAILS, HOLDS, OPEN, Evidence, Group, group, outcome
 from touchstone.published.points import Level, Point, level, matches
-from touchstone.published.table import show, words
+from touchstone.published.table import show
+from touchstone.results.metrics import words
 
 HARDWARE = ("device", "devices", "replicas", "gpu", "generation")
 """The factors that the word of a source for a piece of hardware says."""

@@ -10,7 +10,8 @@ from touchstone.plan.model import Cell
 from touchstone.published.claim_model import Where
 from touchstone.published.dossier import Dossier, Layout
 from touchstone.published.points import ACCURACIES, Level, Point, counterpart, level, matches
-from touchstone.published.table import show, words
+from touchstone.published.table import show
+from touchstone.results.metrics import words
 
 NOT_IN_SOURCE = "not in the source"
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from pandas import DataFrame
 
 from touchstone.published.entries import Entry, Pivot, head, not_comparable
-from touchstone.published.table import number, words
+from touchstone.published.table import number
+from touchstone.results.metrics import words
 from touchstone.safe_text import cell
 
 BLANK = "A blank cell: neither the source nor this study has such a figure."

@@ -16,9 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from touchstone.published.dossier import Curves, FigureSpec
 from touchstone.published.entries import Entry, label
 from touchstone.published.points import Level
-from touchstone.published.table import NUMBERS, show, words
+from touchstone.published.table import NUMBERS, show
 from touchstone.report.figures.axes import legend_columns, spell
 from touchstone.report.figures.style import darker, machine_styles, style_of
+from touchstone.results.metrics import words
 from touchstone.results.study import Cell as MeasuredCell
 
 INK, MUTED = "#1A1A1A", "#5A5A5A"

@@ -55,7 +55,7 @@ from touchstone.published.points import (
     with_changed_labels,
     with_turns,
 )
-from touchstone.published.table import Table, number, show, words
+from touchstone.published.table import Table, number, show
 from touchstone.published.verdicts import Verdict, summary, verdicts_on
 from touchstone.published.verdicts import as_csv as verdicts_csv
 from touchstone.report.figures.render import drawing, render
@@ -63,6 +63,7 @@ from touchstone.report.rendering import templates
 from touchstone.report.sections.warnings import warnings
 from touchstone.report.text import full_label, interval_text, ratio_text
 from touchstone.results.interleaved import Measured
+from touchstone.results.metrics import words
 from touchstone.results.study import Cell as MeasuredCell
 from touchstone.results.study import Study, describe_machine, machines
 

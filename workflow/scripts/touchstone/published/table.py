@@ -111,15 +111,6 @@ def show(level: str | float) -> str:
     return f"{level:.10g}" if isinstance(level, float) else level
 
 
-CAPITALS = {"cpu": "CPU", "dram": "DRAM", "gpu": "GPU", "pcie": "PCIe", "sm": "SM"}
-"""Parts of names that prose does not write in small letters."""
-
-
-def words(name: str) -> str:
-    """The name of a metric or a factor as prose has it: `GPU memory` for `gpu_memory`."""
-    return " ".join(CAPITALS.get(word, word) for word in name.split("_"))
-
-
 def number(value: float) -> str:
     """Three digits, and all of those before the decimal point, thousands set apart."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -273,3 +273,11 @@ FLAGS = {
     "energy_disagrees": f"The GPU's energy counter and its integrated power differ by more than"
     f" {ENERGY_LIMIT * 100:.0f} %.",
 }
+
+CAPITALS = {"cpu": "CPU", "dram": "DRAM", "gpu": "GPU", "pcie": "PCIe", "sm": "SM"}
+"""Parts of names that prose does not write in small letters."""
+
+
+def words(name: str) -> str:
+    """The name of a metric or a factor as prose has it: `GPU memory` for `gpu_memory`."""
+    return " ".join(CAPITALS.get(word, word) for word in name.split("_"))

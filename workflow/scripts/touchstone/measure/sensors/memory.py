@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from touchstone.measure.processes import fields
+from touchstone.measure.processes import fields, one_memory
 from touchstone.measure.sensors import Watched
 
 COLUMNS = {"host_memory": "MiB", "host_memory_high_water": "MiB"}
@@ -25,6 +25,9 @@ class Sensor:
     Between two readings, PSS moves as the resident anonymous memory does, which costs nothing
     to read. A mark (VmHWM) is the largest resident size that a process ever had, so that no
     peak between two samples is missed; but it counts shared pages in every process.
+
+    A process that begins another one by vfork, as `subprocess` does, lends it its memory until that
+    executes a program. The kernel counts that memory in both, so the other one is left out.
     """
 
     def __init__(self, watched: Watched) -> None:
@@ -55,8 +58,13 @@ class Sensor:
             return resident or 0.0
         return self._sums("smaps_rollup", "Pss")[0] or 0.0
 
+    def _borrows(self, pid: int) -> bool:
+        """Whether a process still uses the memory of the one that began it."""
+        parent = (fields(pid, "status") or {}).get("PPid")
+        return parent in self.watched.processes and one_memory(pid, parent)
+
     def _sums(self, file: str, *keys: str) -> list[float | None]:
         """Of every key the sum over the processes, MiB; None where none of them tells it."""
-        read = [fields(pid, file) or {} for pid in self.watched.processes]
+        read = [fields(pid, file) or {} for pid in self.watched.processes if not self._borrows(pid)]
         found = [[each[key] for each in read if key in each] for key in keys]
         return [sum(kib) / 1024 if kib else None for kib in found]

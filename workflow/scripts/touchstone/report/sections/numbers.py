@@ -4,11 +4,10 @@ from typing import Any
 
 from touchstone.analysis.bottleneck_model import Bottleneck
 from touchstone.analysis.findings_model import CellSummary, Findings, LargestBatch, PrecisionGain
-from touchstone.published.table import words
 from touchstone.report.rows import first_rows, sortable_rows
 from touchstone.report.sections.columns import Column, has_values, summary_rows
 from touchstone.report.text import missing_words
-from touchstone.results.metrics import FLAGS, METRICS
+from touchstone.results.metrics import FLAGS, METRICS, words
 from touchstone.results.planned import FACTORS
 from touchstone.results.study import FACET
 from touchstone.results.tables import STUDY_FLAGS
