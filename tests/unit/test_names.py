@@ -23,7 +23,7 @@ def test_every_framework_has_a_name_and_names_only_its_own_modes(framework):
         ("mode", "eager_channels_last", "eager, channels last"), ("mode", "my_mode", "my mode"),
         ("device", "gpu", "GPU"), ("threads", "1", "1 thread"), ("threads", "4", "4 threads"),
         ("threads", "", "all threads"), ("precision", "bf16", "bf16"),
-        ("batch_size", "64", "batch size 64"),
+        ("batch_size", "64", "batch size 64"), ("input", "memory", "input from memory"),
         ("steps", "", "all steps"), ("steps", "9", "steps 9"),
         ("training_accuracy", "True", "training accuracy"), ("flip", "False", "no flip"),
         ("target_accuracy", "", "no target accuracy"),

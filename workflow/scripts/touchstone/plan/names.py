@@ -94,8 +94,10 @@ def setting_name(factor: str, value: str, framework: str) -> str:
         return value.upper()
     if factor == "threads":
         return f"{value} thread{'s' * (value != '1')}" if value else ALL_THREADS
-    if factor in ("precision", "input", "environment", "style"):
+    if factor in ("precision", "environment", "style"):
         return value
+    if factor == "input":
+        return "synthetic input" if value == "synthetic" else f"input from {value}"
     if factor == "steps" and not value:
         return "all steps"
     words = factor.replace("_", " ")
