@@ -10,7 +10,7 @@ from touchstone.plan.spec import make_spec
 from touchstone.schema.events import Settings, read_events
 
 FRAMEWORKS = frameworks.names()
-TIMING = Timing(rounds=3, slice_seconds=0.3, lead_seconds=0.05, max_seconds=1.0)
+TIMING = Timing(rounds=3, slice_seconds=0.1, lead_seconds=0.05, max_seconds=1.0)
 
 
 @pytest.fixture
