@@ -37,7 +37,9 @@ def test_data_sets_are_converted_and_verified_and_only_a_bad_one_is_refused(tmp_
     assert status != 0 and f"error: {damaged}: its SHA-256 is not the manifest's" in output
     assert all(f"toy {name}: ok" in output for name in formats[:-1])
     program = [sys.executable, "workflow/scripts/cli.py", "verify", "--repair"]
-    repaired = subprocess.run(program, cwd=project.folder, capture_output=True, text=True)
+    repaired = subprocess.run(
+        program, cwd=project.folder, env=project.variables, capture_output=True, text=True
+    )
     assert repaired.returncode == 0 and f"deleted {damaged}: " in repaired.stdout
     command = repaired.stdout.split("type: snakemake ")[1].splitlines()[0].split()
     assert command == ["--cores", "all", "results/data/toy/tfrecord/manifest.json"]
