@@ -1,8 +1,8 @@
 """A g++ that remembers: what torch.compile had it make once in these tests, it does not make again.
 
 PyTorch's adapter gives every run an empty folder for what it compiles, so that each run shows what
-compiling takes. `conftest.py` writes this file, made executable, into a folder, in which results
-are kept.
+compiling takes. `conftest.py` writes this file, made executable, into a folder, and says by a
+variable in which other one results are kept.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-KEPT = Path(__file__).parent
+KEPT = os.environ.get("KEPT_BY_COMPILER", "")
 
 
 def compile_once(arguments: list[str], own: str) -> int:
@@ -21,7 +21,7 @@ def compile_once(arguments: list[str], own: str) -> int:
     output = Path(arguments[arguments.index("-o") + 1])
     sources = [Path(each) for each in arguments if each.endswith(".cpp")]
     text = "\0".join([*arguments, *(source.read_text() for source in sources)])
-    kept = KEPT / hashlib.sha256(text.replace(own, "").encode()).hexdigest()
+    kept = Path(KEPT, hashlib.sha256(text.replace(own, "").encode()).hexdigest())
     if not kept.exists():
         if status := subprocess.run(["g++", *arguments]).returncode:
             return status
@@ -34,6 +34,6 @@ def compile_once(arguments: list[str], own: str) -> int:
 
 if __name__ == "__main__":
     folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    if folder and any(each.startswith(folder) for each in sys.argv) and "-o" in sys.argv:
+    if KEPT and folder and any(each.startswith(folder) for each in sys.argv) and "-o" in sys.argv:
         sys.exit(compile_once(sys.argv[1:], folder))
     os.execvp("g++", ["g++", *sys.argv[1:]])

@@ -79,18 +79,25 @@ def early(framework, arguments):
 
 
 @pytest.fixture(scope="session")
-def compilers(shared):
-    """Variables with which JAX and PyTorch's compiler do not make again what they made once."""
-    compiler = shared / "compiled/g++"
-    with locked(compiler.parent):
-        compiler.parent.mkdir(exist_ok=True)
-        if not compiler.exists():
-            source = Path(__file__).with_name("compiler.py").read_text()
-            compiler.write_text(f"#!{sys.executable}\n{source}")
+def compilers(shared, root):
+    """Variables with which JAX and PyTorch's compiler do not make again what they made once.
+
+    PyTorch keeps precompiled headers for each path of a compiler, which is the same in all
+    sessions: else each took seconds to make 150 MB of them, which nobody deletes.
+    """
+    compiler = root / ".pytest_cache/compiler/g++"
+    compiler.parent.mkdir(parents=True, exist_ok=True)
+    with locked(compiler):
+        program = f"#!{sys.executable}\n{Path(__file__).with_name('compiler.py').read_text()}"
+        if not compiler.exists() or compiler.read_text() != program:
+            compiler.write_text(program)
             compiler.chmod(0o755)
+    kept = shared / "compiled"
+    kept.mkdir(exist_ok=True)
     return {
         "CXX": str(compiler),
-        "JAX_COMPILATION_CACHE_DIR": str(shared / "compiled/jax"),
+        "KEPT_BY_COMPILER": str(kept),
+        "JAX_COMPILATION_CACHE_DIR": str(kept / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
