@@ -39,6 +39,7 @@ def test_turns_answer_where_all_runs_of_a_framework_were_ended(ended, frameworks
     assert found.pairs[0].ratio.value == pytest.approx(2, rel=0.05)
     text = text_of(root)
     assert "PyTorch" in text and "other programs used the cores in too many of them" in text
+    assert "batch size 64, beside other programs: PyTorch" in text
 
 
 def test_the_answer_says_when_cores_were_apart(ended):

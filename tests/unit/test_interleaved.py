@@ -139,6 +139,14 @@ def test_a_cell_without_a_speed_of_its_runs_has_one_of_its_turns():
     )
 
 
+def test_speeds_beside_other_programs_are_those_of_the_slices():
+    runs = {cell: {1: 100.0, 2: 90.0, 3: 80.0} for cell in SPEEDS}
+    (turns,) = turns_of([runs], [computed(SPEEDS, others=lambda number, place: 1.0)])
+    assert turns is not None and turns.disturbed
+    (model,) = compare_with_turns([runs], [turns])
+    assert [model.speed(cell) for cell in "abc"] == pytest.approx([1e6, 2e6, 5e5], rel=0.1)
+
+
 def test_turns_of_other_cells_are_not_those_of_a_comparison():
     group = computed(SPEEDS)
     runs = {name: {1: 1.0} for name in "ab"}

@@ -66,9 +66,11 @@ class Measured(NamedTuple):
     def speeds(self, runs: Values) -> Values:
         """The ratios as speeds at the level of the `runs`: the geometric mean over the cells that
         have runs is that of the medians of their runs, which one disturbed run does not lower.
-        Where no cell has a run, the level is that of the slices."""
+        Where no cell has a run, or no round was quiet, the level is that of the slices: ratios
+        beside other programs would give speeds that nothing had."""
         logs = {cell: fmean(map(log, ratios.values())) for cell, ratios in self.ratios.items()}
-        gaps = [log(median(v)) - logs[cell] for cell in logs if (v := runs[cell].values())]
+        valued = {cell: v for cell in logs if (v := runs[cell].values()) and not self.disturbed}
+        gaps = [log(median(v)) - logs[cell] for cell, v in valued.items()]
         level = exp(fmean(gaps) if gaps else log(self.level) - fmean(logs.values()))
         return {c: {s: level * r for s, r in self.ratios[c].items()} for c in self.cells}
 

@@ -176,6 +176,8 @@ def _sentences(findings: Findings, one: ComparisonSummary) -> str:
     leader, next_pair, last_pair = known[0], one.leads[0], one.leads[-1]
     first = compared_name(one, findings.cell[leader.cell])
     amount = f"{number(leader.speed)} images/s"
+    if one.in_turn and one.in_turn.disturbed:
+        place += ", beside other programs"
     if one.winner:
         text = (
             f"{place}: {first} was fastest with {amount}, {_pair_text(next_pair)} times as fast as"
@@ -311,7 +313,11 @@ def turns_sentence(findings: Findings) -> str:
     used, measured = sum(one.rounds for one in known), sum(one.all_rounds for one in known)
     text = f"{which} are from slices of work in turn: {sets} sets of fresh processes, {used}"
     if any(one.disturbed for one in known):
-        return f"{text} rounds, although other programs used the cores in too many of them."
+        return (
+            f"{text} rounds, although other programs used the cores in too many of them. Other"
+            " programs slow configurations down by different factors, so on an idle machine the"
+            " ratios may be others."
+        )
     apart, moved = sum(one.apart for one in known), sum(one.moved for one in known)
     if used == measured:
         text += " rounds, no other program on the cores"
