@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -174,12 +175,13 @@ def _environment(kit: Kit, framework: str) -> list[str]:
 
 def _certificates(plan: Plan, kit: Kit, end: float) -> None:
     """Compare all networks at once."""
+
+    def step(network: str, framework: str) -> None:
+        name = f"certificate-{network}-{framework}"
+        _step(name, end, partial(certificate, kit, framework, network))
+
     with ThreadPoolExecutor() as pool:
-        for network in NETWORKS[kit.device]:
-            for framework in _here(plan):
-                name = f"certificate-{network}-{framework}"
-                work = partial(certificate, kit, framework, network)
-                pool.submit(_step, name, end, work)
+        list(pool.map(step, *zip(*product(NETWORKS[kit.device], _here(plan)), strict=True)))
 
 
 def _data(plan: Plan) -> dict[str, Any]:

@@ -40,27 +40,25 @@ def certificate(kit: Kit, framework: str, network: str) -> dict[str, Any]:
     if "fp64" not in spec.parity_steps:
         raise StepFailed(f"{framework} has no double precision to compare with")
     # Rounding grows from step to step, so single precision has one, as in certificates.
-    exact = {name: spec.parity_steps[name]._replace(precision="fp64") for name in ("fp64", "fp32")}
+    double = {name: spec.parity_steps[name]._replace(precision="fp64") for name in ("fp64", "fp32")}
+    cases = {"fp64": "fp64", **dict.fromkeys(PRECISIONS[kit.device], "fp32")}
     on_device = spec._replace(execution=spec.execution._replace(device=kit.device))
-    precisions = ("fp64", *PRECISIONS[kit.device])
-    alike = {name: "fp64" if name == "fp64" else "fp32" for name in precisions}
+
+    def trace(precision: str) -> dict[str, Any]:
+        case = cases[precision]
+        steps = {case: spec.parity_steps[case]._replace(precision=precision)}
+        return _arrays(kit, on_device._replace(parity_steps=steps))
+
     with ThreadPoolExecutor() as pool:
-        reference = pool.submit(_arrays, kit, spec._replace(parity_steps=exact))
-        steps = [
-            {alike[name]: spec.parity_steps[alike[name]]._replace(precision=name)}
-            for name in precisions
-        ]
-        traces = list(
-            pool.map(lambda one: _arrays(kit, on_device._replace(parity_steps=one)), steps)
-        )
+        reference = pool.submit(_arrays, kit, spec._replace(parity_steps=double))
+        traces = dict(zip(cases, pool.map(trace, cases), strict=True))
     found: dict[str, Any] = {}
-    for precision, arrays in zip(precisions, traces, strict=True):
+    for precision, arrays in traces.items():
         if "unsupported" in arrays:
             found[precision] = {"unsupported": str(arrays["unsupported"])}
             continue
-        case = alike[precision]
-        expected = _case(reference.result(), case)
-        apart = deviations(_case(arrays, case), expected, single=precision != "fp64")
+        measured, exact = (_case(one, cases[precision]) for one in (arrays, reference.result()))
+        apart = deviations(measured, exact, single=precision != "fp64")
         found[precision] = {"deviations": apart}
         if precision in TOLERANCES:
             tolerated = TOLERANCES[precision]
