@@ -32,8 +32,8 @@ class _Reader(threading.Thread):
         self.missed, self.longest, self.stopped = 0, 0.0, False
 
     def ask(self) -> bool:
-        """Begin a reading; False if the last one is still going on."""
-        if not self.idle.is_set():
+        """Begin a reading; False if the last one is still going on, or nobody took its answer."""
+        if not self.idle.is_set() or self.answer is not None:
             self.missed += 1
             return False
         self.idle.clear()
