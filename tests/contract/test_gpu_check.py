@@ -28,9 +28,9 @@ def test_the_kit_runs_from_end_to_end_on_a_cpu_and_repeats_nothing(python_of, tm
     certificate = steps["certificate-lenet5-pytorch"]
     assert certificate["fp64"]["within"] and certificate["fp32"]["within"]
     assert certificate["bf16"]["deviations"]["forward"] > 1e-4
-    # The sensor counts the CPU time that the load knows of itself, but for its start and end.
+    # The sensor counts the CPU time that the load knows of itself.
     sensors = steps["sensors"]
-    assert 0.5 < sensors["cpu_seconds"] / sensors["load"]["cpu_seconds"] < 1.5
+    assert 0.5 < sensors["cpu_seconds"] / sensors["load"]["cpu_seconds"] < 1.2
     records = [json.loads(path.read_text()) for path in folder.rglob("records/*/rep1.json")]
     # No CPU has TF32.
     statuses = {(one["factors"]["precision"] == "tf32", one["status"]) for one in records}

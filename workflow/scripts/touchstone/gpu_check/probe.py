@@ -35,6 +35,7 @@ def load(device: str, size: int, seconds: float) -> Answer:
     return {
         "products": products,
         "seconds": took,
+        "end": begin + took,
         "tflops": 2.0 * size**3 * products / took / 1e12,
         "cpu_seconds": time.process_time() - cpu,
         "reserved_mib": memory / 2**20,

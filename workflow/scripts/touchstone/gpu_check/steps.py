@@ -129,7 +129,8 @@ def _under_load(kit: Kit, seconds: float) -> dict[str, Any]:
     if load.returncode or not output:
         raise StepFailed(f"load: {last_line(errors)}")
     answer: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return {"load": answer, **_summary(kit, rows)}
+    # The end of the process is no load.
+    return {"load": answer, **_summary(kit, [row for row in rows if row["t"] <= answer["end"]])}
 
 
 def _samples(kit: Kit, load: subprocess.Popen[str]) -> list[dict[str, Any]]:

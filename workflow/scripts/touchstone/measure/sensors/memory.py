@@ -38,14 +38,14 @@ class Sensor:
 
     def sample(self) -> dict[str, float | None]:
         """The sums over the living in MiB; None once every process has gone."""
-        anonymous, mark = self._sums("status", "RssAnon", "VmHWM")
+        owners = self._owners()
+        anonymous, mark = _sums(owners, "status", "RssAnon", "VmHWM")
         pss = None if anonymous is None else anonymous + self.beside
-        processes = list(self.watched.processes)
-        if (begin := time.monotonic()) >= self.rests_until or processes != self.read_of:
+        if (begin := time.monotonic()) >= self.rests_until or owners != self.read_of:
             used = time.thread_time()
-            (pss,) = self._sums("smaps_rollup", "Pss")
+            (pss,) = _sums(owners, "smaps_rollup", "Pss")
             self.rests_until = begin + (time.thread_time() - used) / SHARE
-            self.read_of = processes
+            self.read_of = owners
             if pss is not None and anonymous is not None:
                 self.beside = pss - anonymous
         return {"host_memory": pss, "host_memory_high_water": mark}
@@ -53,18 +53,23 @@ class Sensor:
     def used(self, limit: float) -> float:
         """Memory now, MiB: PSS, or, where it does not exceed `limit`, the resident size, which
         is never less and costs nothing."""
-        (resident,) = self._sums("status", "VmRSS")
+        owners = self._owners()
+        (resident,) = _sums(owners, "status", "VmRSS")
         if (resident or 0.0) <= limit:
             return resident or 0.0
-        return self._sums("smaps_rollup", "Pss")[0] or 0.0
+        return _sums(owners, "smaps_rollup", "Pss")[0] or 0.0
+
+    def _owners(self) -> list[int]:
+        """The processes but those that still use the memory of the one that began them."""
+        return [pid for pid in self.watched.processes if not self._borrows(pid)]
 
     def _borrows(self, pid: int) -> bool:
-        """Whether a process still uses the memory of the one that began it."""
         parent = (fields(pid, "status") or {}).get("PPid")
         return parent in self.watched.processes and one_memory(pid, parent)
 
-    def _sums(self, file: str, *keys: str) -> list[float | None]:
-        """Of every key the sum over the processes, MiB; None where none of them tells it."""
-        read = [fields(pid, file) or {} for pid in self.watched.processes if not self._borrows(pid)]
-        found = [[each[key] for each in read if key in each] for key in keys]
-        return [sum(kib) / 1024 if kib else None for kib in found]
+
+def _sums(pids: list[int], file: str, *keys: str) -> list[float | None]:
+    """Of every key the sum over the processes, MiB; None where none of them tells it."""
+    read = [fields(pid, file) or {} for pid in pids]
+    found = [[each[key] for each in read if key in each] for key in keys]
+    return [sum(kib) / 1024 if kib else None for kib in found]
