@@ -1,14 +1,17 @@
 """parse_run on an operation, and the floating-point rate of training: exact numbers."""
 
 import json
+from typing import NamedTuple
 
 import pytest
+from matplotlib.figure import Figure
 
 from fixtures.records import require_valid, value
 from fixtures.runs import FACTORS, edit_json, make_run, read_events, write_events
 from fixtures.specs import timed
 from touchstone.analysis.findings import compute
 from touchstone.analysis.peaks import peaks, share_of_peak
+from touchstone.report.figures.operations import _name
 from touchstone.report.figures.render import drawing, make_figures, render
 from touchstone.report.page import make_report
 from touchstone.results.answers import OF_TRAINING
@@ -118,3 +121,32 @@ def test_a_study_of_operations_only_has_its_figures_and_its_page(tmp_path):
     assert page.index('id="figure-operations"') < page.index('id="figure-throughput"')
     for share in ("100", "50.0"):
         assert f"<td>{share}</td>" in page
+
+
+def test_a_name_is_written_beside_its_points_and_not_twice_in_a_place():
+    ax = Figure(figsize=(8.0, 3.8)).subplots()
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(0.01, 1000)
+    ax.set_ylim(0.1, 1000)
+    rates = [
+        ("sparse_gemm", 0.5, 1.6),
+        ("sparse_gemm", 1.0, 1.8),
+        ("a", 30.0, 180.0),
+        ("sparse_gemm", 31.0, 1.5),
+    ]
+    rates += [("d", 31.0, 170.0)]
+    _name(ax, [(x, Rated([name], y)) for name, x, y in rates], "black")
+    named = {text.get_text(): text.xy for text in ax.texts if text.xy[0] >= 30}
+    assert named == {"a\nd": (30.0, 180.0), "sparse gemm": (31.0, 1.5)}
+    assert [text.xy for text in ax.texts if text.xy[0] < 30] == [(0.5, 1.8)]
+
+
+class Rated(NamedTuple):
+    """As much of a cell as a name is written for."""
+
+    facet: list[str]
+    rate: float
+
+    def values(self, metric: str) -> list[float]:
+        return [self.rate]

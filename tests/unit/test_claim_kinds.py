@@ -4,8 +4,15 @@ import dataclasses
 
 import pytest
 
-from fixtures.claims import FASTER, judged, pair, point, sweep
-from touchstone.published.claims import CONTRADICTED, NOT_MEASURED, REPRODUCED, UNDECIDED
+from fixtures.claims import FASTER, claim, judged, pair, point, sweep
+from touchstone.published.claims import (
+    CONTRADICTED,
+    NOT_COMPARABLE,
+    NOT_MEASURED,
+    REPRODUCED,
+    UNDECIDED,
+)
+from touchstone.published.verdicts import summary, verdicts_on
 
 NOISE = (1.0, 1.02, 0.99, 1.01)
 SPEEDS = {"metric": "throughput", "factor": "framework"}
@@ -143,6 +150,40 @@ def test_figures_of_two_metrics():
     assert found.verdict == CONTRADICTED and found.count == "1 of 2"
 
 
+SUM = {
+    "kind": "ratio", "metric": "calls_time", "other": "training_time", "of": {"task": "products"},
+    "to": {"task": "model"}, "most": 1,
+}  # fmt: skip
+"""A sum of products against the training of a model."""
+
+
+def sum_and_models():
+    """The sum is of two cells; two models differ in their data."""
+    products = dataclasses.replace(point([2], "calls_time", "s", task="products"), cell="a; b")
+    models = [
+        dataclasses.replace(
+            point([8], "training_time", "s", task="model", dataset=name), cell=f"on-{name}"
+        )
+        for name in ("mnist", "cifar10")
+    ]
+    return [products, *models]
+
+
+def test_figures_of_one_name_are_named_apart():
+    found = judged(sum_and_models(), SUM, exact=True)
+    labels = [group.label for group in found.groups]
+    assert labels == ["products / model (mnist)", "products / model (cifar10)"]
+    assert judged(sum_and_models()[:2], SUM, exact=True).groups[0].label == "products / model"
+
+
+@pytest.mark.parametrize("cell", ["b", "on-cifar10"])
+def test_what_a_claim_needs_is_asked_of_both_metrics_and_of_the_parts_of_a_sum(cell):
+    changed = {cell: {"epochs": "epochs 1 for 10"}}
+    assert judged(sum_and_models(), SUM, changed=changed).verdict == UNDECIDED
+    found = judged(sum_and_models(), SUM, changed=changed, needs=["epochs"])
+    assert found.verdict == NOT_COMPARABLE and found.why.startswith("epochs 1 for 10; ")
+
+
 # Shares, exceptions, several tests
 
 
@@ -202,6 +243,16 @@ def test_a_cpu_replaces_a_gpu_only_where_the_claim_allows_it_and_no_gpu_is_there
     found = judged(cpu + gpu, ON_GPU, stand_in=True)
     assert (found.verdict, found.stand_in) == (CONTRADICTED, False)
     assert judged([], ON_GPU, stand_in=True).stand_in is False
+
+
+def test_a_stand_in_that_cannot_be_compared_judges_nothing():
+    points = [dataclasses.replace(one, cell="it") for one in on("cpu", a=3, b=1)]
+    changed = {"it": {"dataset": "dataset mnist-5k for mnist"}}
+    asked = claim(ON_GPU, stand_in=True, needs=["dataset"])
+    one = verdicts_on([asked], points, [], changed)
+    assert one[0].here.verdict == NOT_COMPARABLE and one[0].here.stand_in
+    assert "stand-in" not in summary(one)[0]
+    assert "1 is judged by a stand-in" in summary(verdicts_on([asked], points, [], {}))[0]
 
 
 def test_the_memory_of_a_gpu_is_replaced_by_that_of_the_host():

@@ -96,6 +96,13 @@ def test_progress_fits_the_terminal(columns, folder, monkeypatch):
     assert ("…" in printed[-1]) == (columns < 139)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.1, "1,000"), (3.0, "33.3"), (300.0, "0.333"), (3e-5, "3,333,333")]
+)
+def test_small_speeds_have_digits(folder, seconds, said):
+    assert f"  ok  {said} images/s  " in follow(folder, seconds)
+
+
 def test_a_log_has_whole_names_and_one_line_of_a_run(folder, monkeypatch):
     out = io.StringIO()
     lines_at(40, folder, monkeypatch, out)

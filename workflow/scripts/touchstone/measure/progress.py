@@ -123,13 +123,10 @@ class Progress:
         self.printed = elapsed
         parts = [self.phase]
         expected = None
-        if self.rate and self.operation:
-            parts += [f"{self.rate:,.1f} calls/s"]
-        elif self.rate and not self.steps:
-            parts += [f"{self.rate * self.batch_size:,.0f} images/s"]
+        if self.rate and (self.operation or not self.steps):
+            parts += [self._speed()]
         elif self.rate:
-            parts += [f"{self.steps_done / self.steps:.0%}"]
-            parts += [f"{self.rate * self.batch_size:,.0f} images/s"]
+            parts += [f"{self.steps_done / self.steps:.0%}", self._speed()]
             expected = elapsed + (self.steps - self.steps_done) / self.rate
         known = self.ended + ([expected] if expected is not None else [])
         if known and not self.probe:
@@ -145,14 +142,19 @@ class Progress:
         seconds = time.monotonic() - self.begin
         parts = [status]
         if self.rate:
-            unit = "calls/s" if self.operation else "images/s"
-            parts.append(f"{self.rate * self.batch_size:,.0f} {unit}")
+            parts.append(self._speed())
         parts.append(f"{seconds:.0f} s")
         self._print(parts, end="\n")
         if PATH.exists():
             with open(PATH, "a") as account:
                 line = {"seconds": round(seconds, 1), "measured": round(self.measured, 3)}
                 account.write(json.dumps(line) + "\n")
+
+    def _speed(self) -> str:
+        """The speed in examples or calls, of which small ones have three digits."""
+        speed = self.rate * self.batch_size
+        digits = f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}"
+        return f"{digits} {'calls/s' if self.operation else 'images/s'}"
 
     def _print(self, parts: list[str], end: str) -> None:
         rest = "".join(f"  {part}" for part in parts)

@@ -122,8 +122,15 @@ class Judge:
         why = "; ".join(dict.fromkeys(part.why for part in known))
         if missing:
             why += f"; not judged: {'; '.join(missing)}"
-        used = {p.cell for test in tests for p in self._asked(test, test.metric) if p.values}
-        changes = [self.changed.get(cell, {}) for cell in sorted(filter(None, used))]
+        used = {
+            cell
+            for test in tests
+            for metric in filter(None, (test.metric, getattr(test, "other", None)))
+            for point in self._asked(test, metric)
+            if point.values and point.cell
+            for cell in point.cell.split("; ")  # a sum names its parts
+        }
+        changes = [self.changed.get(cell, {}) for cell in sorted(used)]
         hindered = dict.fromkeys(
             change[name] for name in claim.needs for change in changes if name in change
         )

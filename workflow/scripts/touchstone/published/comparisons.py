@@ -60,8 +60,10 @@ def ratio(
 ) -> list[Group]:
     """Every figure `of` over every figure `to`; `others` are those of the other metric."""
     groups = []
-    pairs = product(select(points, test.of), select(others or points, test.to))
-    for one, other in pairs:
+    pairs = product(
+        _named(select(points, test.of), test.of), _named(select(others or points, test.to), test.to)
+    )
+    for (left, one), (right, other) in pairs:
         found = contrast(one, other)
         if found is None:
             continue
@@ -73,8 +75,7 @@ def ratio(
         else:
             low = low - test.tolerance if low is not None else None
             high = high + test.tolerance if high is not None else None
-        label = f"{_named(one, test.of)} / {_named(other, test.to)}"
-        groups.append(group(label, evidence.between(found, low, high), found))
+        groups.append(group(f"{left} / {right}", evidence.between(found, low, high), found))
     return groups
 
 
@@ -366,8 +367,23 @@ def _at(point: Point, factor: str) -> str:
     return show(point.factors[factor])
 
 
-def _named(point: Point, where: Where) -> str:
-    """What sets a point apart: its levels of the factors asked for; hardware by its own name."""
+def _named(points: Sequence[Point], where: Where) -> list[tuple[str, Point]]:
+    """Figures with what sets each apart: its levels of the factors asked for, hardware by its own
+    name, and of figures that are alike in those the levels in which they differ."""
+    labels = [_levels(point, where) for point in points]
+    found = []
+    for label, point in zip(labels, points, strict=True):
+        alike = [other for text, other in zip(labels, points, strict=True) if text == label]
+        differ = [
+            show(level)
+            for name, level in point.factors.items()
+            if any(other.factors.get(name) != level for other in alike)
+        ]
+        found.append((f"{label} ({', '.join(differ)})" if differ else label, point))
+    return found
+
+
+def _levels(point: Point, where: Where) -> str:
     kinds = HARDWARE if "hardware" in point.factors else ()
     names = dict.fromkeys("hardware" if name in kinds else name for name in where)
     return " ".join(show(point.factors[name]) for name in names if name in point.factors)

@@ -91,7 +91,7 @@ def summary(found: Sequence[Verdict]) -> list[str]:
         return []
     here = Counter(one.here.verdict for one in found)
     own = Counter(one.own_word for one in found)
-    stand_ins = sum(one.here.stand_in for one in found)
+    stand_ins = sum(one.here.stand_in and one.here.verdict != NOT_COMPARABLE for one in found)
     done = listing(f"{verb} {here[verdict]}" for verdict, verb in VERBS.items() if here[verdict])
     text = f"Of the source's {len(found)} claims, the runs here {done}."
     if here[NOT_MEASURED] == len(found):

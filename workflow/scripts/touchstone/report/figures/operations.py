@@ -1,6 +1,7 @@
 """The basic operations of a study: their rates, what they reach of the measured peak, a figure."""
 
 from collections.abc import Iterable
+from math import log10
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -14,8 +15,10 @@ from touchstone.report.figures.axes import plain
 from touchstone.report.figures.style import style_of
 from touchstone.results.study import Cell, Study, describe_machine, machines
 
-NEAR = 1.3
-"""Places whose ratio is smaller share a name."""
+CHARACTER = 0.06, 0.12
+"""About the width and the height that a character of a name takes, in inches."""
+AXES = 7.2, 2.6
+"""About the width and the height of axes, in inches."""
 
 
 def _intensity(cell: Cell) -> float | None:
@@ -43,7 +46,6 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
             colour, marker = style_of(cell.series.framework)
             rates = cell.values("flop_rate")
             ax.plot([x] * len(rates), rates, marker, color=colour, markersize=5, alpha=0.85)
-        _name(ax, placed, colours["ink"])
         ends = [
             min((x for x, _ in placed), default=0.1) / 2,
             max((x for x, _ in placed), default=1) * 2,
@@ -58,6 +60,7 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         ax.set_yscale("log")
         ax.set_xlim(*ends)
         ax.margins(y=0.35)  # room for the names
+        _name(ax, placed, colours["ink"])
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.set_major_formatter(plain)
@@ -83,16 +86,25 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
 
 
 def _name(ax: Any, placed: Iterable[tuple[float, Cell]], ink: str) -> None:
-    """Write the operations' names once above the highest point of each place."""
-    groups: list[tuple[float, dict[str, float]]] = []
+    """Write the operations' names above their highest points; those that would overlap share a
+    place."""
+    decades = [log10(high / low) for low, high in (ax.get_xlim(), ax.get_ylim())]
+    inches = [length / max(span, 0.1) for length, span in zip(AXES, decades, strict=True)]
+    found: list[tuple[float, float, list[str]]] = []
     for x, cell in sorted(placed, key=lambda pair: pair[0]):
-        if not groups or x > groups[-1][0] * NEAR:
-            groups.append((x, {}))
-        name, names = cell.facet[0].replace("_", " "), groups[-1][1]
-        names[name] = max(names.get(name, 0.0), *cell.values("flop_rate"))
-    for x, names in groups:
+        name, y = cell.facet[0].replace("_", " "), max(cell.values("flop_rate"))
+        for place, (other_x, other_y, names) in enumerate(found):
+            wide = CHARACTER[0] * max(len(one) for one in (*names, name))
+            if abs(log10(x / other_x)) * inches[0] < wide and abs(log10(y / other_y)) * inches[
+                1
+            ] < CHARACTER[1] * (len(names) + 1):
+                found[place] = (other_x, max(y, other_y), list(dict.fromkeys([*names, name])))
+                break
+        else:
+            found.append((x, y, [name]))
+    for x, y, names in found:
         ax.annotate(
-            "\n".join(names), (x, max(names.values())), xytext=(0, 6), color=ink, fontsize=7,
+            "\n".join(names), (x, y), xytext=(0, 6), color=ink, fontsize=7,
             textcoords="offset points", ha="center", va="bottom",
         )  # fmt: skip
 
