@@ -115,15 +115,15 @@ def width(group: Group, pair: tuple[str, str]) -> float:
 
 
 def gain(executions: int, wanted: bool, folder: Path) -> None:
-    """Print the widths of intervals, and whether they hold the ratio of a quiet machine."""
+    """Print the widths of intervals, and whether they hold the ratio at rest just before."""
     cells = [candidate(folder, name, name) for name in ("pytorch", "tensorflow", "mxnet")]
     pairs = list(combinations([one.cell for one in cells], 2))
-    quiet = model(measure(cells, SLICES, 0), False)
-    truth = {pair: quiet.ratio(*pair).value for pair in pairs}
-    print("at rest:", {f"{a} / {b}": f"{width(quiet, (a, b)) - 1:.1%} wide, ratio {truth[a, b]:.3f}"
-                       for a, b in pairs}, flush=True)  # fmt: skip
     shares, held = [], {"slices": 0, "blocks": 0}
     for number in range(1, executions + 1):
+        quiet = model(measure(cells, SLICES, number), False)
+        truth = {pair: quiet.ratio(*pair).value for pair in pairs}
+        print(number, "at rest:", {pair: f"{one:.3f}" for pair, one in truth.items()},
+              f"{width(quiet, pairs[0]) - 1:.1%} wide", flush=True)  # fmt: skip
         with load(wanted, number):
             slices = measure(cells, SLICES, number)
             blocks = measure(cells, BLOCKS, number)
