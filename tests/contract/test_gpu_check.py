@@ -8,6 +8,7 @@ import pytest
 from fixtures.commands import start
 from fixtures.runs import edit_json
 from touchstone.commands import check_gpu
+from touchstone.errors import UsageError
 from touchstone.gpu_check.steps import Kit
 from touchstone.measure import skip
 from touchstone.results.bundle import read_manifest
@@ -44,6 +45,19 @@ def test_the_kit_runs_from_end_to_end_on_a_cpu_and_repeats_nothing(python_of, tm
     edit_json(late, status="timeout")
     assert start("check-gpu", *options).returncode == 0
     assert json.loads(late.read_text())["status"] != "timeout"
+
+
+def test_only_what_is_asked_for_in_its_order():
+    names = ["facts", "pytorch-a", "jax-a", "jax-b", "turns"]
+    assert check_gpu._asked(names, []) == names
+    assert check_gpu._asked(names, ["turns", "jax", "-a"]) == [
+        "turns",
+        "jax-a",
+        "jax-b",
+        "pytorch-a",
+    ]
+    with pytest.raises(UsageError, match="--only caffe mxnet: no step or cell"):
+        check_gpu._asked(names, ["caffe", "jax", "mxnet"])
 
 
 def test_without_pytorch_or_a_gpu_it_says_what_to_do(tmp_path):

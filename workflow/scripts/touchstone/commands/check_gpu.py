@@ -66,6 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--soak-seconds", type=float, help="of the load in the end (default: 600; CPU: 5)"
     )
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="WORD",
+        help="do the steps and cells whose names contain one of these words, in this order",
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,25 +78,44 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{why}; `--device cpu` rehearses the check without one")
     kit = Kit(arguments.device, str(Path(arguments.python).absolute()))
     plan = _plan(kit)
+    seconds = arguments.soak_seconds or (600.0 if arguments.device == "gpu" else 5.0)
+    tasks = {name: partial(_step, name, end, partial(step, kit)) for name, step in STEPS.items()}
+    tasks["certificates"] = partial(_certificates, plan, kit, end)
+    tasks["data"] = partial(_step, "data", end, partial(_data, plan))
+    tasks |= {name: partial(_cell, name, plan, kit, end) for name in plan.cells}
+    tasks["turns"] = partial(_turns, plan, kit, end)
+    if kit.device == "gpu":
+        beside = partial(_runs_beside, plan, kit)
+        tasks["full"] = partial(_step, "full", end, partial(full, kit, beside))
+    tasks["experts"] = partial(_step, "experts", end, partial(experts, kit))
+    tasks["max-batch"] = partial(_step, "max-batch", end, partial(_largest_batch, plan, kit))
+
+    def loaded() -> dict[str, Any]:
+        return soak(kit, min(seconds, max(end - time.monotonic(), 0)))
+
+    tasks["soak"] = partial(_step, "soak", end, loaded)
+    asked = _asked(list(tasks), arguments.only)
     folder = arguments.output
     (folder / "results").mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
     set_job_variables(ROOT, conda=False, mirror=None)
-    for name, step in STEPS.items():
-        _step(name, end, partial(step, kit))
-    _certificates(plan, kit, end)
-    _step("data", end, lambda: _data(plan))
-    ran = _runs(plan, kit, end)
-    _turns(plan, kit, ran, end)
-    if kit.device == "gpu":
-        _step("full", end, lambda: full(kit, lambda: _runs_beside(plan, kit)))
-    _step("experts", end, lambda: experts(kit))
-    _step("max-batch", end, lambda: _largest_batch(plan, kit))
-    seconds = arguments.soak_seconds or (600.0 if arguments.device == "gpu" else 5.0)
-    left = max(end - time.monotonic(), 0)
-    _step("soak", end, lambda: soak(kit, min(seconds, left)))
-    _report(plan, ran)
+    for name in asked:
+        tasks[name]()
+    ran = [name for name in plan.cells if _record(name).exists()]
+    if ran:
+        _report(plan, ran)
     return _pack(plan, ran)
+
+
+def _asked(names: list[str], words: list[str]) -> list[str]:
+    """The names that contain one of the words, in the words' order; all if there is no word.
+
+    Raises UsageError if a word is in no name.
+    """
+    if unknown := [word for word in words if not any(word in name for name in names)]:
+        raise UsageError(f"--only {' '.join(unknown)}: no step or cell has that in its name")
+    asked = [name for word in words for name in names if word in name]
+    return list(dict.fromkeys(asked)) if words else names
 
 
 def _plan(kit: Kit) -> Plan:
@@ -202,24 +225,21 @@ def _data(plan: Plan) -> dict[str, Any]:
     return {"written": sorted(written)}
 
 
-def _runs(plan: Plan, kit: Kit, end: float) -> list[str]:
-    """Run the cells in their order; the names of those that have a record."""
-    ran = []
-    for name, cell in plan.cells.items():
-        # Other programs may have made a run late, so repeating the command repeats it.
-        record = _record(name)
-        if not record.exists() or _read(record)["status"] in (TIMEOUT, ERROR):
-            if time.monotonic() >= end:
-                _say(name, "left out: the time is over")
-                continue
-            why = _run(cell, kit, Path("results/runs") / name / "rep1", record)
-            if why:
-                _say(name, why)
-                continue
-            found = _read(record)
-            _say(name, f"{found['status']}  {found['reason'] or ''}")
-        ran.append(name)
-    return ran
+def _cell(name: str, plan: Plan, kit: Kit, end: float) -> None:
+    """Run a cell unless it has a record."""
+    # Other programs may have made a run late, so repeating the command repeats it.
+    cell, record = plan.cells[name], _record(name)
+    if record.exists() and _read(record)["status"] not in (TIMEOUT, ERROR):
+        return
+    if cell.input == "records" and not (STEPS_FOLDER / "data.json").exists():
+        _step("data", end, partial(_data, plan))
+    if time.monotonic() >= end:
+        _say(name, "left out: the time is over")
+    elif why := _run(cell, kit, Path("results/runs") / name / "rep1", record):
+        _say(name, why)
+    else:
+        found = _read(record)
+        _say(name, f"{found['status']}  {found['reason'] or ''}")
 
 
 def _run(cell: Cell, kit: Kit, folder: Path, record: Path) -> str:
@@ -271,13 +291,15 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _turns(plan: Plan, kit: Kit, ran: list[str], end: float) -> None:
-    """Measure the first training cell of each framework in turn."""
-    first: dict[str, str] = {}
-    for name in ran:
-        if _read(_record(name))["status"] == OK:
-            first.setdefault(plan.cells[name].framework, name)
-    if len(first) < 2:
+def _turns(plan: Plan, kit: Kit, end: float) -> None:
+    """Measure the first cells that ran and differ in framework and mode only, in turn."""
+    alike: dict[str, dict[str, str]] = {}
+    for name, cell in plan.cells.items():
+        if _record(name).exists() and _read(_record(name))["status"] == OK:
+            others = canonical(cell.model_dump(exclude={"framework", "mode", "environment"}))
+            alike.setdefault(others, {}).setdefault(cell.framework, name)
+    first = next((found for found in alike.values() if len(found) > 1), None)
+    if first is None:
         return
 
     def work() -> dict[str, Any]:
