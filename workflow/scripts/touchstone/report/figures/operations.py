@@ -95,9 +95,9 @@ def _name(ax: Any, placed: Iterable[tuple[float, Cell]], ink: str) -> None:
         name, y = cell.facet[0].replace("_", " "), max(cell.values("flop_rate"))
         for place, (other_x, other_y, names) in enumerate(found):
             wide = CHARACTER[0] * max(len(one) for one in (*names, name))
-            if abs(log10(x / other_x)) * inches[0] < wide and abs(log10(y / other_y)) * inches[
-                1
-            ] < CHARACTER[1] * (len(names) + 1):
+            high = CHARACTER[1] * (len(names) + 1)
+            apart = abs(log10(x / other_x)) * inches[0], abs(log10(y / other_y)) * inches[1]
+            if apart[0] < wide and apart[1] < high:
                 found[place] = (other_x, max(y, other_y), list(dict.fromkeys([*names, name])))
                 break
         else:
