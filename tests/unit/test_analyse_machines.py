@@ -135,12 +135,21 @@ def test_what_an_h100_did_is_shown_beside_a_machine_without_a_gpu(packed, tmp_pa
     assert done.returncode == 0, done.stderr
     with (tmp_path / "merged/machines.csv").open(newline="") as file:
         speeds = {
-            row["cell"].partition("-gpu-")[2].rpartition("-lr")[0]: float(row["median"])
+            row["cell"]: float(row["median"])
             for row in csv.DictReader(file)
             if "H100" in row["machine"] and row["metric"] == "throughput" and row["median"]
         }
-    fastest = sorted(speeds, key=speeds.__getitem__, reverse=True)
-    assert fastest == ["bf16-b256", "tf32-b256", "bf16-b64", "fp16-amp-b64", "tf32-b64", "fp32-b64"]
+    training = "resnet50-synthetic-224-gpu-"
+    named = {
+        f"{cell.partition('-here')[0]} {cell.partition(training)[2].rpartition('-lr')[0]}": speed
+        for cell, speed in speeds.items()
+        # The settings of those rows of docs/performance.md that have no mode and no records.
+        if cell.endswith(("4f501441", "fb8644aa")) and training in cell
+    }
+    assert sorted(named, key=named.__getitem__, reverse=True) == [
+        "jax bf16-b64", "pytorch bf16-b256", "pytorch tf32-b256", "pytorch bf16-b64",
+        "pytorch fp16-amp-b64", "pytorch tf32-b64", "pytorch fp32-b64",
+    ]  # fmt: skip
     assert "NVIDIA H100 80GB HBM3" in (tmp_path / "merged/index.html").read_text()
     unpack(h100, tmp_path / "h100")
     records = [json.loads(one.read_text()) for one in (tmp_path / "h100").rglob("rep1.json")]

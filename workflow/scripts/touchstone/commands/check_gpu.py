@@ -54,6 +54,7 @@ STEPS_FOLDER = Path("steps")
 """The answers of the steps, in the folder of the check."""
 PAGE = Path("results/report/index.html")
 TURNS = {"sets": 3, "rounds": 6}
+TURNS_FILE = Path("results/interleaved/first.json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -303,21 +304,20 @@ def _turns(plan: Plan, kit: Kit, end: float) -> None:
         return
 
     def work() -> dict[str, Any]:
-        output = Path("results/interleaved/first.json")
         options = ["--options", canonical(TURNS), "--identity", digest(first)]
         own = [word for framework in first for word in _environment(kit, framework)]
-        files = ["--output", output, "--log", "results/logs/first.log"]
+        files = ["--output", TURNS_FILE, "--log", "results/logs/first.log"]
         cells = ["--cells", *first.values()]
         why = _touchstone("interleave", "--group", "first", *cells, *options, *files, *own)
         if why:
             raise StepFailed(why)
-        return _read(output)
+        return _read(TURNS_FILE)
 
     _step("turns", end, work)
 
 
 def _report(plan: Plan, ran: list[str]) -> None:
-    """Tables and page of the cells that ran."""
+    """Tables and page of the cells that ran, with the ratios of those that took turns."""
     results = Path("results")
     resolved = results / "config.resolved.yaml"
     plan_files.write(plan, ran, results / "plan.tsv", resolved)
@@ -326,7 +326,7 @@ def _report(plan: Plan, ran: list[str]) -> None:
     tables = results / "tables"
     for command in (
         ("gather", *files, "--output", tables, "--findings", findings, "--max-batches",
-         results / "max_batch"),
+         results / "max_batch", "--interleaved", *filter(Path.exists, [TURNS_FILE])),
         ("plot", *files, "--tables", tables, "--output", figures),
         ("report", "--findings", findings, "--figures", figures, "--config", resolved,
          "--output", PAGE),

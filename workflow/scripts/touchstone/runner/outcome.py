@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import os
+import re
 import sys
 from typing import Any
 
@@ -14,7 +15,10 @@ class Diverged(Exception):
 def raise_foreseen(adapter: Any, error: Exception) -> None:
     """Raise MemoryError or NotImplementedError where the adapter knows an error to mean that."""
     if adapter.is_out_of_memory(error):
-        raise MemoryError(str(error).strip().splitlines()[0])
+        said = str(error).strip().splitlines() or [""]
+        # XLA first says that it could not choose kernels, and on a later line why.
+        shown = (line for line in said if re.search("memory|exhausted", line, re.IGNORECASE))
+        raise MemoryError(next(shown, said[0]))
     reason = adapter.unsupported_reason(error)
     if reason:
         raise NotImplementedError(reason)
