@@ -76,6 +76,15 @@ def test_on_a_gpu_the_study_has_every_framework_that_is_there(python_of):
     ]
 
 
+def test_nobody_takes_turns_before_two_frameworks_have_run_the_same(
+    python_of, tmp_path, monkeypatch, capsys
+):
+    kit = Kit("cpu", python_of("pytorch"))
+    monkeypatch.chdir(tmp_path)
+    check_gpu._turns(check_gpu._plan(kit), kit, 0.0)
+    assert "turns  left out: no two frameworks" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(skip.no_device("gpu") is None, reason="this machine may have a GPU")
 def test_without_a_gpu_it_says_how_to_rehearse(python_of, tmp_path):
     ended = start("check-gpu", "--python", python_of("pytorch"), "--output", tmp_path / "kit")

@@ -131,3 +131,16 @@ def test_the_same_seed_draws_the_same_numbers_and_another_name_other_ones():
     once, again = (initial_weights([first, second], 3) for _ in range(2))
     assert all(np.array_equal(once[name], again[name]) for name in once)
     assert not np.array_equal(once["a.weight"], once["b.weight"])
+
+
+@pytest.mark.parametrize(
+    "init, expected",
+    [
+        ("zeros", [0, 0, 0, 0, 0, 0, 0, 0]),
+        ("ones", [1, 1, 1, 1, 1, 1, 1, 1]),
+        ("forget_ones", [0, 0, 1, 1, 0, 0, 0, 0]),
+    ],
+)
+def test_constants_are_what_they_say(init, expected):
+    parameter = Parameter("lstm.bias", [8], init, 4)
+    assert initial_weights([parameter], 3)["lstm.bias"].tolist() == expected

@@ -301,7 +301,7 @@ def _turns(plan: Plan, kit: Kit, end: float) -> None:
             alike.setdefault(others, {}).setdefault(cell.framework, name)
     first = next((found for found in alike.values() if len(found) > 1), None)
     if first is None:
-        return
+        return _say("turns", "left out: no two frameworks have run the same cell")
 
     def work() -> dict[str, Any]:
         options = ["--options", canonical(TURNS), "--identity", digest(first)]
@@ -313,7 +313,7 @@ def _turns(plan: Plan, kit: Kit, end: float) -> None:
             raise StepFailed(why)
         return _read(TURNS_FILE)
 
-    _step("turns", end, work)
+    return _step("turns", end, work)
 
 
 def _report(plan: Plan, ran: list[str]) -> None:
