@@ -9,7 +9,7 @@ from fixtures.runs import make_record, write_plan
 from fixtures.studies import built, text_of
 from touchstone.analysis import answer_tables
 from touchstone.analysis.findings import answers_of
-from touchstone.analysis.precision import COLUMNS, gains
+from touchstone.analysis.precision import COLUMNS, gains, rows
 from touchstone.results.certificates import read_certificates
 from touchstone.results.gathering import gather
 from touchstone.results.study import read_study
@@ -58,6 +58,8 @@ def test_a_precision_is_next_to_fp32(tmp_path):
     assert gain.speed.value == pytest.approx(2) and gain.speed.n == 3
     assert gain.accuracy.value == pytest.approx(-0.02)
     assert gain.memory == ("host_memory_peak", 768.0, 512.0, 1.5)
+    empty = gain._replace(speed=None, accuracy=None, memory=None)
+    assert {len(row) for row in rows([gain, empty])} == {len(COLUMNS)}
     answers = answers_of(study)
     answer_tables.write(answers.gains, answers.verdicts, answers.trials, root / "tables")
     with open(root / "tables/precision.csv") as file:

@@ -10,12 +10,13 @@ from matplotlib.text import Text
 from fixtures.runs import make_record, write_plan
 from fixtures.studies import gathered, large, plot, speeds, study_of
 from touchstone.report.figures.losses import draw_losses
-from touchstone.report.figures.panels import MUTED
+from touchstone.report.figures.panels import MUTED, setting
 from touchstone.report.figures.points import POINT_FIGURES, draw_points
 from touchstone.report.figures.render import drawing, part_to_draw
 from touchstone.report.figures.style import CHOSEN, panel_title, style_of
 from touchstone.report.page import FIGURES
 from touchstone.results.metrics import METRICS
+from touchstone.results.study import Study
 
 
 @pytest.mark.parametrize("root", ["good", "bad", "failed"])
@@ -157,3 +158,12 @@ def test_tables_of_another_study_are_refused(good, left_out, added, cause, tmp_p
     (tmp_path / "summary.csv").write_text("".join(lines[:-left_out]) + added)
     done = plot(good, tables=tmp_path)
     assert done.returncode == 1 and cause in done.stderr
+
+
+def test_a_caption_says_how_often_the_cells_ran(tmp_path):
+    study = speeds(tmp_path, {"pytorch": [900.0, 910.0, 905.0], "mxnet": [600.0, 610.0, 605.0]})
+    assert setting(study).startswith("n = 3 runs per cell, each a fresh process. Machine: ")
+    first, second = study.cells
+    once = second._replace(plan=second.plan._replace(repeats=1))
+    assert setting(Study([first, once])).startswith("n = 1 to 3 runs per cell")
+    assert setting(Study([once])).startswith("n = 1 run per cell")
