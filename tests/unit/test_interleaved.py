@@ -1,7 +1,7 @@
 """What sets that took turns show: which rounds count, ratios, and models of comparisons."""
 
 import json
-from math import log
+from math import inf, log
 
 import pytest
 from hypothesis import given
@@ -94,6 +94,19 @@ def test_rounds_with_cores_apart_do_not_count_whatever_their_speeds():
     assert found is not None and not found.disturbed
     assert (found.rounds, found.all_rounds, found.apart, found.moved) == (20, 50, 0, 30)
     assert found.ratios["c"][1] == pytest.approx(0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "readings, near",
+    [((100, 139), True), ((141, 174), False), ((139, 174), True), ((100, 176), False)],
+)
+def test_two_readings_show_cores_apart_where_one_may_be_chance(readings, near):
+    lower, larger = readings
+    assert Round([], core_latency=larger, lower_latency=lower).near(100.0) == near
+
+
+def test_a_round_without_a_latency_is_near():
+    assert Round([]).near(inf) and Round([], core_latency=170.0).near(100.0)
 
 
 def test_cores_that_are_apart_most_of_the_time_count_and_that_is_known():

@@ -263,7 +263,8 @@ def _rounds(
         slices = [_slice(one, timing, used) for one in turn]
         after = _latency(used) if on_cores else None
         known = [one for one in (before, after) if one is not None]
-        rounds.append(Round(slices, max(known, default=None)))
+        both = min(known) if len(known) == 2 else None
+        rounds.append(Round(slices, max(known, default=None), both))
         before, least = after, min(least, least_latency(rounds))
         if sum(one.quiet and one.near(least) for one in rounds) >= timing.rounds:
             break

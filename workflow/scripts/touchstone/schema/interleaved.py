@@ -11,6 +11,8 @@ QUIET = 0.1
 """Cores that other programs may use, on average over a slice, in a quiet round."""
 APART = 1.75
 """Multiple of a machine's least core latency up to which its cores are as near as ever."""
+BOTH_APART = 1.4
+"""The same where two readings agree; a single one is above it by chance (docs/interleaving.md)."""
 
 
 class Answer(NamedTuple):
@@ -66,10 +68,12 @@ class Round(NamedTuple):
     slices: of the cells
     core_latency: round trip of a signal between neighbouring cores, ns: the larger of those
         before and after the slices; null where it was not measured, as for work on a GPU
+    lower_latency: the smaller of those
     """
 
     slices: List[Slice]
     core_latency: Optional[float] = None
+    lower_latency: Optional[float] = None
 
     @property
     def quiet(self) -> bool:
@@ -78,7 +82,8 @@ class Round(NamedTuple):
 
     def near(self, least: float) -> bool:
         """Whether the cores were as near as in the round whose core latency, ns, is the least."""
-        return self.core_latency is None or self.core_latency <= APART * least
+        once, both = self.core_latency or 0.0, self.lower_latency or 0.0
+        return once <= APART * least and both <= BOTH_APART * least
 
 
 def least_latency(rounds: Iterable[Round]) -> float:
