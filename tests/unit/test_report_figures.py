@@ -167,3 +167,11 @@ def test_a_caption_says_how_often_the_cells_ran(tmp_path):
     once = second._replace(plan=second.plan._replace(repeats=1))
     assert setting(Study([first, once])).startswith("n = 1 to 3 runs per cell")
     assert setting(Study([once])).startswith("n = 1 run per cell")
+
+
+def test_a_missing_number_takes_no_room_from_the_panels(bad):
+    with drawing():
+        figure = draw_points(study_of(bad), POINT_FIGURES[0])
+        figure.draw_without_rendering()
+        # A line without points is at the origin of the figure.
+        assert all(min(ax.get_tightbbox().p0) > 0 for ax in figure.axes)

@@ -123,7 +123,8 @@ def _draw_facet(
             spread = [0.5 * slot * ((i + 1) / (len(values) + 1) - 0.5) for i in range(len(values))]
             at = [x + dx for dx in spread]
             marker = marker_style(study, cell.series, marker_size)
-            ax.plot(at, values, linestyle="none", alpha=0.9, clip_on=False, **marker)
+            if values:  # the layout would make room for a line without points, at the origin
+                ax.plot(at, values, linestyle="none", alpha=0.9, clip_on=False, **marker)
             runs = [run for run in cell.runs if run.values[kind.metric] is not None]
             for dx, value, run in zip(at, values, runs, strict=True):
                 if _flagged(run):
