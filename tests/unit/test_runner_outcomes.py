@@ -39,9 +39,9 @@ def test_what_ends_a_run_is_typed(tmp_path, monkeypatch, error, status):
 
 
 def test_the_reason_of_a_lack_of_memory_is_the_line_that_names_it(tmp_path, monkeypatch):
-    # What JAX 0.11 says on a full GPU.
-    said = "NOT_FOUND: Failed to get configs for: 23 out of 248 instructions.\n", "out of memory: 5"
-    events = run(tmp_path, monkeypatch, Arithmetic(fails_at=9, error=RuntimeError("".join(said))))
+    # The first line is what JAX 0.11 said on a full GPU.
+    said = "NOT_FOUND: Failed to get configs for: 23 out of 248 instructions.\nout of memory: 5"
+    events = run(tmp_path, monkeypatch, Arithmetic(fails_at=9, error=RuntimeError(said)))
     assert (events[-1]["status"], events[-1]["reason"]) == ("oom", "out of memory: 5")
 
 

@@ -12,7 +12,7 @@ QUIET = 0.1
 APART = 1.75
 """Multiple of a machine's least core latency up to which its cores are as near as ever."""
 BOTH_APART = 1.4
-"""The same where two readings agree; a single one is above it by chance (docs/interleaving.md)."""
+"""The same where two readings agree; one may be above it by chance (docs/interleaving.md)."""
 
 
 class Answer(NamedTuple):
@@ -68,7 +68,7 @@ class Round(NamedTuple):
     slices: of the cells
     core_latency: round trip of a signal between neighbouring cores, ns: the larger of those
         before and after the slices; null where it was not measured, as for work on a GPU
-    lower_latency: the smaller of those
+    lower_latency: the smaller of the readings before and after, ns; null where one is missing
     """
 
     slices: List[Slice]

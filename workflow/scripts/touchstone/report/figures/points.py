@@ -115,16 +115,18 @@ def _draw_facet(
             ax.axvspan(group - 0.5, group + 0.5, color=GROUND, linewidth=0, zorder=0)
         for cell in cells:
             x = group + (series.index(cell.series) - (len(series) - 1) / 2) * slot
+            if missing := cell.words(kind.metric):
+                missing_points.append((x, missing, cell.series.framework))
             values = cell.values(kind.metric)
+            if not values:  # the layout would make room for a line without points, at the origin
+                continue
             numbers += values
-            if values:
-                middle = median(values)
-                ax.plot([x - 0.42 * slot, x + 0.42 * slot], [middle] * 2, color=INK, linewidth=1.1)
+            middle = median(values)
+            ax.plot([x - 0.42 * slot, x + 0.42 * slot], [middle] * 2, color=INK, linewidth=1.1)
             spread = [0.5 * slot * ((i + 1) / (len(values) + 1) - 0.5) for i in range(len(values))]
             at = [x + dx for dx in spread]
             marker = marker_style(study, cell.series, marker_size)
-            if values:  # the layout would make room for a line without points, at the origin
-                ax.plot(at, values, linestyle="none", alpha=0.9, clip_on=False, **marker)
+            ax.plot(at, values, linestyle="none", alpha=0.9, clip_on=False, **marker)
             runs = [run for run in cell.runs if run.values[kind.metric] is not None]
             for dx, value, run in zip(at, values, runs, strict=True):
                 if _flagged(run):
@@ -133,8 +135,6 @@ def _draw_facet(
                         dx, value, "o", color=MUTED, fillstyle="none", markersize=size, mew=0.7,
                         clip_on=False,
                     )  # fmt: skip
-            if missing := cell.words(kind.metric):
-                missing_points.append((x, missing, cell.series.framework))
     ax.set_xlim(-0.5, len(batches) - 0.5)
     ax.set_xticks(range(len(batches)), [str(batch) for batch in batches])
     ax.tick_params(axis="x", length=0)
