@@ -5,7 +5,7 @@ compared with as many sets of blocks, in which each framework trains as long wit
 `copies`: two processes of one framework, and a third that sleeps for 5 % of every slice.
 
     python benchmarks/turns.py gain --executions 3
-    python benchmarks/turns.py copies --executions 10 [--load]
+    python benchmarks/turns.py copies --executions 10 [--first 11] [--load]
 """
 
 import argparse
@@ -27,6 +27,7 @@ from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
+from touchstone.plan.parts import Interleave
 from touchstone.plan.spec import make_spec
 from touchstone.results.interleaved import ratios_by_set
 from touchstone.schema.interleaved import MeasuredSet, least_latency
@@ -34,6 +35,7 @@ from touchstone.statistics.groups import Group, compare_groups
 
 SETS = 5
 SLICES = Timing(rounds=6, slice_seconds=0.4, lead_seconds=0.15, max_seconds=60.0)
+USUAL_SLICES = SLICES._replace(rounds=Interleave().rounds)
 BLOCKS = Timing(rounds=1, slice_seconds=6 * 0.4, lead_seconds=0.15, max_seconds=0.0)
 """As much training, in one piece; three of them a set, for `measure_set` has no fewer rounds."""
 ON_OFF = (5.0, 20.0)
@@ -154,8 +156,9 @@ def _thrice(sets: list[MeasuredSet]) -> list[MeasuredSet]:
             for one in sets]  # fmt: skip
 
 
-def copies(executions: int, wanted: bool, folder: Path, framework: str) -> None:
-    """Print how often two copies are called different, and how often one that sleeps is found."""
+def copies(numbers: Sequence[int], wanted: bool, folder: Path, framework: str) -> None:
+    """Print how often two copies are called different, and how often one that sleeps is found, in
+    the executions with these numbers, from which the orders in rounds and the load are drawn."""
     cells = [candidate(folder, name, framework) for name in ("one", "other", "sleeper")]
     script = folder / "sleeper.py"
     script.write_text(SLEEPER)
@@ -163,30 +166,32 @@ def copies(executions: int, wanted: bool, folder: Path, framework: str) -> None:
     python, _, *files = cells[2].command
     cells[2] = cells[2]._replace(command=[python, str(script), *files])
     different = found = 0
-    for number in range(1, executions + 1):
+    for number in numbers:
         with load(wanted, number):
-            group = model(measure(cells, SLICES, number), False)
+            group = model(measure(cells, USUAL_SLICES, number), False)
         low, high = group.ratio("one", "other").interval()
         least = min(group.ratio(name, "sleeper").interval()[0] for name in ("one", "other"))
         different += low > 1 or high < 1
         found += least > 1
         print(number, f"[{low:.4f}, {high:.4f}]; the sleeper from {least:.4f}", flush=True)
-    print(f"{framework}: called different {different} of {executions}, sleep found {found}")
+    print(f"{framework}: called different {different} of {len(numbers)}, sleep found {found}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("gain", "copies"))
     parser.add_argument("--executions", type=int, default=10)
+    parser.add_argument("--first", type=int, default=1, help="of `copies`: where it goes on")
     parser.add_argument("--load", action="store_true", help="of `copies`: beside another program")
-    parser.add_argument("--framework", default="pytorch", help="of `copies`")
+    parser.add_argument("--framework", default="mxnet", help="of `copies`")
     options = parser.parse_args()
     os.environ.setdefault("TOUCHSTONE_DEPLOYMENT", "venv")
     with machine_to_itself(), tempfile.TemporaryDirectory() as folder:
         if options.what == "gain":
             gain(options.executions, True, Path(folder))
         else:
-            copies(options.executions, options.load, Path(folder), options.framework)
+            numbers = range(options.first, options.first + options.executions)
+            copies(numbers, options.load, Path(folder), options.framework)
 
 
 if __name__ == "__main__":

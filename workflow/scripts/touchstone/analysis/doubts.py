@@ -7,7 +7,7 @@ from typing import Literal
 from touchstone.analysis.disturbed import FLAG, METRIC, MOST, Disturbed, disturbed
 from touchstone.analysis.part import Part
 from touchstone.results.study import Study
-from touchstone.schema.interleaved import APART
+from touchstone.schema.interleaved import cores_apart
 
 DISTURBING = frozenset({FLAG, "throttled", "drifting"})
 """The flags of runs whose speed is not that of an undisturbed machine."""
@@ -51,11 +51,13 @@ def doubts(study: Study) -> list[Doubt]:
 
 
 def _runs_apart(study: Study) -> int:
-    """Runs whose core latency is more than `APART` times the least of their machine's runs with as
-    many threads."""
+    """Runs whose core latency is that of cores apart, against the least of their machine's runs
+    with as many threads."""
     known: dict[tuple[str, int], list[float]] = {}
     for run in study.runs:
         if (latency := run.values["core_latency"]) is not None:
             place = run.provenance["machine"]["hostname"], run.provenance["environment"]["threads"]
             known.setdefault(place, []).append(latency)
-    return sum(one > APART * min(latencies) for latencies in known.values() for one in latencies)
+    return sum(
+        cores_apart(one, min(latencies)) for latencies in known.values() for one in latencies
+    )

@@ -46,8 +46,8 @@ class InTurn(Part):
     apart: int
     """Rounds that count although the cores were apart, since too few others were quiet."""
     moved: int
-    """Rounds in which the cores were apart: a signal between neighbours took more than 1.75 times
-    as long as in the round with the shortest time, or before and after it more than 1.4 times."""
+    """Rounds in which the cores were apart: before or after them, a signal between neighbours took
+    over 70 ns more than in the round with the shortest time."""
     busy: list[str]
     """Cells whose processes used more than 0.05 cores while they waited for their turn."""
     paired: str

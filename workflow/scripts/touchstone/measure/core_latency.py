@@ -15,7 +15,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 
+CPUINFO = "/proc/cpuinfo"
 TRIPS, BATCHES = 300, 20
 """Round trips of a batch, and batches. The least batch counts: anything else only slows it down."""
 MOST_LOOKS = 10_000_000
@@ -29,10 +31,10 @@ PATIENCE = 10.0
 def core_latency(cores: Sequence[int]) -> float | None:
     """The round trip between neighbours among the cores, ns, on average over the pairs.
 
-    It includes what Python needs, some 70 ns. None where there is one core only, or where the
-    cores are too busy or not ours.
+    It includes what Python needs, some 70 ns. None where there is one core only, where no
+    hypervisor can move them, or where they are too busy or not ours.
     """
-    if len(cores) < 2:
+    if len(cores) < 2 or not cores_move():
         return None
     pairs = list(zip(sorted(cores), sorted(cores)[1:], strict=False))
     chosen = pairs[:: -(-len(pairs) // MOST_PAIRS)]
@@ -43,6 +45,14 @@ def core_latency(cores: Sequence[int]) -> float | None:
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return round(sum(found) / len(found), 1)
+
+
+@cache
+def cores_move() -> bool:
+    """Whether a hypervisor may move the cores. Only x86 CPUs say that there is none."""
+    with open(CPUINFO) as file:
+        flags = next((line for line in file if line.startswith("flags")), "hypervisor")
+    return "hypervisor" in flags.split()
 
 
 def _round_trip(first: int, second: int) -> float:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import psutil
 
 from touchstone.measure import runner_output
-from touchstone.measure.core_latency import core_latency
+from touchstone.measure.core_latency import core_latency, cores_move
 from touchstone.measure.launch import cores, start_runner, variables_of
 from touchstone.measure.sensors.cpu import core_seconds
 from touchstone.schema import status
@@ -263,8 +263,7 @@ def _rounds(
         slices = [_slice(one, timing, used) for one in turn]
         after = _latency(used) if on_cores else None
         known = [one for one in (before, after) if one is not None]
-        both = min(known) if len(known) == 2 else None
-        rounds.append(Round(slices, max(known, default=None), both))
+        rounds.append(Round(slices, max(known, default=None)))
         before, least = after, min(least, least_latency(rounds))
         if sum(one.quiet and one.near(least) for one in rounds) >= timing.rounds:
             break
@@ -275,7 +274,7 @@ def _rounds(
 
 def _latency(used: Collection[int]) -> float | None:
     """The core latency, ns, once the threads of the last process sleep."""
-    if len(used) > 1:
+    if len(used) > 1 and cores_move():
         time.sleep(REST)
     return core_latency(sorted(used))
 

@@ -120,7 +120,7 @@ def answers_of(
 def _core_latency(run: Run) -> Answer:
     """The largest core latency of a node, before or after the run, ns."""
     known = [float(one) for env in run.envs for one in env["run"].get("core_latency", ())]
-    return max(known, default="one core, or it was not measured")
+    return max(known, default="one core, no hypervisor, or it was not measured")
 
 
 def _with_evaluations(phases: dict[str, Phase]) -> Answer:

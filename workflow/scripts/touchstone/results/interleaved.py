@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
-from math import exp, fsum, log
+from math import exp, log
 from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
@@ -184,22 +184,25 @@ def _counting(sets: Sequence[MeasuredSet]) -> Counting:
 
 
 def ratios_of(one: MeasuredSet, first: str, counts: Callable[[Round], bool]) -> dict[str, float]:
-    """The speed of each cell / that of the first, of a set: the geometric mean over the rounds
-    that count."""
+    """The speed of each cell / that of the first, of a set: from the medians over the rounds that
+    count, which rounds in which a cell was slowed down hardly move (docs/interleaving.md)."""
     found = {first: 1.0}
     for turns in one.turns:
-        for cell in turns.cells:
-            if cell != first:
-                found[cell] = exp(_mean_log_ratio(turns, cell, first, counts))
+        typical = _typical_logs(turns, counts)
+        found |= {cell: exp(typical[cell] - typical[first]) for cell in turns.cells}
     return found
 
 
-def _mean_log_ratio(turns: Turns, cell: str, first: str, counts: Callable[[Round], bool]) -> float:
-    logs = []
+def _typical_logs(turns: Turns, counts: Callable[[Round], bool]) -> dict[str, float]:
+    """Of each cell the logarithm of its speed / the geometric mean of its round, the median over
+    the rounds that count."""
+    logs: dict[str, list[float]] = {cell: [] for cell in turns.cells}
     for each in filter(counts, turns.rounds):
-        speeds = {part.cell: part.speed for part in each.slices}
-        logs.append(log(speeds[cell] / speeds[first]))
-    return fsum(logs) / len(logs)
+        own = {part.cell: log(part.speed) for part in each.slices}
+        level = fmean(own.values())
+        for cell, value in own.items():
+            logs[cell].append(value - level)
+    return {cell: median(values) for cell, values in logs.items()}
 
 
 def compare_with_turns(groups: Sequence[Values], turns: Sequence[Measured | None]) -> list[Group]:

@@ -9,10 +9,8 @@ from typing import Dict, Iterable, List, NamedTuple, Optional
 FORMAT = 1
 QUIET = 0.1
 """Cores that other programs may use, on average over a slice, in a quiet round."""
-APART = 1.75
-"""Multiple of a machine's least core latency up to which its cores are as near as ever."""
-BOTH_APART = 1.4
-"""The same where two readings agree; one may be above it by chance (docs/interleaving.md)."""
+APART = 70.0
+"""How far above a machine's least core latency its cores are apart, ns (docs/interleaving.md)."""
 
 
 class Answer(NamedTuple):
@@ -68,12 +66,10 @@ class Round(NamedTuple):
     slices: of the cells
     core_latency: round trip of a signal between neighbouring cores, ns: the larger of those
         before and after the slices; null where it was not measured, as for work on a GPU
-    lower_latency: the smaller of the readings before and after, ns; null where one is missing
     """
 
     slices: List[Slice]
     core_latency: Optional[float] = None
-    lower_latency: Optional[float] = None
 
     @property
     def quiet(self) -> bool:
@@ -82,8 +78,12 @@ class Round(NamedTuple):
 
     def near(self, least: float) -> bool:
         """Whether the cores were as near as in the round whose core latency, ns, is the least."""
-        once, both = self.core_latency or 0.0, self.lower_latency or 0.0
-        return once <= APART * least and both <= BOTH_APART * least
+        return self.core_latency is None or not cores_apart(self.core_latency, least)
+
+
+def cores_apart(latency: float, least: float) -> bool:
+    """Whether a core latency, ns, shows cores further apart than the least of the machine."""
+    return latency > least + APART
 
 
 def least_latency(rounds: Iterable[Round]) -> float:
