@@ -30,12 +30,14 @@ from touchstone.measure.launch import cores, start_runner, variables_of
 from touchstone.measure.sensors.cpu import core_seconds
 from touchstone.schema import status
 from touchstone.schema.interleaved import (
+    QUIET,
     Answer,
     MeasuredSet,
     Round,
     Slice,
     Turns,
     Waiting,
+    cores_apart,
     least_latency,
 )
 from touchstone.schema.spec import RunSpec
@@ -52,8 +54,9 @@ WARM_UP_SLICES = 2
 REST = 0.25
 """Seconds after a slice, until the threads of its framework have stopped spinning."""
 LEAST_ROUNDS = 3
-MOST_ROUNDS = 4
-"""Rounds of a set at most, as a multiple of those that it is to have."""
+MOST_ROUNDS, MOST_WAITS = 4, 2
+"""Rounds and waits of a set at most, and of these the waits, as multiples of the rounds that it is
+to have. A wait, until a round can count, lasts as long as a round or less."""
 
 
 class Failed(RuntimeError):
@@ -249,15 +252,20 @@ def _rounds(
     processes: Sequence[Process], timing: Timing, order: random.Random, least: float
 ) -> list[Round]:
     """Rounds until so many are quiet, with near cores, as `timing` says, or `MOST_ROUNDS` times
-    as many."""
+    as many rounds and waits. A wait takes the place of a round that could not count."""
     used = {core for one in processes for core in one.used}
     on_cores = [one for one in processes if one.candidate.spec.execution.device == "cpu"]
     for one in processes:
         for _ in range(WARM_UP_SLICES):
             one.work(timing.slice_seconds, BUILD_SECONDS)
-    begin, rounds = time.monotonic(), list[Round]()
+    begin, rounds, waits, calm = time.monotonic(), list[Round](), 0, True
+    round_seconds = len(processes) * (timing.lead_seconds + timing.slice_seconds)
     before = _latency(used) if on_cores else None
-    for _ in range(MOST_ROUNDS * timing.rounds):
+    while len(rounds) + waits < MOST_ROUNDS * timing.rounds:
+        if not calm and waits < MOST_WAITS * timing.rounds:
+            waits += 1
+            before, calm = _wait_for_calm(used, bool(on_cores), least, round_seconds)
+            continue
         turn = list(processes)
         order.shuffle(turn)
         slices = [_slice(one, timing, used) for one in turn]
@@ -265,6 +273,7 @@ def _rounds(
         known = [one for one in (before, after) if one is not None]
         rounds.append(Round(slices, max(known, default=None)))
         before, least = after, min(least, least_latency(rounds))
+        calm = rounds[-1].quiet and not (after and cores_apart(after, least))
         if sum(one.quiet and one.near(least) for one in rounds) >= timing.rounds:
             break
         if time.monotonic() - begin >= timing.max_seconds and len(rounds) >= LEAST_ROUNDS:
@@ -277,6 +286,26 @@ def _latency(used: Collection[int]) -> float | None:
     if len(used) > 1 and cores_move():
         time.sleep(REST)
     return core_latency(sorted(used))
+
+
+def _wait_for_calm(
+    used: Collection[int], on_cores: bool, least: float, seconds: float
+) -> tuple[float | None, bool]:
+    """Wait, for about so long at most, until a round that begins can count.
+
+    Returns:
+        The core latency, ns, where work is on cores, and whether the cores are near and no other
+        program uses them.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        busy, begin = core_seconds(used), time.monotonic()
+        time.sleep(REST)
+        others = (core_seconds(used) - busy) / (time.monotonic() - begin)
+        latency = core_latency(sorted(used)) if on_cores else None
+        calm = others < QUIET and not (latency and cores_apart(latency, least))
+        if calm or time.monotonic() >= end:
+            return latency, calm
 
 
 def _slice(process: Process, timing: Timing, used: Collection[int]) -> Slice:
