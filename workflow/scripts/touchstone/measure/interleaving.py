@@ -252,7 +252,8 @@ def _rounds(
     processes: Sequence[Process], timing: Timing, order: random.Random, least: float
 ) -> list[Round]:
     """Rounds until so many are quiet, with near cores, as `timing` says, or `MOST_ROUNDS` times
-    as many rounds and waits. A wait takes the place of a round that could not count."""
+    as many rounds and waits. A wait takes the place of a round that could not count, or of what is
+    left of one."""
     used = {core for one in processes for core in one.used}
     on_cores = [one for one in processes if one.candidate.spec.execution.device == "cpu"]
     for one in processes:
@@ -262,13 +263,21 @@ def _rounds(
     round_seconds = len(processes) * (timing.lead_seconds + timing.slice_seconds)
     before = _latency(used) if on_cores else None
     while len(rounds) + waits < MOST_ROUNDS * timing.rounds:
-        if not calm and waits < MOST_WAITS * timing.rounds:
+        may_wait = waits < MOST_WAITS * timing.rounds
+        if not calm and may_wait:
             waits += 1
             before, calm = _wait_for_calm(used, bool(on_cores), least, round_seconds)
             continue
         turn = list(processes)
         order.shuffle(turn)
-        slices = [_slice(one, timing, used) for one in turn]
+        slices = list[Slice]()
+        for one in turn:
+            slices.append(_slice(one, timing, used))
+            if slices[-1].others >= QUIET and may_wait:
+                break
+        if len(slices) < len(turn):
+            waits, calm = waits + 1, False
+            continue
         after = _latency(used) if on_cores else None
         known = [one for one in (before, after) if one is not None]
         rounds.append(Round(slices, max(known, default=None)))
