@@ -221,8 +221,7 @@ def measure_set(
     waiting: dict[str, Waiting] = {}
     for place, group in enumerate(groups):
         with _processes(group) as processes:
-            order = random.Random(f"{seed} {number} {place}")
-            rounds = _rounds(processes, timing, order, least)
+            rounds = _rounds(processes, timing, f"{seed} {number} {place}", least)
             waiting |= {
                 one.name: Waiting(one.waiting_cpu / max(one.waited, 1e-9), one.waiting_faults)
                 for one in processes
@@ -248,9 +247,7 @@ def _processes(group: Sequence[Candidate]) -> Iterator[list[Process]]:
             one.kill()
 
 
-def _rounds(
-    processes: Sequence[Process], timing: Timing, order: random.Random, least: float
-) -> list[Round]:
+def _rounds(processes: Sequence[Process], timing: Timing, seed: str, least: float) -> list[Round]:
     """Rounds until so many are quiet, with near cores, as `timing` says, or `MOST_ROUNDS` times
     as many rounds and waits. A wait takes the place of a round that could not count, or of what is
     left of one."""
@@ -263,18 +260,15 @@ def _rounds(
     round_seconds = len(processes) * (timing.lead_seconds + timing.slice_seconds)
     before = _latency(used) if on_cores else None
     while len(rounds) + waits < MOST_ROUNDS * timing.rounds:
-        may_wait = waits < MOST_WAITS * timing.rounds
+        late = time.monotonic() - begin >= timing.max_seconds
+        may_wait = not late and waits < MOST_WAITS * timing.rounds
         if not calm and may_wait:
             waits += 1
             before, calm = _wait_for_calm(used, bool(on_cores), least, round_seconds)
             continue
         turn = list(processes)
-        order.shuffle(turn)
-        slices = list[Slice]()
-        for one in turn:
-            slices.append(_slice(one, timing, used))
-            if slices[-1].others >= QUIET and may_wait:
-                break
+        random.Random(f"{seed} {len(rounds)}").shuffle(turn)
+        slices = _slices(turn, timing, used, whole=not may_wait)
         if len(slices) < len(turn):
             waits, calm = waits + 1, False
             continue
@@ -315,6 +309,18 @@ def _wait_for_calm(
         calm = others < QUIET and not (latency and cores_apart(latency, least))
         if calm or time.monotonic() >= end:
             return latency, calm
+
+
+def _slices(
+    turn: Sequence[Process], timing: Timing, used: Collection[int], whole: bool
+) -> list[Slice]:
+    """A slice of each process; unless the round must be `whole`, up to one that is not quiet."""
+    slices = list[Slice]()
+    for one in turn:
+        slices.append(_slice(one, timing, used))
+        if slices[-1].others >= QUIET and not whole:
+            break
+    return slices
 
 
 def _slice(process: Process, timing: Timing, used: Collection[int]) -> Slice:
