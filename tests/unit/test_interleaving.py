@@ -156,8 +156,14 @@ def test_rounds_go_on_until_enough_are_quiet_or_there_are_too_many(tmp_path, mon
     monkeypatch.setattr(interleaving, "core_latency", lambda cores: 100.0)
     monkeypatch.setattr(interleaving, "core_seconds", lambda cores: float(next(used)))
     timing = PATIENT._replace(slice_seconds=0.01, lead_seconds=0.0)
-    # Of twelve rounds and waits six are waits, in which no other program rests.
+    # Of twelve rounds and waits six are waits, the first in place of a round's second slice.
+    measured = []
+    usual = interleaving._slice
+    monkeypatch.setattr(
+        interleaving, "_slice", lambda *given: measured.append(usual(*given)) or measured[-1]
+    )
     assert len(rounds_of(measure_set(1, [cells], timing, seed=1))) == 6
+    assert len(measured) == 1 + 6 * 2
     monkeypatch.setattr(interleaving, "core_seconds", lambda cores: 0.0)
     assert len(rounds_of(measure_set(1, [cells], timing, seed=1))) == 3
 

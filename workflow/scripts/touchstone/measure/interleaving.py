@@ -276,7 +276,7 @@ def _rounds(processes: Sequence[Process], timing: Timing, seed: str, least: floa
         known = [one for one in (before, after) if one is not None]
         rounds.append(Round(slices, max(known, default=None)))
         before, least = after, min(least, least_latency(rounds))
-        calm = rounds[-1].quiet and not (after and cores_apart(after, least))
+        calm = rounds[-1].quiet and not cores_apart(after, least)
         if sum(one.quiet and one.near(least) for one in rounds) >= timing.rounds:
             break
         if time.monotonic() - begin >= timing.max_seconds and len(rounds) >= LEAST_ROUNDS:
@@ -306,7 +306,7 @@ def _wait_for_calm(
         time.sleep(REST)
         others = (core_seconds(used) - busy) / (time.monotonic() - begin)
         latency = core_latency(sorted(used)) if on_cores else None
-        calm = others < QUIET and not (latency and cores_apart(latency, least))
+        calm = others < QUIET and not cores_apart(latency, least)
         if calm or time.monotonic() >= end:
             return latency, calm
 

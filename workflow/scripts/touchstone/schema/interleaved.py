@@ -78,12 +78,12 @@ class Round(NamedTuple):
 
     def near(self, least: float) -> bool:
         """Whether the cores were as near as in the round whose core latency, ns, is the least."""
-        return self.core_latency is None or not cores_apart(self.core_latency, least)
+        return not cores_apart(self.core_latency, least)
 
 
-def cores_apart(latency: float, least: float) -> bool:
+def cores_apart(latency: Optional[float], least: float) -> bool:
     """Whether a core latency, ns, shows cores further apart than the least of the machine."""
-    return latency > least + APART
+    return latency is not None and latency > least + APART
 
 
 def least_latency(rounds: Iterable[Round]) -> float:
