@@ -289,6 +289,18 @@ def test_a_slow_sensor_delays_no_other_and_shows_its_gap(watch, monkeypatch):
     assert known["slow"]["missed"] > known["quick"]["missed"]
 
 
+def test_rows_are_in_order_of_time_even_if_a_reading_is_known_late(monkeypatch):
+    monkeypatch.setattr(sensors, "modules", lambda: {"quick": Scripted("quick")})
+    file = io.StringIO()
+    known = sampler.Sampler(sensors.Watched(os.getpid(), "cpu"), file)
+    known.sample()
+    before = time.monotonic() - 1.0
+    known.readers["quick"].answer = before, {"quick": before}
+    known.finish()
+    first, late = csv.DictReader(io.StringIO(file.getvalue()))
+    assert float(late["quick"]) == before and late["t"] == first["t"]
+
+
 def test_an_answer_that_comes_while_a_tick_begins_is_not_lost(monkeypatch):
     readings = []
 

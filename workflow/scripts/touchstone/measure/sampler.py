@@ -83,7 +83,7 @@ class Sampler:
             }  # fmt: skip
             if reason is None:
                 self.readers[name] = _Reader(module.Sensor(watched))
-        self.file = file
+        self.file, self.latest = file, 0.0
         columns = [column for name in self.readers for column in self.known[name]["columns"]]
         self.table = csv.DictWriter(self.file, ["t", *columns], lineterminator="\n")
         self.table.writeheader()
@@ -98,11 +98,11 @@ class Sampler:
         asked = [reader for reader in self.readers.values() if reader.ask()]
         for reader in asked:
             reader.idle.wait(max(t + GRACE - time.monotonic(), 0))
-        row: dict[str, float | None] = {"t": t}
+        row: dict[str, float | None] = {}
         for reader in asked:
             if answer := reader.take():
                 row.update(answer[1])
-        self._write(row)
+        self._write(t, row)
         self.file.flush()
 
     def finish(self) -> dict[str, Any]:
@@ -122,7 +122,11 @@ class Sampler:
         """One row for each answer that came after its tick, at the time when it came."""
         late = [answer for reader in self.readers.values() if (answer := reader.take())]
         for t, values in sorted(late, key=lambda answer: answer[0]):
-            self._write({"t": t, **values})
+            self._write(t, values)
 
-    def _write(self, row: dict[str, float | None]) -> None:
-        self.table.writerow({k: "" if value is None else value for k, value in row.items()})
+    def _write(self, t: float, values: dict[str, float | None]) -> None:
+        """Write a row, at the time of the last one if a reading ended before that and was known
+        only after it."""
+        self.latest = max(t, self.latest)
+        known = {name: "" if value is None else value for name, value in values.items()}
+        self.table.writerow({"t": self.latest, **known})
