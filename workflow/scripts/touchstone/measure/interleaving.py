@@ -252,7 +252,7 @@ def _rounds(processes: Sequence[Process], timing: Timing, seed: str, least: floa
     as many rounds and waits. A wait takes the place of a round that could not count, or of what is
     left of one."""
     used = {core for one in processes for core in one.used}
-    on_cores = [one for one in processes if one.candidate.spec.execution.device == "cpu"]
+    on_cores = any(one.candidate.spec.execution.device == "cpu" for one in processes)
     for one in processes:
         for _ in range(WARM_UP_SLICES):
             one.work(timing.slice_seconds, BUILD_SECONDS)
@@ -264,7 +264,7 @@ def _rounds(processes: Sequence[Process], timing: Timing, seed: str, least: floa
         may_wait = not late and waits < MOST_WAITS * timing.rounds
         if not calm and may_wait:
             waits += 1
-            before, calm = _wait_for_calm(used, bool(on_cores), least, round_seconds)
+            before, calm = _wait_for_calm(used, on_cores, least, round_seconds)
             continue
         turn = list(processes)
         random.Random(f"{seed} {len(rounds)}").shuffle(turn)
