@@ -136,7 +136,10 @@ def main(chosen):
                 ended = subprocess.run(
                     [python, __file__, "--inside", framework, *map(str, specs)],
                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
-                    env={**os.environ, **thread_variables(1, "passive")},
+                    env={
+                        **os.environ, **thread_variables(1, "passive"),
+                        "PYTHONPATH": str(ROOT / "workflow/scripts"),
+                    },
                     preexec_fn=lambda: os.sched_setaffinity(0, {CORE}),
                 )  # fmt: skip
             for what, pairs in json.loads(ended.stdout.splitlines()[-1]).items():

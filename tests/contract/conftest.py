@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -33,6 +34,8 @@ FEW = {"train": 640, "test": 128}
 """Examples of `study.few`."""
 DEVICE = os.environ.get("TEST_DEVICE", "cpu")
 """Of the specs that `once` runs."""
+KEPT = 500_000_000
+"""How much of what compilers made is kept, bytes; one session makes about 16 million."""
 QUICK_JAX = {
     "cpu": "--xla_backend_optimization_level=1 --xla_cpu_use_fusion_emitters=false",
     "gpu": "--xla_gpu_autotune_level=0",
@@ -79,21 +82,29 @@ def early(framework, arguments):
 
 
 @pytest.fixture(scope="session")
-def compilers(shared, root):
+def compilers(root, shared):
     """Variables with which JAX and PyTorch's compiler do not make again what they made once.
 
-    PyTorch keeps precompiled headers for each path of a compiler, which is the same in all
-    sessions: else each took seconds to make 150 MB of them, which nobody deletes.
+    What they make for a kind of CPU is kept for later sessions, up to `KEPT` bytes; each finds it
+    by what it compiles, its own version and its options. PyTorch keeps precompiled headers for each
+    path of a compiler, so that is the same in all sessions: else each took seconds to make 150 MB
+    of them, which nobody deletes.
     """
-    compiler = root / ".pytest_cache/compiler/g++"
-    compiler.parent.mkdir(parents=True, exist_ok=True)
-    with locked(compiler):
-        program = f"#!{sys.executable}\n{Path(__file__).with_name('compiler.py').read_text()}"
-        if not compiler.exists() or compiler.read_text() != program:
-            compiler.write_text(program)
-            compiler.chmod(0o755)
-    kept = shared / "compiled"
-    kept.mkdir(exist_ok=True)
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    able = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    kept = root / ".pytest_cache/compiler" / hashlib.sha256(able.encode()).hexdigest()[:12]
+    compiler, begun = kept.with_name("g++"), shared / "compilers"
+    with locked(begun):
+        if not begun.exists():  # one worker of this session does this
+            kept.mkdir(parents=True, exist_ok=True)
+            if sum(path.stat().st_size for path in kept.rglob("*")) > KEPT:
+                shutil.rmtree(kept)
+                kept.mkdir()
+            program = f"#!{sys.executable}\n{Path(__file__).with_name('compiler.py').read_text()}"
+            if not compiler.exists() or compiler.read_text() != program:
+                compiler.write_text(program)
+                compiler.chmod(0o755)
+            begun.touch()
     return {
         "CXX": str(compiler),
         "KEPT_BY_COMPILER": str(kept),

@@ -1,5 +1,7 @@
 """The records of each framework's own profiler belong to the right layers."""
 
+import json
+
 import pytest
 
 from fixtures.adapter import copy_with, locked
@@ -7,6 +9,7 @@ from fixtures.profiles import WITH_LAYERS, profile_in, profile_spec
 from touchstone.measure.launch import thread_variables
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
+from touchstone.schema.spec import spec_to_json
 
 MODES = [
     *(("pytorch", "eager"), ("pytorch", "eager_channels_last")),
@@ -157,3 +160,26 @@ def test_what_has_no_profile_says_why(once, short_rounds, framework, settings, r
     found = profile_in(path)
     assert found.status == "unsupported" and reason in found.reason
     assert not found.layers
+
+
+OLDER_JAX = """
+import runpy, sys
+import jax.profiler
+del jax.profiler.ProfileData
+program, *sys.argv[1:] = sys.argv[1:]
+sys.path[0] = program.rpartition("/")[0]
+runpy.run_path(program, run_name="__main__")
+"""
+
+
+@pytest.mark.framework("jax")
+def test_a_jax_that_does_not_read_its_records_has_no_profile_and_says_why(execute, root, tmp_path):
+    """As 0.4.36, whose adapter trains all the same (test_releases.py)."""
+    spec, path = tmp_path / "spec.json", tmp_path / "layers.profile"
+    asked = profile_spec("jax", dense().network(), **SETTINGS)
+    spec.write_text(json.dumps(spec_to_json(asked)))
+    program = root / "workflow/scripts/run_in_framework.py"
+    ended = execute("jax", "-c", OLDER_JAX, program, spec, path)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    found = profile_in(path)
+    assert found.status == "unsupported" and "no jax.profiler.ProfileData" in found.reason

@@ -30,7 +30,7 @@ from touchstone.runner.adapters.jax.network import (
     library_conv,
     pool_threads,
 )
-from touchstone.runner.adapters.jax.profile import SCOPE, profiled_steps
+from touchstone.runner.adapters.jax.profile import SCOPE, profiled_steps, why_unread
 from touchstone.runner.adapters.jax.two_sizes import StepOfTwoSizes
 from touchstone.runner.channels_last import rows_last
 from touchstone.runner.job import Job
@@ -329,7 +329,7 @@ class Adapter(Inputs):
         return losses
 
     def why_no_profile(self) -> Optional[str]:
-        return None
+        return why_unread()
 
     def profile_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> StepTrace:
         return profiled_steps(self, batches, rates, draws)

@@ -13,11 +13,12 @@ import time
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
 import jax
-from jax.profiler import ProfileData, ProfileOptions
+import jax.profiler
 
 from touchstone.schema.profile import Span, StepTrace
 
 SCOPE = "layer."
+UNREAD = "JAX {} has no jax.profiler.ProfileData, which reads the profiler's records"
 COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
 INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.-]+) = (?:\([^=]*?\)|\S+) ([\w-]+)\((.*)$")
 CALLED = re.compile(r"(?:calls|to_apply|body|condition)=%?([\w.-]+)")
@@ -51,12 +52,18 @@ class Instruction(NamedTuple):
     op_name: str
 
 
+def why_unread() -> Optional[str]:
+    """Why the profiler's records cannot be read here; None where they can."""
+    there = getattr(jax.profiler, "ProfileData", None)  # None in some releases
+    return None if there else UNREAD.format(jax.__version__)
+
+
 def profiled_steps(adapter: Any, batches: Any, rates: Any, draws: Any) -> StepTrace:
     """What jax.profiler recorded of these steps of an adapter."""
     if not hasattr(adapter, "profiled_step"):
         adapter.profiled_step = Compiled(adapter.step)
     usual, adapter.step = adapter.step, adapter.profiled_step
-    options = ProfileOptions()
+    options = jax.profiler.ProfileOptions()
     options.python_tracer_level, options.host_tracer_level = 0, 1
     try:
         with tempfile.TemporaryDirectory(prefix="touchstone-profile-") as folder:
@@ -67,7 +74,7 @@ def profiled_steps(adapter: Any, batches: Any, rates: Any, draws: Any) -> StepTr
             seconds = time.monotonic() - begin
             jax.profiler.stop_trace()
             (path,) = glob.glob(os.path.join(folder, "plugins/profile/*/*.xplane.pb"))
-            data = ProfileData.from_file(path)
+            data = jax.profiler.ProfileData.from_file(path)
     finally:
         adapter.step = usual
     return StepTrace("jax.profiler", seconds, spans_of(data, adapter.profiled_step.owners))
