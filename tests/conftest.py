@@ -14,6 +14,7 @@ from fixtures.cores import every_core
 from fixtures.scheduling import ByFramework
 from touchstone.paths import ROOT
 from touchstone.plan import frameworks
+from touchstone.schema.spec import PLAIN, TUNED
 from workflow.project import ENVIRONMENTS
 
 TESTS = Path(__file__).parent
@@ -25,15 +26,14 @@ FAST = {"unit", "smoke"}
 """Folders of which `make test-fast` takes what is not marked `long` or `slow`."""
 SLOW = {
     "smoke/test_module.py", "unit/test_containers.py", "unit/test_disturbance.py",
-    "unit/test_docs_site.py", "unit/test_environments.py", "unit/test_interleaving.py",
+    "unit/test_environments.py", "unit/test_interleaving.py",
     "unit/test_mutations.py", "unit/test_packages.py", "unit/test_report_figures.py",
     "unit/test_runner_output.py", "unit/test_studies_figures.py",
     "unit/test_studies_page.py", "unit/test_studies_tables.py", "unit/test_supervisor.py",
 }  # fmt: skip
 """Files in which every test counts as marked `slow`."""
-COMPILED = {"compile", "compile_graphs", "xla"}
-"""Modes that take up to minutes to compile; `make test` has one contract test of them."""
 COMPARED = "test_all_frameworks_and_modes_compute_the_same"
+"""The contract test that `make test` has of modes other than a framework's usual ones."""
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = path.parts[0]
         if path.as_posix() in SLOW:
             item.add_marker("slow")
-        if folder in LONG or (folder == "contract" and _compiles(item)):
+        if folder in LONG or (folder == "contract" and _has_other_mode(item)):
             item.add_marker("long")
         marks = {mark.name for mark in item.iter_markers()}
         if folder in FAST and not marks & {"long", "slow", "network"}:
@@ -76,11 +76,15 @@ def _framework(item: pytest.Item) -> str | None:
     return case.params.get("framework") if case else None
 
 
-def _compiles(item: pytest.Item) -> bool:
-    """Whether it is a test of a mode of `COMPILED` other than `COMPARED`."""
+def _has_other_mode(item: pytest.Item) -> bool:
+    """Whether it is a test, other than `COMPARED`, of a mode that is none of a framework's usual
+    ones: the first of each style, and Keras on PyTorch."""
     case = getattr(item, "callspec", None)
-    compiled = case is not None and case.params.get("mode") in COMPILED
-    return compiled and not item.name.startswith(COMPARED)
+    if case is None or item.name.startswith(COMPARED) or "mode" not in case.params:
+        return False
+    framework = case.params["framework"]
+    usual = {name for style in (TUNED, PLAIN) for name in frameworks.modes(framework, style)[:1]}
+    return case.params["mode"] not in usual | ({"keras"} if framework == "pytorch" else set())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

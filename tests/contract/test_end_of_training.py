@@ -21,7 +21,7 @@ def losses_of(events):
     return [loss for event in events if event["event"] == "chunk" for loss in event["losses"]]
 
 
-@pytest.mark.parametrize("source", ["memory", "records"])
+@pytest.mark.parametrize("source", ["memory", pytest.param("records", marks=pytest.mark.long)])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_training_accuracy_is_that_of_all_frameworks(framework, source, study):
     settings = {"epochs": EPOCHS, "warmup_seconds": 0.0, "batch_size": 60, "input": source}

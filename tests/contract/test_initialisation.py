@@ -24,9 +24,11 @@ FIRST_LOSS = PROGRAM + (
 )
 
 
-LARGE = {"gpt2-small", "resnet152v2", "vgg19", "vo2021-b"}
-"""Networks that `make test` leaves out: their files build what a smaller network's file does, with
-other numbers (gpt-10m, resnet50v2, vgg16, vo2021-b50)."""
+LARGE = {
+    "bert-base", "gpt2-small", "resnet50-cifar", "resnet152v2", "unet", "vgg19", "vo2021-b",
+    "vo2021-b50",
+}  # fmt: skip
+"""Networks that take longest, which `make test` leaves out."""
 NAMES = [
     pytest.param(name, marks=[pytest.mark.long] if name in LARGE else [])
     for name in networks.names()

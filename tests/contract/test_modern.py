@@ -48,7 +48,7 @@ def small_efficientnet() -> Graph:
 
 SMOOTH = (small_vit, small_convnext)
 """Networks with GELU."""
-OTHERS = (small_mobilenet, pytest.param(small_efficientnet, marks=pytest.mark.long))
+OTHERS = (small_mobilenet, small_efficientnet)
 """Their layers are in `test_parity.every_layer`, which is compared in every mode."""
 MODES = [
     (name, mode, graph)
@@ -64,6 +64,7 @@ def test_a_small_form_is_the_same_everywhere(framework, mode, graph, certificate
     assert certificate(framework, mode, graph) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("graph", OTHERS)
 @pytest.mark.parametrize("framework", frameworks.names())
 def test_a_small_form_of_usual_layers_is_the_same(framework, graph, certificate):

@@ -119,8 +119,7 @@ SEVERAL = {"replicas": 2, "batch_split": "per_replica", "batch_size": 16}
     [
         pytest.param(
             name, settings, id=f"{name}-{what}",
-            # In JAX the replicas of a node are devices, which test_replicas.py has.
-            marks=[pytest.mark.long] if settings and name != "pytorch" else [],
+            marks=[pytest.mark.long] if settings or name != "pytorch" else [],
         )
         for name in ABLE
         for what, settings in {"effective": {}, "two replicas on each": SEVERAL}.items()
@@ -159,6 +158,7 @@ def watched(record, *more):
     return all((metric["value"] or 0) > 0 for metric in found) or pytest.fail(str(found))
 
 
+@pytest.mark.long
 @pytest.mark.framework("pytorch")
 def test_a_node_is_watched_until_late_sensors_of_the_first_have_seen_the_end(
     on_two_nodes, monkeypatch
@@ -185,14 +185,19 @@ def record_of_the_first(folder):
 @pytest.mark.parametrize(
     "end, status, said",
     [
-        (
+        pytest.param(
             (1, signal.SIGKILL), "error",
-            "node far: the runner ended with signal SIGKILL and no result",
+            "node far: the runner ended with signal SIGKILL and no result", id="killed",
         ),
-        ((0, signal.SIGKILL), "error", "the runner ended with signal SIGKILL and no result"),
-        ((1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 8 s"),
+        pytest.param(
+            (0, signal.SIGKILL), "error", "the runner ended with signal SIGKILL and no result",
+            id="the first is killed", marks=pytest.mark.long,
+        ),
+        pytest.param(
+            (1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 8 s", id="hanging",
+            marks=pytest.mark.long,
+        ),
     ],
-    ids=["killed", "the first is killed", "hanging"],
 )  # fmt: skip
 def test_the_end_of_a_replica_on_any_node_is_that_of_the_run(end, status, said, on_two_nodes):
     limit = 8.0 if status == "timeout" else 800.0

@@ -34,6 +34,11 @@ if " avx512bw " not in Path("/proc/cpuinfo").read_text():
     WHY["mxnet", "bf16"] = "MXNet has bf16 only on processors with AVX-512"
 PRECISIONS = ("fp64", "tf32", "bf16", "fp16-amp")
 CASES = [(name, precision) for name in frameworks.names() for precision in PRECISIONS]
+TRIED = [
+    # Certificates have double precision too.
+    pytest.param(*case, marks=[pytest.mark.long] if case[1] == "fp64" else [])
+    for case in CASES
+]
 MIXED = [case for case in CASES if case[1] in ("bf16", "fp16-amp") and case not in WHY]
 MODES = [
     pytest.param(name, mode, precision, marks=[pytest.mark.long] if number else [])
@@ -71,7 +76,7 @@ def trained(study):
     return train
 
 
-@pytest.mark.parametrize(("framework", "precision"), CASES)
+@pytest.mark.parametrize(("framework", "precision"), TRIED)
 def test_a_precision_trains_or_says_why_it_cannot(framework, precision, trained):
     events = trained(framework, precision)
     reason = WHY.get((framework, precision))
@@ -115,7 +120,13 @@ def test_every_layer_is_there_in_mixed_precision(framework, mode, precision, tra
     compare(*traced(every_layer(), framework, mode, precision), precision)
 
 
-@pytest.mark.parametrize("graph", [every_text_layer, small_vit, small_convnext])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        every_text_layer,
+        *(pytest.param(one, marks=pytest.mark.long) for one in (small_vit, small_convnext)),
+    ],
+)
 @pytest.mark.parametrize(("framework", "precision"), MIXED)
 def test_every_other_layer_is_there_in_mixed_precision(framework, precision, graph, traced):
     mode = frameworks.modes(framework)[0]

@@ -30,6 +30,7 @@ DEVICE = TESTS / "rehearsal/fake_cuda.cpp"
 FULL = pytest.mark.skipif(
     not os.environ.get("GPU_ENVIRONMENTS"), reason="`make gpu-rehearsal` installs for GPUs"
 )
+pytestmark = pytest.mark.long
 BUILDS = sorted(path.stem for path in (TESTS.parent / "envs").glob("*-gpu.yaml"))
 """The environments for GPUs."""
 NETWORKS = ("lenet5", "resnet20-cifar", "lstm-text", "transformer-text", "vit-ti-16")
@@ -64,16 +65,6 @@ PYTORCH = {
 COMPILED = {
     mode: ("lenet5", {"mode": mode}, {"input": "memory"}) for mode in ("compile", "compile_graphs")
 }
-QUICK = {
-    *(f"lenet5/{precision}" for precision in TYPES), "resnet20-cifar/bf16", "lstm-text/fp32",
-    "transformer-text/bf16", "eager", "adam", "augmented", "records", "deterministic",
-}  # fmt: skip
-"""The cases of `make test`."""
-
-
-def cases(named):
-    """The cases as parameters of a test."""
-    return [pytest.param(one, marks=[] if one in QUICK else pytest.mark.long) for one in named]
 
 
 def spec_of(framework, network, settings):
@@ -150,7 +141,7 @@ def fake_cuda(python, folder):
 
 
 @pytest.mark.framework("pytorch")
-@pytest.mark.parametrize("case", cases(PYTORCH))
+@pytest.mark.parametrize("case", PYTORCH)
 def test_pytorch_steps_are_on_the_device_in_their_precision(case, rehearse):
     found, (_, settings, _) = rehearse("pytorch", case), PYTORCH[case]
     precision = settings.get("precision", "fp32")
@@ -239,7 +230,6 @@ def in_graphs(python_of, root, tmp_path_factory):
 GRAPHS = "CUDA graphs run on NVIDIA's GPUs only"
 
 
-@pytest.mark.long
 @pytest.mark.framework("pytorch")
 def test_pytorch_trains_and_predicts_with_graphs_as_without(in_graphs):
     """Its graphs are stand-ins that overwrite what a step gave when the next one begins."""
@@ -253,7 +243,6 @@ def test_pytorch_trains_and_predicts_with_graphs_as_without(in_graphs):
     assert found["modes"] == ["compile", *["compile_graphs"] * 3]
 
 
-@pytest.mark.long
 @pytest.mark.framework("pytorch")
 def test_pytorch_is_unsupported_where_it_makes_no_graph(in_graphs):
     reason = in_graphs("compile_graphs", "refused")["unsupported"]
@@ -266,7 +255,7 @@ ELEMENTS = {"fp32": "f32", "tf32": "f32", "bf16": "bf16", "fp64": "f64"}
 
 
 @pytest.mark.framework("jax")
-@pytest.mark.parametrize("case", cases(CASES))
+@pytest.mark.parametrize("case", CASES)
 def test_jax_lowers_its_step_for_cuda(case, rehearse):
     found, precision = rehearse("jax", case), case.split("/")[1]
     if precision == "fp16-amp":
@@ -319,7 +308,7 @@ def test_tensorflow_takes_a_cross_entropy_that_gpus_have_in_double_precision(
 
 @FULL
 @pytest.mark.framework("tensorflow")
-@pytest.mark.parametrize("case", cases(CASES))
+@pytest.mark.parametrize("case", CASES)
 def test_tensorflow_has_a_gpu_kernel_for_every_operation(case, rehearse):
     found = rehearse("tensorflow", case, "tensorflow-gpu")
     assert found["step"] == found["prediction"] == []

@@ -203,9 +203,9 @@ def supervised(study, planted, root, tmp_path, python_of, monkeypatch):
     [
         ("killed", "error", "SIGKILL"),
         # Sometimes PyTorch aborts while the other process raises what it lost.
-        ("failed", "error", "and no result"),
-        ("out of memory", "oom", "planted"),
-        ("hanging", "timeout", "longer than the limit"),
+        pytest.param("failed", "error", "and no result", marks=pytest.mark.long),
+        pytest.param("out of memory", "oom", "planted", marks=pytest.mark.long),
+        pytest.param("hanging", "timeout", "longer than the limit", marks=pytest.mark.long),
     ],
 )
 def test_the_end_of_one_replica_is_that_of_the_run(end, status, said, supervised):

@@ -57,6 +57,7 @@ def test_a_framework_trains_in_slices_beside_a_copy_of_itself(root, candidate, f
     assert all(part.examples % size == 0 for each in turns.rounds for part in each.slices)
 
 
+@pytest.mark.long
 @pytest.mark.framework("pytorch")
 def test_records_are_read_in_slices_too(root, study, candidate, monkeypatch):
     monkeypatch.chdir(study.folder)

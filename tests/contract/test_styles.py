@@ -31,18 +31,12 @@ LOSS = 1e-3
 """Of the loss after ten steps."""
 
 
-ELSEWHERE = {("tensorflow", "keras"), ("jax", "keras")}
-"""`make test` proves the layers and update equations of Keras, which are one module for all of its
-backends, on PyTorch; on these it proves `every_layer` and one update equation."""
-
-
-def cases(others, kept=()):
-    """A style's usual modes with each of the others, of which `ELSEWHERE` has those of `kept`."""
+def cases(others, quick):
+    """A style's usual modes with each of the others, of which `make test` has `quick`."""
     return [
-        pytest.param(*case, one, marks=[pytest.mark.long] if left_out else [])
+        pytest.param(*case, one, marks=[] if one is quick else [pytest.mark.long])
         for case in USUAL + SINGLE
         for one in others
-        for left_out in [case in ELSEWHERE and one not in kept]
     ]
 
 
@@ -85,14 +79,12 @@ def test_every_layer_is_the_same_in_plain_code(framework, mode, tracer):
     assert certificate(tracer, framework, mode, every_layer) == []
 
 
-@pytest.mark.parametrize("framework, mode, graph", cases(GRAPHS))
+@pytest.mark.parametrize("framework, mode, graph", cases(GRAPHS, test_text.every_text_layer))
 def test_a_small_form_is_the_same_in_plain_code(framework, mode, graph, tracer):
     assert certificate(tracer, framework, mode, graph) == []
 
 
-@pytest.mark.parametrize(
-    "framework, mode, variant", cases(list(VARIANTS)[1:], ["nesterov, rate falls, windows"])
-)
+@pytest.mark.parametrize("framework, mode, variant", cases(list(VARIANTS)[1:], list(VARIANTS)[3]))
 def test_every_update_equation_is_the_same_in_plain_code(framework, mode, variant, tracer):
     found = certificate(tracer, framework, mode, every_parameter, variant)
     # MXNet's kernel of Nesterov's equation computes in single precision: 1e-7 in the velocities.

@@ -55,7 +55,7 @@ def test_the_losses_of_lenet5_are_those_of_numpy(framework, study, losses_of):
     assert found[:STEPS] == pytest.approx(expected, rel=LOSS)
 
 
-@pytest.mark.parametrize("source", ["memory", "records"])
+@pytest.mark.parametrize("source", ["memory", pytest.param("records", marks=pytest.mark.long)])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_partial_batch_is_trained_on_as_numpy_does(framework, source, study, losses_of):
     """Epochs of 640 examples in batches of 300: every third step has 40 of them."""

@@ -88,7 +88,7 @@ def train(framework, source, study, root, execute):
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("source", ["memory", "records"])
+@pytest.mark.parametrize("source", ["memory", pytest.param("records", marks=pytest.mark.long)])
 @pytest.mark.parametrize("framework", frameworks.names())
 def test_training_brings_no_more_threads_and_variables_than_documented(
     framework, source, study, root, execute, all_cores

@@ -47,7 +47,13 @@ def record_of(tmp_path, monkeypatch, python_of):
     return run
 
 
-@pytest.mark.parametrize("framework", frameworks.names())
+@pytest.mark.parametrize(
+    "framework",
+    [  # JAX's records are those of PyTorch
+        pytest.param(name, marks=[pytest.mark.long] if name == "jax" else [])
+        for name in frameworks.names()
+    ],
+)
 def test_a_flipped_byte_ends_a_run_and_a_repair_lets_it_pass(framework, record_of, study, tmp_path):
     kind = frameworks.record_format(framework)
     whole = study.folder / "results/data/mnist-5k" / kind

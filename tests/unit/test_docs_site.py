@@ -1,4 +1,7 @@
-"""The documentation site: it is whole, needs no network, and a dead link is a fault."""
+"""The documentation site: it is whole, needs no network, and a dead link is a fault.
+
+Tests that build it are `long`, for `make lint` builds it too.
+"""
 
 import re
 import shutil
@@ -32,6 +35,7 @@ def site(copied):
     return copied / "site"
 
 
+@pytest.mark.long
 def test_every_page_is_there_and_nothing_is_fetched(root, site):
     sources = [path.relative_to(root / "docs") for path in (root / "docs").rglob("*.md")]
     assert len(sources) > 20
@@ -43,6 +47,7 @@ def test_every_page_is_there_and_nothing_is_fetched(root, site):
         assert not re.search(r"url\([\"']?(?:https?:)?//|@import", style.read_text()), style
 
 
+@pytest.mark.long
 def test_pages_that_include_others_have_their_tables(site):
     text = (site / "configuration.html").read_text()
     assert "sampling_interval" in text and "<table" in text
@@ -51,6 +56,7 @@ def test_pages_that_include_others_have_their_tables(site):
     assert "max_batch_size" not in text  # what follows in contracts.md
 
 
+@pytest.mark.long
 def test_a_dead_link_is_a_fault(copied, site):
     """Added to a page of the site, of which Sphinx then builds only that page again."""
     page = copied / "docs/concepts.md"

@@ -365,7 +365,7 @@ def many(tmp_path_factory):
     return built(root)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_of_a_large_study_is_bounded(many):
     page = text_of(many)
     assert f"The first {ROWS} of {ROWS + 10} cells are shown" in page
