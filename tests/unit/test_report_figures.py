@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -10,13 +11,13 @@ from matplotlib.text import Text
 from fixtures.runs import make_record, write_plan
 from fixtures.studies import gathered, large, plot, speeds, study_of
 from touchstone.report.figures.losses import draw_losses
-from touchstone.report.figures.panels import MUTED, setting
+from touchstone.report.figures.panels import MUTED, marker_style, setting
 from touchstone.report.figures.points import POINT_FIGURES, draw_points
 from touchstone.report.figures.render import drawing, part_to_draw
 from touchstone.report.figures.style import CHOSEN, panel_title, style_of
 from touchstone.report.page import FIGURES
 from touchstone.results.metrics import METRICS
-from touchstone.results.study import Study
+from touchstone.results.study import Series, Study
 
 
 @pytest.mark.parametrize("root", ["good", "bad", "failed"])
@@ -38,6 +39,14 @@ def test_figures_are_the_same_bytes_again(bad):
     assert plot(bad, "again").returncode == 0
     for path in (bad / "figures").iterdir():
         assert path.read_bytes() == (bad / "again" / path.name).read_bytes(), path.name
+
+
+def test_many_settings_of_a_framework_all_have_marks_of_their_own():
+    series = [Series("jax", ("threads",), (str(number),)) for number in range(20)]
+    styles = [marker_style(SimpleNamespace(series=series), one) for one in series]
+    assert len({(style["marker"], style["fillstyle"]) for style in styles}) == len(series)
+    assert {style["color"] for style in styles} == {CHOSEN["jax"][0]}
+    assert [style["marker"] for style in styles[:6]] == [CHOSEN["jax"][1]] * 6
 
 
 def figure_words(figure):

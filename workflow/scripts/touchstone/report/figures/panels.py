@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from touchstone.plan.names import framework_name
 from touchstone.report.figures.axes import legend_columns
-from touchstone.report.figures.style import FILLS, UNPROVEN, style_of
+from touchstone.report.figures.style import FILLS, OTHER_MARKERS, UNPROVEN, style_of
 from touchstone.results.study import Series, Study, describe_machine, machines
 from touchstone.results.tables import PARITY_NOT_SHOWN, counted
 
@@ -24,13 +24,17 @@ NAMED = 6  # pairs that a caption names
 
 
 def marker_style(study: Study, series: Series, size: float = MARKER) -> dict[str, Any]:
+    """The framework's colour, and its marker in several fillings, then other markers."""
     colour, marker = style_of(series.framework)
+    marks = [(marker, fill) for fill in FILLS]
+    marks += [(other, fill) for fill in FILLS for other in OTHER_MARKERS if other != marker]
     own = [s for s in study.series if s.framework == series.framework]
+    marker, fill = marks[own.index(series) % len(marks)]
     return {
         "color": colour,
         "marker": marker,
         "markersize": size,
-        "fillstyle": FILLS[own.index(series) % len(FILLS)],
+        "fillstyle": fill,
         "markeredgewidth": 0.9,
         "markerfacecoloralt": "white",
     }
