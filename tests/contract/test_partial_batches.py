@@ -34,6 +34,7 @@ def test_partial_batches_are_the_same_in_every_framework(framework, study):
     assert len(expected) == 6 and found == pytest.approx(expected, rel=LOSS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("framework", [n for n in FRAMEWORKS if frameworks.replicas(n)[0]])
 def test_replicas_share_a_partial_batch(framework, study):
     few = study.few(framework)

@@ -30,7 +30,11 @@ MAGIC = np.frombuffer(b"\x0a\x23\xd7\xce", np.uint8)
 """What RecordIO begins a record with; inside an image it splits the record."""
 
 
-@pytest.mark.parametrize("augmentation", [{}, {"crop_padding": 3, "flip": True}], ids=str)
+@pytest.mark.parametrize(
+    "augmentation",
+    [pytest.param({}, marks=pytest.mark.long), {"crop_padding": 3, "flip": True}],
+    ids=str,
+)
 @pytest.mark.parametrize("framework, mode", MODES)
 def test_training_from_records_is_training_from_memory(framework, mode, augmentation, study):
     reference = study.trace(framework, mode=mode, **augmentation)

@@ -78,6 +78,7 @@ def test_so_they_have_split_by_replica_from_records_with_adam_augmented(framewor
     assert [e["epoch"] for e in found if e["event"] == "evaluation"] == [1, 2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("framework", ABLE)
 def test_so_they_have_in_mixed_precision(framework, study):
     found, reference = (

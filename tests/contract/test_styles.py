@@ -145,7 +145,10 @@ def test_a_run_is_ok_and_its_settings_are_read_back(framework, mode, study):
     "own",
     [
         {"optimizer": "adam", "learning_rate": 0.001, "weight_decay_form": "decoupled"},
-        {"nesterov": True, "weight_decay_on": "weights", "schedule": "cosine"},
+        pytest.param(
+            {"nesterov": True, "weight_decay_on": "weights", "schedule": "cosine"},
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_settings_of_other_update_equations_are_read_back(framework, own, study):
