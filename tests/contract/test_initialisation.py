@@ -25,8 +25,9 @@ FIRST_LOSS = PROGRAM + (
 
 
 LARGE = {
-    "bert-base", "gpt2-small", "resnet50-cifar", "resnet152v2", "unet", "vgg19", "vo2021-b",
-    "vo2021-b50",
+    "alexnet-grouped", "bert-base", "convnext-t", "googlenet-cifar", "gpt2-small",
+    "resnet50-cifar", "resnet50v2", "resnet152v2", "unet", "vgg16", "vgg19", "vit-s-16", "vo2021-a",
+    "vo2021-b", "vo2021-b50", "xception",
 }  # fmt: skip
 """Networks that take longest, which `make test` leaves out."""
 NAMES = [

@@ -181,23 +181,19 @@ def record_of_the_first(folder):
     return build_record(folder)
 
 
+@pytest.mark.long
 @pytest.mark.framework("pytorch")
 @pytest.mark.parametrize(
     "end, status, said",
     [
-        pytest.param(
+        (
             (1, signal.SIGKILL), "error",
-            "node far: the runner ended with signal SIGKILL and no result", id="killed",
+            "node far: the runner ended with signal SIGKILL and no result",
         ),
-        pytest.param(
-            (0, signal.SIGKILL), "error", "the runner ended with signal SIGKILL and no result",
-            id="the first is killed", marks=pytest.mark.long,
-        ),
-        pytest.param(
-            (1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 8 s", id="hanging",
-            marks=pytest.mark.long,
-        ),
+        ((0, signal.SIGKILL), "error", "the runner ended with signal SIGKILL and no result"),
+        ((1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 8 s"),
     ],
+    ids=["killed", "the first is killed", "hanging"],
 )  # fmt: skip
 def test_the_end_of_a_replica_on_any_node_is_that_of_the_run(end, status, said, on_two_nodes):
     limit = 8.0 if status == "timeout" else 800.0

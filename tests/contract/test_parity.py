@@ -117,7 +117,13 @@ def test_every_layer_is_the_same_everywhere(framework, mode, tracer):
     assert found["beyond"] == []
 
 
-@pytest.mark.parametrize("variant", list(VARIANTS)[1:])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(name, marks=[] if "rate" in name else [pytest.mark.long])
+        for name in list(VARIANTS)[1:]
+    ],
+)
 @pytest.mark.parametrize("framework", frameworks.names())
 def test_every_update_equation_is_the_same_everywhere(framework, variant, tracer):
     found = certificate(tracer, framework, frameworks.modes(framework)[0], variant)

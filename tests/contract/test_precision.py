@@ -120,13 +120,8 @@ def test_every_layer_is_there_in_mixed_precision(framework, mode, precision, tra
     compare(*traced(every_layer(), framework, mode, precision), precision)
 
 
-@pytest.mark.parametrize(
-    "graph",
-    [
-        every_text_layer,
-        *(pytest.param(one, marks=pytest.mark.long) for one in (small_vit, small_convnext)),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("graph", [every_text_layer, small_vit, small_convnext])
 @pytest.mark.parametrize(("framework", "precision"), MIXED)
 def test_every_other_layer_is_there_in_mixed_precision(framework, precision, graph, traced):
     mode = frameworks.modes(framework)[0]

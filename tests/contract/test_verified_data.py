@@ -49,8 +49,8 @@ def record_of(tmp_path, monkeypatch, python_of):
 
 @pytest.mark.parametrize(
     "framework",
-    [  # JAX's records are those of PyTorch
-        pytest.param(name, marks=[pytest.mark.long] if name == "jax" else [])
+    [  # JAX's records are those of PyTorch; the others take longest to start
+        pytest.param(name, marks=[pytest.mark.long] if name in ("caffe", "cntk", "jax") else [])
         for name in frameworks.names()
     ],
 )
