@@ -27,6 +27,7 @@ def project(tmp_path_factory):
     made = Project(tmp_path_factory.mktemp("project") / "home", ENVIRONMENTS, STUDY)
     # How exact the times are is the subject of tests/contract/test_profile.py.
     made.change("runner/profile", ROUNDS=1, CHUNK_SECONDS=0.0, WARMUP_SECONDS=0.0)
+    made.change("measure/trials", WARMUP_SECONDS=0.0, MEASURED_SECONDS=0.2)
     made.run()
     return made
 
