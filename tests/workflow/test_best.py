@@ -13,6 +13,29 @@ CELL = {
     "framework": "mxnet", "network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "steps": 20,
     "warmup_seconds": 0.0, "mode": "best",
 }  # fmt: skip
+ADAPTER = "workflow/scripts/touchstone/runner/adapters/mxnet/adapter.py"
+PLANTED = """
+
+import os
+import time
+
+
+class Adapter(Adapter):
+    def __init__(self, job, threads):
+        if job.execution.mode == "static":
+            raise NotImplementedError("no static allocation today")
+        if job.execution.mode == "hybrid":
+            raise ZeroDivisionError
+        super().__init__(job, threads)
+
+    def _update(self, rate, count):
+        alone = len(os.sched_getaffinity(0)) == 1
+        if not alone and os.environ.get("OMP_WAIT_POLICY") != "PASSIVE":
+            time.sleep(1)
+        super()._update(rate, count)
+"""
+"""At the end of MXNet's adapter: one mode cannot do it, another fails, and the third is left, whose
+steps take long, but with one thread or with threads that sleep."""
 
 
 def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp_path, all_cores):
@@ -20,28 +43,9 @@ def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp
     study = {"study": "test", "title": "A test", "repeats": 1, "parity": False, "sweeps": sweeps}
     study["defaults"] = {"wait_policy": "default"}
     project = Project(tmp_path / "project", ENVIRONMENTS, study)
-    # One mode cannot do it, another fails, and the third is left.
-    project.edit(
-        "workflow/scripts/touchstone/runner/adapters/mxnet/adapter.py",
-        "        self.job = job\n",
-        "        self.job = job\n"
-        "        if job.execution.mode == 'static':\n"
-        "            raise NotImplementedError('no static allocation today')\n"
-        "        if job.execution.mode == 'hybrid':\n"
-        "            raise ZeroDivisionError\n",
-    )
-    # Steps take long, but with one thread or with threads that sleep.
-    project.edit(
-        "workflow/scripts/touchstone/runner/adapters/mxnet/adapter.py",
-        "    def _update(self, rate: Any) -> None:\n",
-        "    def _update(self, rate: Any) -> None:\n"
-        "        import time\n"
-        "        alone = len(os.sched_getaffinity(0)) == 1\n"
-        "        if not alone and os.environ.get('OMP_WAIT_POLICY') != 'PASSIVE':\n"
-        "            time.sleep(1)\n",
-    )
-    trials = "workflow/scripts/touchstone/measure/trials.py"
-    project.edit(trials, "MEASURED_SECONDS = 3.0", "MEASURED_SECONDS = 1.0")
+    with open(project.folder / ADAPTER, "a") as file:
+        file.write(PLANTED)
+    project.change("measure/trials", MEASURED_SECONDS=1.0)
     # Of the trials there may be five, three modes and two more.
     assert project.run("--dry-run", "--verbose").count("runtime=370") == 2
     project.run()

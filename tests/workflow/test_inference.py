@@ -18,13 +18,12 @@ STUDY = {
     "parity": False,
     "defaults": {
         "network": "lenet5", "dataset": "mnist-5k", "epochs": 1, "warmup_seconds": 0.0,
-        "inference_seconds": 0.5,
     },
     "sweeps": [
         {"framework": "pytorch", "batch_size": 128},
         {
             "framework": "pytorch", "workload": "inference", "batch_size": [100, 250],
-            "trained_batch_size": 128,
+            "trained_batch_size": 128, "inference_seconds": 0.5,
         },
     ],
 }  # fmt: skip

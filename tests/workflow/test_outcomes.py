@@ -110,7 +110,9 @@ def test_without_the_interpreter_that_it_needs_a_framework_is_unsupported(make):
     (path,) = project.folder.glob("results/records/mxnet-*/rep1.json")
     record = json.loads(path.read_text())
     assert record["status"] == "unsupported"
-    assert "no python3.99 with venv on PATH; install it" in record["reason"]
+    assert (
+        "no python3.99 with venv on PATH, and uv could not get one; install it" in record["reason"]
+    )
     assert "--use-conda" in record["reason"]
     (other,) = project.folder.glob("results/records/pytorch-*/rep1.json")
     assert json.loads(other.read_text())["status"] == "ok"

@@ -12,7 +12,6 @@ import tempfile
 import time
 from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
-import jax
 import jax.profiler
 
 from touchstone.schema.profile import Span, StepTrace
