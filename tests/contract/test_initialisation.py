@@ -6,6 +6,7 @@ import math
 import pytest
 
 from fixtures.adapter import PROGRAM
+from fixtures.tiers import tiered
 from touchstone import networks
 from touchstone.networks.graph import GraphError
 from touchstone.plan import frameworks
@@ -30,10 +31,7 @@ LARGE = {
     "vo2021-b", "vo2021-b50", "xception",
 }  # fmt: skip
 """Networks that take longest, which `make test` leaves out."""
-NAMES = [
-    pytest.param(name, marks=[pytest.mark.long] if name in LARGE else [])
-    for name in networks.names()
-]
+NAMES = tiered(networks.names(), lambda name: name not in LARGE)
 
 
 def described(name, scheme):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fixtures.certificates import deviations_of
+from fixtures.tiers import tiered
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.parity import REFERENCE, steps_spec
@@ -117,13 +118,7 @@ def test_every_layer_is_the_same_everywhere(framework, mode, tracer):
     assert found["beyond"] == []
 
 
-@pytest.mark.parametrize(
-    "variant",
-    [
-        pytest.param(name, marks=[] if "rate" in name else [pytest.mark.long])
-        for name in list(VARIANTS)[1:]
-    ],
-)
+@pytest.mark.parametrize("variant", tiered(list(VARIANTS)[1:], lambda name: "rate" in name))
 @pytest.mark.parametrize("framework", frameworks.names())
 def test_every_update_equation_is_the_same_everywhere(framework, variant, tracer):
     found = certificate(tracer, framework, frameworks.modes(framework)[0], variant)

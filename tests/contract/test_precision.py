@@ -12,6 +12,7 @@ from contract.test_modern import small_convnext, small_vit
 from contract.test_parity import every_layer
 from contract.test_text import every_text_layer
 from fixtures.specs import EPOCH, FEW_STEPS
+from fixtures.tiers import tiered
 from touchstone.plan import frameworks
 from touchstone.plan.parity import steps_spec
 
@@ -34,11 +35,7 @@ if " avx512bw " not in Path("/proc/cpuinfo").read_text():
     WHY["mxnet", "bf16"] = "MXNet has bf16 only on processors with AVX-512"
 PRECISIONS = ("fp64", "tf32", "bf16", "fp16-amp")
 CASES = [(name, precision) for name in frameworks.names() for precision in PRECISIONS]
-TRIED = [
-    # Certificates have double precision too.
-    pytest.param(*case, marks=[pytest.mark.long] if case[1] == "fp64" else [])
-    for case in CASES
-]
+TRIED = tiered(CASES, lambda case: case[1] != "fp64")  # which certificates have too
 MIXED = [case for case in CASES if case[1] in ("bf16", "fp16-amp") and case not in WHY]
 MODES = [
     pytest.param(name, mode, precision, marks=[pytest.mark.long] if number else [])

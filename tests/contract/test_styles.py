@@ -10,6 +10,7 @@ from contract.test_frameworks import events_of, losses_of, settings_of
 from contract.test_parity import VARIANTS, every_layer, every_parameter
 from fixtures.certificates import beyond, layers_alone
 from fixtures.specs import EPOCH, FEW_STEPS
+from fixtures.tiers import tiered
 from touchstone.plan import frameworks
 from touchstone.plan.parity import REFERENCE, SINGLE_STEPS, steps_spec
 from touchstone.results.parity import compare
@@ -34,12 +35,8 @@ LOSS = 1e-3
 def cases(others, quick):
     """A style's usual modes with each of the others, of which `make test` has `quick`: Keras's,
     which is one module for all of its backends, on PyTorch."""
-    return [
-        pytest.param(*case, one, marks=[pytest.mark.long] if left_out else [])
-        for case in USUAL + SINGLE
-        for one in others
-        for left_out in [one is not quick or case == ("tensorflow", "keras")]
-    ]
+    every = [(*case, one) for case in USUAL + SINGLE for one in others]
+    return tiered(every, lambda c: c[2] is quick and c[:2] != ("tensorflow", "keras"))
 
 
 @pytest.fixture(scope="module")

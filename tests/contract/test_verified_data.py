@@ -10,6 +10,7 @@ import pytest
 from fixtures.commands import call
 from fixtures.records import require_valid
 from fixtures.specs import FEW_STEPS
+from fixtures.tiers import tiered
 from touchstone.environments import installed
 from touchstone.measure import order
 from touchstone.plan import frameworks
@@ -47,12 +48,9 @@ def record_of(tmp_path, monkeypatch, python_of):
     return run
 
 
+# JAX's records are those of PyTorch; the others take longest to start.
 @pytest.mark.parametrize(
-    "framework",
-    [  # JAX's records are those of PyTorch; the others take longest to start
-        pytest.param(name, marks=[pytest.mark.long] if name in ("caffe", "cntk", "jax") else [])
-        for name in frameworks.names()
-    ],
+    "framework", tiered(frameworks.names(), lambda name: name not in ("caffe", "cntk", "jax"))
 )
 def test_a_flipped_byte_ends_a_run_and_a_repair_lets_it_pass(framework, record_of, study, tmp_path):
     kind = frameworks.record_format(framework)

@@ -5,15 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fixtures.tiers import tiered
 from fixtures.warm import MODULES
 from touchstone.plan import frameworks
 from touchstone.schema.spec import PLAIN, TUNED
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [pytest.param(name, marks=[pytest.mark.long] if "-" in name else []) for name in MODULES],
-)
+@pytest.mark.parametrize("environment", tiered(MODULES, lambda name: "-" not in name))
 def test_a_warm_run_is_a_fresh_run_to_the_last_bit(environment, study):
     """Warm is the second of two forks: what the first did stays with it."""
     framework, _, kind = environment.partition("-")

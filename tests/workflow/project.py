@@ -101,8 +101,12 @@ class Project:
 
     def change(self, module: str, **values: object) -> None:
         """Give constants of one of our modules in the copy other values."""
+        self.add(module, "".join(f"{name} = {value!r}\n" for name, value in values.items()))
+
+    def add(self, module: str, lines: str) -> None:
+        """Write lines at the end of one of our modules in the copy."""
         with open(self.folder / f"workflow/scripts/touchstone/{module}.py", "a") as file:
-            file.writelines(f"{name} = {value!r}\n" for name, value in values.items())
+            file.write(lines)
 
     def edit(self, path: str, old: str, new: str) -> None:
         """Replace one text in one file, which must be there."""

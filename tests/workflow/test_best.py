@@ -13,7 +13,6 @@ CELL = {
     "framework": "mxnet", "network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "steps": 20,
     "warmup_seconds": 0.0, "mode": "best",
 }  # fmt: skip
-ADAPTER = "workflow/scripts/touchstone/runner/adapters/mxnet/adapter.py"
 PLANTED = """
 
 import os
@@ -43,8 +42,7 @@ def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp
     study = {"study": "test", "title": "A test", "repeats": 1, "parity": False, "sweeps": sweeps}
     study["defaults"] = {"wait_policy": "default"}
     project = Project(tmp_path / "project", ENVIRONMENTS, study)
-    with open(project.folder / ADAPTER, "a") as file:
-        file.write(PLANTED)
+    project.add("runner/adapters/mxnet/adapter", PLANTED)
     project.change("measure/trials", MEASURED_SECONDS=1.0)
     # Of the trials there may be five, three modes and two more.
     assert project.run("--dry-run", "--verbose").count("runtime=370") == 2
