@@ -98,8 +98,13 @@ class Doomed(OnCluster):
     They go on beside all else, since Slurm notices a limit of time only after a minute.
     """
 
-    ENDS = {"tensorflow": "1 / 0", "mxnet": "b'x' * 2**31", "pytorch": "time.sleep(600)"}
-    """What their adapters do when they are imported."""
+    ENDS = {
+        "tensorflow": "1 / 0",
+        "mxnet": "held = [time.sleep(0.1) or b'x' * 2**24 for _ in range(2**7)]",
+        "pytorch": "time.sleep(600)",
+    }
+    """What their adapters do when they are imported. Memory grows slowly, so that the monitor of a
+    busy machine sees the study's limit passed before Slurm sees its own."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         super().__init__(folder, cluster, list(self.ENDS), partition="faults", runtime=1)
