@@ -2,10 +2,10 @@
 
 `gain`: three frameworks train LeNet-5 while a program burns one core on and off; sets of slices are
 compared with as many sets of blocks, in which each framework trains as long without a break.
-`copies`: two processes of one framework, and a third that sleeps for 5 % of every slice.
+`copies`: two processes of one framework; `--sleeper` adds one that sleeps for 5 % of every slice.
 
     python benchmarks/turns.py gain --executions 3
-    python benchmarks/turns.py copies --executions 10 [--first 11] [--load]
+    python benchmarks/turns.py copies --executions 10 [--first 11] [--load] [--sleeper]
 """
 
 import argparse
@@ -156,25 +156,37 @@ def _thrice(sets: list[MeasuredSet]) -> list[MeasuredSet]:
             for one in sets]  # fmt: skip
 
 
-def copies(numbers: Sequence[int], wanted: bool, folder: Path, framework: str) -> None:
+def copies(
+    numbers: Sequence[int], wanted: bool, folder: Path, framework: str, sleeps: bool
+) -> None:
     """Print how often two copies are called different, and how often one that sleeps is found, in
     the executions with these numbers, from which the orders in rounds and the load are drawn."""
-    cells = [candidate(folder, name, framework) for name in ("one", "other", "sleeper")]
-    script = folder / "sleeper.py"
-    script.write_text(SLEEPER)
-    (folder / "touchstone").symlink_to(RUNNER.parent / "touchstone")  # beside the script
-    python, _, *files = cells[2].command
-    cells[2] = cells[2]._replace(command=[python, str(script), *files])
+    cells = [candidate(folder, name, framework) for name in ("one", "other")]
+    if sleeps:
+        cells.append(sleeper(folder, framework))
     different = found = 0
     for number in numbers:
         with load(wanted, number):
             group = model(measure(cells, USUAL_SLICES, number), False)
         low, high = group.ratio("one", "other").interval()
-        least = min(group.ratio(name, "sleeper").interval()[0] for name in ("one", "other"))
         different += low > 1 or high < 1
-        found += least > 1
-        print(number, f"[{low:.4f}, {high:.4f}]; the sleeper from {least:.4f}", flush=True)
+        said = f"[{low:.4f}, {high:.4f}]"
+        if sleeps:
+            least = min(group.ratio(name, "sleeper").interval()[0] for name in ("one", "other"))
+            found += least > 1
+            said += f"; the sleeper from {least:.4f}"
+        print(number, said, flush=True)
     print(f"{framework}: called different {different} of {len(numbers)}, sleep found {found}")
+
+
+def sleeper(folder: Path, framework: str) -> Candidate:
+    """A copy that sleeps for 5 % of every slice."""
+    copy = candidate(folder, "sleeper", framework)
+    script = folder / "sleeper.py"
+    script.write_text(SLEEPER)
+    (folder / "touchstone").symlink_to(RUNNER.parent / "touchstone")  # beside the script
+    python, _, *files = copy.command
+    return copy._replace(command=[python, str(script), *files])
 
 
 def main() -> None:
@@ -184,6 +196,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1, help="of `copies`: where it goes on")
     parser.add_argument("--load", action="store_true", help="of `copies`: beside another program")
     parser.add_argument("--framework", default="mxnet", help="of `copies`")
+    parser.add_argument("--sleeper", action="store_true", help="of `copies`: with a third")
     options = parser.parse_args()
     os.environ.setdefault("TOUCHSTONE_DEPLOYMENT", "venv")
     with machine_to_itself(), tempfile.TemporaryDirectory() as folder:
@@ -191,7 +204,7 @@ def main() -> None:
             gain(options.executions, True, Path(folder))
         else:
             numbers = range(options.first, options.first + options.executions)
-            copies(numbers, options.load, Path(folder), options.framework)
+            copies(numbers, options.load, Path(folder), options.framework, options.sleeper)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import pytest
 from fixtures.adapter import PROGRAM
 from fixtures.cores import ALL
 from fixtures.specs import EPOCH, FEW_STEPS
+from fixtures.tiers import in_default_study
 from touchstone.contents import contents
 from touchstone.datasets import formats
 from touchstone.plan import frameworks
@@ -24,6 +25,8 @@ from touchstone.plan.spec import make_spec
 from touchstone.schema.spec import spec_to_json
 
 FRAMEWORKS = frameworks.names()
+SHARED = in_default_study(FRAMEWORKS)
+"""For what is not in the adapters."""
 MODES = [(framework, mode) for framework in FRAMEWORKS for mode in frameworks.modes(framework)]
 FORWARD = 1e-5
 """Of logits, relative to the largest: single precision over a few hundred additions."""
@@ -134,7 +137,7 @@ def test_deterministic_runs_repeat_to_the_last_bit(framework, study, all_cores):
     assert count > FEW_STEPS["warmup_steps"] and losses[0][:count] == losses[1][:count]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", SHARED)
 def test_evaluating_between_epochs_changes_nothing_of_training(framework, study):
     losses, evaluations = [], []
     for every in (0, 1):
@@ -149,7 +152,7 @@ def test_evaluating_between_epochs_changes_nothing_of_training(framework, study)
     assert evaluations[1][0]["loss"] > evaluations[1][-1]["loss"]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", SHARED)
 def test_a_run_ends_after_its_measured_steps_and_evaluates_nothing(framework, study):
     events = events_of(study(framework, ".jsonl", input="records", **FEW_STEPS))
     assert events[-1] == {"event": "result", "status": "ok", "reason": None}
@@ -271,7 +274,7 @@ runpy.run_path(program, run_name="__main__")
 
 
 @pytest.mark.parametrize("source", ["memory", "synthetic"])
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", SHARED)
 def test_a_run_imports_what_reads_photos_and_data_only_where_it_reads_some(
     framework, source, study, root, execute, tmp_path
 ):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fixtures.tiers import in_default_study
 from touchstone.commands import interleave
 from touchstone.measure.interleaving import Failed, Timing, measure_set
 from touchstone.plan import frameworks
@@ -9,7 +10,6 @@ from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
 from touchstone.schema.events import Settings, read_events
 
-FRAMEWORKS = frameworks.names()
 TIMING = Timing(rounds=3, slice_seconds=0.1, lead_seconds=0.05, max_seconds=1.0)
 
 
@@ -48,7 +48,7 @@ def check(measured, *candidates):
     return turns
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", in_default_study(frameworks.names()))
 def test_a_framework_trains_in_slices_beside_a_copy_of_itself(root, candidate, framework):
     spec = spec_of(root, framework)
     one, other = candidate(spec, "one"), candidate(spec, "other")

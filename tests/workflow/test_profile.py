@@ -7,6 +7,7 @@ import pytest
 
 from workflow.project import ENVIRONMENTS, Project
 
+pytestmark = pytest.mark.long
 STUDY = {
     "study": "layers",
     "title": "Layers",
