@@ -1,5 +1,5 @@
 # The commands of Touchstone; `make help` lists them. Each installs what it needs, in this folder only.
-.PHONY: help run unlock verify wheels machine-check test test-fast test-all test-conda test-slurm fuzz \
+.PHONY: help run unlock verify wheels machine-check test test-fast test-all test-release test-conda test-slurm fuzz \
     test-faults parity gpu-check gpu-rehearsal bench simulate lint snakefmt ruff format mypy words \
     spelling dev docs pin clean
 .DELETE_ON_ERROR:
@@ -49,12 +49,15 @@ test-fast: .venv/dev ## run the tests that need no framework, in a minute
 
 # The lines and branches that tests execute go to .coverage/report.txt, with those of what they start.
 test-all: export COVERAGE_FILE = $(CURDIR)/.coverage/data
-test-all: .venv/dev ## run all tests: also conda, Slurm, browsers, sensors and long studies
+test-all: .venv/dev ## run what CI does: also conda, Slurm, browsers, sensors and long studies
 	rm -rf .coverage && mkdir .coverage
 	.venv/bin/python -m pytest -rs tests/conda tests/slurm
-	$(TEST:python=coverage run) --ignore tests/conda --ignore tests/slurm || status=$$?; \
+	$(TEST:python=coverage run) -m "not release" --ignore tests/conda --ignore tests/slurm || status=$$?; \
 	    .venv/bin/coverage combine --quiet && .venv/bin/coverage report > .coverage/report.txt; \
 	    grep ^TOTAL .coverage/report.txt; exit $${status:-0}
+
+test-release: .venv/dev ## run the others: torch.compile's kernels, the bench, the check of a GPU
+	$(TEST) -m release
 
 test-conda: .venv/dev ## test `snakemake --use-conda`, with a conda of its own if there is none
 	.venv/bin/python -m pytest tests/conda

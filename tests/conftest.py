@@ -1,4 +1,4 @@
-"""What every test can use, and the tiers: which tests `make test-fast` and `make test` take."""
+"""What every test can use, and the tiers: which tests each `make test...` takes."""
 
 import fcntl
 import os
@@ -56,9 +56,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = path.parts[0]
         if path.as_posix() in SLOW:
             item.add_marker("slow")
-        if folder in LONG or (folder == "contract" and _has_other_mode(item)):
+        if folder in LONG:
             item.add_marker("long")
+        if folder == "contract" and (mode := _other_mode(item)):
+            item.add_marker("release" if mode.startswith("compile") else "long")
         marks = {mark.name for mark in item.iter_markers()}
+        if "release" in marks:
+            item.add_marker("long")
         if folder in FAST and not marks & {"long", "slow", "network"}:
             item.add_marker("fast")
         framework = _framework(item) if folder == "contract" else None
@@ -76,15 +80,15 @@ def _framework(item: pytest.Item) -> str | None:
     return case.params.get("framework") if case else None
 
 
-def _has_other_mode(item: pytest.Item) -> bool:
-    """Whether it is a test, other than `COMPARED`, of a mode that is none of a framework's usual
-    ones: the first of each style, and Keras on PyTorch."""
+def _other_mode(item: pytest.Item) -> str | None:
+    """The mode of a test, other than `COMPARED`, if it is none of a framework's usual ones: the
+    first of each style, and Keras on PyTorch."""
     case = getattr(item, "callspec", None)
     if case is None or item.name.startswith(COMPARED) or "mode" not in case.params:
-        return False
-    framework = case.params["framework"]
+        return None
+    framework, mode = case.params["framework"], case.params["mode"]
     usual = {name for style in (TUNED, PLAIN) for name in frameworks.modes(framework, style)[:1]}
-    return case.params["mode"] not in usual | ({"keras"} if framework == "pytorch" else set())
+    return None if mode in usual | ({"keras"} if framework == "pytorch" else set()) else mode
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

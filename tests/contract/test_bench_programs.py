@@ -12,7 +12,7 @@ from comparison import cases, sides
 
 from touchstone.measure.launch import cores
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.release
 NETWORKS = ("lenet5", "alexnet-cifar", "resnet20-cifar", "lstm-text")
 LACKING = {("cntk", "lstm-text"), ("caffe", "resnet20-cifar"), ("caffe", "lstm-text")}
 

@@ -14,7 +14,7 @@ from touchstone.measure import skip
 from touchstone.results.bundle import read_manifest
 
 
-@pytest.mark.long
+@pytest.mark.release
 def test_the_kit_runs_from_end_to_end_on_a_cpu_and_repeats_nothing(python_of, tmp_path):
     folder = tmp_path / "kit"
     options = ["--device", "cpu", "--python", python_of("pytorch"), "--output", folder]
