@@ -51,8 +51,9 @@ test-fast: .venv/dev ## run the tests that need no framework, in a minute
 test-all: export COVERAGE_FILE = $(CURDIR)/.coverage/data
 test-all: .venv/dev ## run what CI does: also conda, Slurm, browsers, sensors and long studies
 	rm -rf .coverage && mkdir .coverage
-	.venv/bin/python -m pytest -rs tests/conda tests/slurm
-	$(TEST:python=coverage run) -m "not release" --ignore tests/conda --ignore tests/slurm || status=$$?; \
+	.venv/bin/python -m pytest -rs tests/conda tests/slurm tests/calibration
+	$(TEST:python=coverage run) -m "not release" tests --ignore tests/conda --ignore tests/slurm \
+	    --ignore tests/calibration || status=$$?; \
 	    .venv/bin/coverage combine --quiet && .venv/bin/coverage report > .coverage/report.txt; \
 	    grep ^TOTAL .coverage/report.txt; exit $${status:-0}
 
