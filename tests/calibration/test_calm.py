@@ -7,7 +7,9 @@ from calibration import calm
 
 @pytest.fixture
 def tries(monkeypatch):
-    """How often a test ran, and its end, by whether each try passes and the share of others."""
+    """How often a test ran, and its end, by whether each try passes and the share of others; the
+    cores stay where they are."""
+    monkeypatch.setattr(calm, "core_latency", lambda cores: 150.0)
 
     def run(*outcomes):
         left = list(outcomes)
@@ -40,6 +42,12 @@ def test_a_failure_on_a_calm_machine_is_a_failure(tries):
 def test_a_failure_on_a_disturbed_machine_is_tried_again(tries):
     assert tries((False, 0.5), (False, 0.2), (True, 0.5)) == (3, None)
     assert tries((False, 0.5), (False, 0.01)) == (2, AssertionError)
+
+
+def test_a_failure_while_the_cores_moved_is_tried_again(tries, monkeypatch):
+    readings = iter([150.0, 300.0, 300.0, 350.0])
+    monkeypatch.setattr(calm, "core_latency", lambda cores: next(readings))
+    assert tries((False, 0.01), (False, 0.01)) == (2, AssertionError)
 
 
 def test_on_a_machine_that_never_rests_it_is_skipped(tries):
