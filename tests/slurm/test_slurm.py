@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 from slurm.cluster import CPUS, Cluster, NoSlurm, install, obstacle, wait_for
-from touchstone.environments import ensure
-from workflow.project import ENVIRONMENTS, ROOT, Project
+from workflow.project import ENVIRONMENTS, Project
 
 OBSTACLE = obstacle()
 pytestmark = [pytest.mark.skip(f"no cluster is tested: {OBSTACLE}")] if OBSTACLE else []
@@ -80,14 +79,15 @@ class OnCluster(Project):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """A running Slurm."""
+def cluster(tmp_path_factory, python_of):
+    """A running Slurm, and environments from which frameworks were imported: in a job, the first
+    import would meet with the job's limits and with adapters that fail."""
     try:
         install()
     except NoSlurm as reason:
         pytest.skip(f"no cluster is tested: {reason}")
     for framework in "pytorch", "tensorflow", "mxnet":
-        ensure(ROOT / f"envs/{framework}.yaml", ENVIRONMENTS)
+        python_of(framework)
     with Cluster(tmp_path_factory.mktemp("slurm")) as cluster:
         yield cluster
 
@@ -100,11 +100,12 @@ class Doomed(OnCluster):
 
     ENDS = {
         "tensorflow": "1 / 0",
-        "mxnet": "held = [time.sleep(0.1) or b'x' * 2**24 for _ in range(2**7)]",
+        "mxnet": "held = [b'x' * 2**24 for _ in range(32 if '-b64-' in sys.argv[1] else 128)]; "
+        "time.sleep(600)",
         "pytorch": "time.sleep(600)",
     }
-    """What their adapters do when they are imported. Memory grows slowly, so that the monitor of a
-    busy machine sees the study's limit passed before Slurm sees its own."""
+    """What their adapters do when they are imported. The run that the study limits takes 512 MiB,
+    which Slurm allows, and the other one 2 GiB: only one of the limits can end it."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         super().__init__(folder, cluster, list(self.ENDS), partition="faults", runtime=1)
@@ -113,7 +114,7 @@ class Doomed(OnCluster):
         self.configure(self.study)
         for framework, end in self.ENDS.items():
             adapter = f"workflow/scripts/touchstone/runner/adapters/{framework}/adapter.py"
-            self.edit(adapter, "\n\nclass Adapter(", f"\nimport time; {end}\n\nclass Adapter(")
+            self.edit(adapter, "\n\nclass Adapter(", f"\nimport sys, time; {end}\n\nclass Adapter(")
         self.lines: list[str] = []
         self.driver = self.start()
         self.reader = threading.Thread(target=self._read)
