@@ -235,10 +235,15 @@ for index, graph in enumerate(json.load(open(sys.argv[3]))):
 
 
 @pytest.mark.framework("onnxruntime")
-@pytest.mark.long
-def test_onnxruntime_computes_every_network_as_the_reference_does(root, execute, tmp_path):
-    graphs = [every_layer().network(), every_text_layer().network()]
-    graphs += [reduced(name) for name in networks.names()]
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param([], marks=pytest.mark.long, id="layers"),
+        pytest.param(networks.names(), marks=pytest.mark.release, id="networks"),
+    ],
+)
+def test_onnxruntime_computes_what_the_reference_does(names, root, execute, tmp_path):
+    graphs = [every_layer().network(), every_text_layer().network(), *map(reduced, names)]
     for framework in (REFERENCE, "onnxruntime"):
         spec = make_spec(a_cell(framework, workload="inference", batch_size=4), 1, root)
         path = tmp_path / f"{framework}.json"

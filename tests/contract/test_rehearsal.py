@@ -230,6 +230,7 @@ def in_graphs(python_of, root, tmp_path_factory):
 GRAPHS = "CUDA graphs run on NVIDIA's GPUs only"
 
 
+@pytest.mark.release
 @pytest.mark.framework("pytorch")
 def test_pytorch_trains_and_predicts_with_graphs_as_without(in_graphs):
     """Its graphs are stand-ins that overwrite what a step gave when the next one begins."""
@@ -243,6 +244,7 @@ def test_pytorch_trains_and_predicts_with_graphs_as_without(in_graphs):
     assert found["modes"] == ["compile", *["compile_graphs"] * 3]
 
 
+@pytest.mark.release
 @pytest.mark.framework("pytorch")
 def test_pytorch_is_unsupported_where_it_makes_no_graph(in_graphs):
     reason = in_graphs("compile_graphs", "refused")["unsupported"]

@@ -41,7 +41,7 @@ def trained(path):
     return events[-1], losses[:COMPARED], version
 
 
-@pytest.mark.long
+@pytest.mark.release
 @pytest.mark.network
 @pytest.mark.parametrize(("framework", "version"), sorted(RELEASES))
 def test_a_release_trains_as_the_pinned_one_does(framework, version, study, root, tmp_path):

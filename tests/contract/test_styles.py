@@ -32,11 +32,11 @@ LOSS = 1e-3
 """Of the loss after ten steps."""
 
 
-def cases(others, quick):
-    """A style's usual modes with each of the others, of which `make test` has `quick`: Keras's,
-    which is one module for all of its backends, on PyTorch."""
-    every = [(*case, one) for case in USUAL + SINGLE for one in others]
-    return tiered(every, lambda c: c[2] is quick and c[:2] != ("tensorflow", "keras"))
+def cases(things, quick, others="long"):
+    """A style's usual modes with each of the things, of which `make test` has `quick`: Keras's,
+    which is one module for all of its backends, on PyTorch. The others have the mark `others`."""
+    every = [(*case, one) for case in USUAL + SINGLE for one in things]
+    return tiered(every, lambda c: c[2] is quick and c[:2] != ("tensorflow", "keras"), others)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,9 @@ def test_every_layer_is_the_same_in_plain_code(framework, mode, tracer):
     assert certificate(tracer, framework, mode, every_layer) == []
 
 
-@pytest.mark.parametrize("framework, mode, graph", cases(GRAPHS, test_text.every_text_layer))
+@pytest.mark.parametrize(
+    "framework, mode, graph", cases(GRAPHS, test_text.every_text_layer, others="release")
+)
 def test_a_small_form_is_the_same_in_plain_code(framework, mode, graph, tracer):
     assert certificate(tracer, framework, mode, graph) == []
 

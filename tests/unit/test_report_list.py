@@ -7,11 +7,10 @@ import shutil
 
 import pytest
 
-from fixtures.browser import ACCESSIBILITY, NEEDED, evaluate
+from fixtures.browser import NEEDED, faults
 from fixtures.commands import call
 from fixtures.runs import make_record, make_study, write_plan
 from fixtures.studies import gathered, plot
-from unit.test_report_browser import OVERFLOW
 
 TITLE = "Two <b>bold</b> & quick"
 
@@ -129,7 +128,5 @@ def test_a_removed_study_is_not_listed(two):
 @pytest.mark.long
 @NEEDED
 def test_the_list_is_accessible_and_fits(two, tmp_path):
-    page = two[2]
-    assert evaluate(page, ACCESSIBILITY, tmp_path) == []
     for width in (1440, 390):
-        assert evaluate(page, OVERFLOW, tmp_path, width) == {"sideways": 0, "cut": []}
+        assert faults(two[2], tmp_path, width) == []
