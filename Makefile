@@ -47,17 +47,18 @@ test: .venv/dev ## prove that the product works; FRAMEWORKS="pytorch jax" tests 
 test-fast: .venv/dev ## run the tests that need no framework, in a minute
 	$(TEST) -m fast tests/smoke tests/unit
 
-# The lines and branches that tests execute go to .coverage/report.txt, with those of what they start. The tests
-# of conda and Slurm mostly wait, so others run beside them; those of the sensors need a calm machine.
+# The lines and branches that tests execute go to .coverage/report.txt, with those of what they start, unless
+# COVERAGE is empty. The tests of conda and Slurm mostly wait, so others run beside them; those of the sensors
+# need a calm machine.
+COVERAGE = yes
 test-all: export COVERAGE_FILE = $(CURDIR)/.coverage/data
 test-all: .venv/dev ## run what CI does: also conda, Slurm, browsers, sensors and long studies
 	rm -rf .coverage && mkdir .coverage
 	.venv/bin/python -m pytest tests/calibration
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-conda test-slurm & \
-	    $(TEST:python=coverage run) -m "not release" tests --ignore tests/conda --ignore tests/slurm \
-	    --ignore tests/calibration || status=$$?; \
-	    wait $$! && .venv/bin/coverage combine --quiet && .venv/bin/coverage report > .coverage/report.txt \
-	    && exit $${status:-0}
+	    $(if $(COVERAGE),$(TEST:python=coverage run),$(TEST)) -m "not release" tests --ignore tests/conda \
+	    --ignore tests/slurm --ignore tests/calibration || status=$$?; \
+	    wait $$! $(if $(COVERAGE),&& .venv/bin/coverage report > .coverage/report.txt) && exit $${status:-0}
 
 test-release: .venv/dev ## run the others: torch.compile's kernels, the bench, the check of a GPU
 	$(TEST) -m release

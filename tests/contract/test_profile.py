@@ -64,7 +64,8 @@ ROUNDS, CHUNK_SECONDS, WARMUP_SECONDS = 3, 0.1, 0.2
 @pytest.fixture(scope="module")
 def short_rounds(shared, root):
     """The folder of scripts whose profiles have short rounds."""
-    scripts = shared / "short-profile"
+    scripts = shared / "short-profile/scripts"  # "scripts" as in `tool.coverage.paths`
+    scripts.parent.mkdir(exist_ok=True)
     with locked(scripts):
         if not scripts.exists():
             copy_with(root / "workflow/scripts", scripts, "runner/profile", SHORT)
