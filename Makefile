@@ -55,7 +55,7 @@ test-all: export COVERAGE_FILE = $(CURDIR)/.coverage/data
 test-all: .venv/dev ## run what CI does: also conda, Slurm, browsers, sensors and long studies
 	rm -rf .coverage && mkdir .coverage
 	.venv/bin/python -m pytest tests/calibration
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-conda test-slurm & \
+	make --no-print-directory --jobs=2 --output-sync=target test-conda test-slurm & \
 	    $(if $(COVERAGE),$(TEST:python=coverage run),$(TEST)) -m "not release" tests --ignore tests/conda \
 	    --ignore tests/slurm --ignore tests/calibration || status=$$?; \
 	    wait $$! $(if $(COVERAGE),&& .venv/bin/coverage report > .coverage/report.txt) && exit $${status:-0}
