@@ -4,12 +4,11 @@ import ast
 import csv
 import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
 
+from fixtures.browser import NEEDED, dump
 from fixtures.runs import default_telemetry, edit_json, make_record, make_study, write_plan
 from fixtures.studies import built, large, page_of, plot, report, study_of, text_of
 from touchstone.analysis.disturbed import REPEAT, Disturbed
@@ -376,7 +375,7 @@ def test_the_page_of_a_large_study_is_bounded(many):
 
 
 @pytest.mark.long  # a browser
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on PATH")
+@NEEDED
 def test_sorting_and_filtering_take_the_rows_that_are_not_shown_into_account(many, tmp_path):
     """By batch size, descending: 205 first, and the smallest that is shown is 6; then ascending.
 
@@ -397,13 +396,8 @@ def test_sorting_and_filtering_take_the_rows_that_are_not_shown_into_account(man
     seen.push([table.tBodies[0].rows.length]);
     document.body.replaceChildren("seen:" + seen.map((one) => one.join()).join(";") + ".");
     </script></body>"""
-    (tmp_path / "clicked.html").write_text(page.replace("</body>", clicks))
-    done = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
-        + [f"--user-data-dir={tmp_path}/browser", f"file://{tmp_path}/clicked.html"],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    seen = re.search(r"seen:([\d,;]+)\.", done.stdout)[1].split(";")
+    shown = dump(page.replace("</body>", clicks), tmp_path)
+    seen = re.search(r"seen:([\d,;]+)\.", shown)[1].split(";")
     first, down, up, kept = ([int(size) for size in one.split(",")] for one in seen)
     assert first == up == [size for size in range(1, 201) for _ in range(2)]
     assert down == [size for size in range(205, 5, -1) for _ in range(2)]

@@ -4,11 +4,10 @@ import csv
 import html
 import io
 import re
-import shutil
-import subprocess
 
 import pytest
 
+from fixtures.browser import NEEDED, dump
 from fixtures.published import made, rows_of, verdicts
 
 
@@ -114,7 +113,7 @@ def test_the_page_needs_no_network_and_tells_its_evidence(yin):
 
 
 @pytest.mark.long  # a browser
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on PATH")
+@NEEDED
 def test_the_page_sorts_and_filters_in_a_browser_without_a_fault(yin, tmp_path):
     """By table 6's first column: rows descend, then ascend; the filter leaves the rows it names."""
     head = """<head><script>
@@ -140,13 +139,8 @@ def test_the_page_sorts_and_filters_in_a_browser_without_a_fault(yin, tmp_path):
     document.body.replaceChildren("told:" + told.join(";") + ".");
     </script></body>"""
     page = yin.page.replace("<head>", head).replace("</body>", clicks)
-    (tmp_path / "page.html").write_text(page)
-    done = subprocess.run(
-        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
-        + [f"--user-data-dir={tmp_path}/browser", f"file://{tmp_path}/page.html"],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    down, up, kept, claims, faults = re.search(r"told:([^<]*)\.\s*<", done.stdout)[1].split(";")
+    shown = dump(page, tmp_path)
+    down, up, kept, claims, faults = re.search(r"told:([^<]*)\.\s*<", shown)[1].split(";")
     values = [float(one) for one in up.split(",")]
     assert values == sorted(values) and len(values) > 4
     assert [float(one) for one in down.split(",")] == sorted(values, reverse=True)
