@@ -15,6 +15,9 @@ from touchstone.schema.interleaved import cores_apart
 from touchstone.schema.limits import NOISE_LIMIT
 
 TRIES = 5
+FAILURES = 2
+"""Tries without a known disturbance that fail before the test does: cores can move and come back
+within a try."""
 PATIENCE = 60.0
 """Seconds to wait before each try for the other programs to rest."""
 
@@ -36,22 +39,27 @@ class Others:
 
 
 def repeated(test: Callable[..., None]) -> Callable[..., None]:
-    """Try a test that failed again, if the machine was disturbed; skip it if it always was."""
+    """Try a test that failed again: once, and more often while the machine is disturbed; skip it
+    if the machine nearly always was."""
 
     @functools.wraps(test)
     def tried(*arguments: Any, **fixtures: Any) -> None:
-        shares = []
+        shares, failures = [], 0
         for _ in range(TRIES):
             others, before = Others(), _latency()
             try:
                 return test(*arguments, **fixtures)
             except Exception:
                 shares.append(others.share())
-                if shares[-1] <= NOISE_LIMIT and not _moved(before, _latency()):
+                failures += shares[-1] <= NOISE_LIMIT and not _moved(before, _latency())
+                if failures == FAILURES:
                     raise
             _wait()
         used = ", ".join(f"{share:.0%}" for share in shares)
-        pytest.skip(f"in all tries other programs used the machine ({used}), or its cores moved")
+        pytest.skip(
+            f"in all but {failures} tries other programs used the machine ({used}), or its cores"
+            " moved"
+        )
 
     return tried
 

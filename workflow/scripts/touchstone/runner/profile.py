@@ -18,11 +18,12 @@ from touchstone.schema.spec import ProfileSpec, TrainingSpec
 from touchstone.schema.types import Array
 from touchstone.schema.values import to_json
 
-ROUNDS = 7
+ROUNDS = 15
 """Of steps without the profiler and with it, in turn; their medians count."""
-CHUNK_SECONDS = 0.3
-"""How long the steps of a round take, about, s."""
-LEAST_STEPS, MOST_STEPS = 2, 50
+CHUNK_SECONDS = 0.15
+"""How long the steps of a round take, about, s: as the speed of a shared machine changes, both
+halves of a round are short."""
+LEAST_STEPS, MOST_STEPS = 1, 25
 WARMUP_SECONDS = 1.0
 
 
@@ -57,10 +58,11 @@ def profile_of(spec: TrainingSpec, threads: int) -> Profile:
         raise
     ops = {layer["name"]: layer["op"] for layer in spec.network.layers}
     layers, other = layer_times(traces, steps, list(ops))
-    parts = sum(one.total for one in layers)
+    profiled = sum(one.total for one in layers) + other
+    ratio = median(trace.seconds / seconds for trace, seconds in zip(traces, plain))
     return Profile(
         FORMAT, spec.cell, status.OK, None, traces[0].profiler, ROUNDS, steps, layers, other,
-        median(plain) / steps, parts + other, ops,
+        profiled / ratio, profiled, ops,
     )  # fmt: skip
 
 

@@ -63,11 +63,12 @@ class Profile(NamedTuple):
     status: `ok`, or why there are no numbers
     reason: in words
     profiler: of the framework, whose records these are
-    rounds: of steps, with the profiler and without; each time is the median of the rounds
+    rounds: of steps, without the profiler and with it; times of layers and `other` are medians
     steps: of a round
     layers: in order of the graph
     other: of a step, in no operation of a layer: its input, the loss, the update and waiting, s
-    step: duration of a step without the profiler, s
+    step: duration of a step without the profiler, s: `profiled_step` / the median over the rounds
+        of the time with the profiler / that without
     profiled_step: the sum of `layers` and `other`, s: duration of a step with the profiler
     ops: the operation of every layer of the graph, by its name, in their order
     """
