@@ -57,8 +57,8 @@ def repeated(test: Callable[..., None]) -> Callable[..., None]:
             _wait()
         used = ", ".join(f"{share:.0%}" for share in shares)
         pytest.skip(
-            f"in all but {failures} tries other programs used the machine ({used}), or its cores"
-            " moved"
+            f"in {TRIES - failures} of {TRIES} tries other programs used the machine ({used}), or"
+            " its cores moved"
         )
 
     return tried

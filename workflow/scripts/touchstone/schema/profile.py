@@ -67,8 +67,7 @@ class Profile(NamedTuple):
     steps: of a round
     layers: in order of the graph
     other: of a step, in no operation of a layer: its input, the loss, the update and waiting, s
-    step: duration of a step without the profiler, s: `profiled_step` / the median over the rounds
-        of the time with the profiler / that without
+    step: duration of a step without the profiler, s: `profiled_step` / the rounds' median ratio
     profiled_step: the sum of `layers` and `other`, s: duration of a step with the profiler
     ops: the operation of every layer of the graph, by its name, in their order
     """
