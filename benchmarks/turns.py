@@ -2,10 +2,11 @@
 
 `gain`: three frameworks train LeNet-5 while a program burns one core on and off; sets of slices are
 compared with as many sets of blocks, in which each framework trains as long without a break.
-`copies`: two processes of one framework; `--sleeper` adds one that sleeps for 5 % of every slice.
+`copies`: two processes of one framework, `--quick` with as few rounds as in the default study;
+`--sleeper` adds one that sleeps for 5 % of every slice.
 
     python benchmarks/turns.py gain --executions 3
-    python benchmarks/turns.py copies --executions 10 [--first 11] [--load] [--sleeper]
+    python benchmarks/turns.py copies --executions 10 [--first 11] [--load] [--sleeper | --quick]
 """
 
 import argparse
@@ -28,14 +29,14 @@ from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.parts import Interleave
+from touchstone.plan.read import read
 from touchstone.plan.spec import make_spec
 from touchstone.results.interleaved import ratios_by_set
-from touchstone.schema.interleaved import MeasuredSet, least_latency
+from touchstone.schema.interleaved import MeasuredSet, Round, least_latency
 from touchstone.statistics.groups import Group, compare_groups
 
 SETS = 5
 SLICES = Timing(rounds=6, slice_seconds=0.4, lead_seconds=0.15, max_seconds=60.0)
-USUAL_SLICES = SLICES._replace(rounds=Interleave().rounds)
 BLOCKS = Timing(rounds=1, slice_seconds=6 * 0.4, lead_seconds=0.15, max_seconds=0.0)
 """As much training, in one piece; three of them a set, for `measure_set` has no fewer rounds."""
 ON_OFF = (5.0, 20.0)
@@ -94,9 +95,8 @@ def candidate(folder: Path, name: str, framework: str) -> Candidate:
 def model(sets: list[MeasuredSet], all_rounds: bool) -> Group:
     """The ratios of some sets: of their quiet rounds, or of all."""
     if all_rounds:  # as if nobody had looked at other programs
-        sets = [one._replace(turns=[turns._replace(rounds=[
-            each._replace(slices=[part._replace(others=0.0) for part in each.slices],
-                          core_latency=None)
+        sets = [one._replace(turns=[turns._replace(set_aside=[], rounds=[
+            Round([part._replace(others=0.0, core_latency=None) for part in each.slices])
             for each in turns.rounds]) for turns in one.turns]) for one in sets]  # fmt: skip
     return compare_groups([ratios_by_set(sets[0].turns[0].cells, sets)])[0]
 
@@ -105,7 +105,7 @@ def measure(cells: Sequence[Candidate], timing: Timing, seed: int) -> list[Measu
     """The sets of one execution."""
     sets = list[MeasuredSet]()
     for number in range(1, SETS + 1):
-        least = least_latency(each for one in sets for each in one.rounds)
+        least = least_latency(part for one in sets for part in one.slices)
         sets.append(measure_set(number, [cells], timing, seed, least))
     return sets
 
@@ -134,7 +134,7 @@ def gain(executions: int, wanted: bool, folder: Path) -> None:
                  for one in blocks]  # fmt: skip
         groups = {"slices": model(slices, False), "blocks": model(_thrice(first), True)}
         rounds = [each for one in slices for each in one.rounds]
-        least = least_latency(rounds)
+        least = least_latency(part for one in slices for part in one.slices)
         used = [each.quiet and each.near(least) for each in rounds]
         for pair in pairs:
             logs = {name: width(group, pair) for name, group in groups.items()}
@@ -157,7 +157,12 @@ def _thrice(sets: list[MeasuredSet]) -> list[MeasuredSet]:
 
 
 def copies(
-    numbers: Sequence[int], wanted: bool, folder: Path, framework: str, sleeps: bool
+    numbers: Sequence[int],
+    wanted: bool,
+    folder: Path,
+    framework: str,
+    sleeps: bool,
+    options: Interleave,
 ) -> None:
     """Print how often two copies are called different, and how often one that sleeps is found, in
     the executions with these numbers, from which the orders in rounds and the load are drawn."""
@@ -166,8 +171,12 @@ def copies(
         cells.append(sleeper(folder, framework))
     different = found = 0
     for number in numbers:
+        # The first candidate's seed is that of the orders in rounds.
+        seeded = [one._replace(spec=one.spec._replace(seed=number)) for one in cells]
+        kept = folder / f"sets-{number}"
         with load(wanted, number):
-            group = model(measure(cells, USUAL_SLICES, number), False)
+            sets = interleave.measure("copies", str(number), options, seeded, {}, kept).sets
+        group = model(sets, False)
         low, high = group.ratio("one", "other").interval()
         different += low > 1 or high < 1
         said = f"[{low:.4f}, {high:.4f}]"
@@ -175,7 +184,9 @@ def copies(
             least = min(group.ratio(name, "sleeper").interval()[0] for name in ("one", "other"))
             found += least > 1
             said += f"; the sleeper from {least:.4f}"
-        print(number, said, flush=True)
+        rounds = sum(len(one.rounds) for one in sets)
+        seconds = sum(one.seconds for one in sets)
+        print(number, f"{said}; {rounds} rounds in {seconds:.0f} s", flush=True)
     print(f"{framework}: called different {different} of {len(numbers)}, sleep found {found}")
 
 
@@ -196,7 +207,9 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1, help="of `copies`: where it goes on")
     parser.add_argument("--load", action="store_true", help="of `copies`: beside another program")
     parser.add_argument("--framework", default="mxnet", help="of `copies`")
-    parser.add_argument("--sleeper", action="store_true", help="of `copies`: with a third")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--sleeper", action="store_true", help="of `copies`: with a third")
+    ways.add_argument("--quick", action="store_true", help="of `copies`: few rounds")
     options = parser.parse_args()
     os.environ.setdefault("TOUCHSTONE_DEPLOYMENT", "venv")
     with machine_to_itself(), tempfile.TemporaryDirectory() as folder:
@@ -204,7 +217,9 @@ def main() -> None:
             gain(options.executions, True, Path(folder))
         else:
             numbers = range(options.first, options.first + options.executions)
-            copies(numbers, options.load, Path(folder), options.framework, options.sleeper)
+            study = read(ROOT / "config/config.yaml")["interleave"] if options.quick else {}
+            how = Interleave.model_validate(study)
+            copies(numbers, options.load, Path(folder), options.framework, options.sleeper, how)
 
 
 if __name__ == "__main__":

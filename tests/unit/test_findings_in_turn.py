@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.runs import FACTORS, cell_name, make_record, write_plan
 from fixtures.studies import built, text_of
-from fixtures.turns import computed
+from fixtures.turns import computed, with_latencies
 from touchstone.analysis.findings_file import read_findings
 
 CELLS = [{"framework": "pytorch"}, {"framework": "mxnet"}]
@@ -48,13 +48,17 @@ def test_the_answer_says_when_cores_were_apart(ended):
     for one in group.sets:
         (turns,) = one.turns
         turns.rounds[:] = [
-            each._replace(core_latency=500.0 if place > 3 else 150.0)
+            with_latencies(each, 500.0 if place > 3 else 150.0)
             for place, each in enumerate(turns.rounds)
         ]
     built(root, images=False, interleaved=[group])
     (found,) = json.loads((root / "findings.json").read_text())["comparisons"]
-    assert (found["in_turn"]["rounds"], found["in_turn"]["moved"]) == (20, 30)
-    assert "the hypervisor had moved the cores apart" in text_of(root)
+    assert (found["in_turn"]["rounds"], found["in_turn"]["moved"]) == (20, 60)
+    why = "as other programs used the cores or the hypervisor had moved the cores apart"
+    assert f"20 of 50 rounds; the others do not count, {why}." in text_of(root)
+    group.sets[0].turns[0].set_aside.append(group.sets[0].slices[0])
+    built(root, images=False, interleaved=[group])
+    assert f"20 of 50 rounds; 1 slice was repeated, {why}." in text_of(root)
 
 
 def test_long_runs_that_show_another_ratio_lower_the_trust_and_are_named(ended):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.turns import computed
+from fixtures.turns import computed, with_latencies
 from touchstone.commands.interleave import why_no_turn
 from touchstone.results.files import InputError
 from touchstone.results.interleaved import (
@@ -19,7 +19,7 @@ from touchstone.results.interleaved import (
     turns_of,
 )
 from touchstone.schema.events import Chunk, Outcome
-from touchstone.schema.interleaved import APART, QUIET, Round
+from touchstone.schema.interleaved import APART, QUIET, Round, Slice
 from touchstone.schema.values import to_json
 
 SPEEDS = {"a": 1.0, "b": 2.0, "c": 0.5}
@@ -96,7 +96,7 @@ def _moved(group, apart):
             if apart(one.number, place):
                 each.slices[2:] = [each.slices[2]._replace(seconds=0.04)]
             latency = 500.0 if apart(one.number, place) else 120.0 + 5 * place
-            turns.rounds[place] = each._replace(core_latency=latency)
+            turns.rounds[place] = with_latencies(each, latency)
     return group
 
 
@@ -104,23 +104,37 @@ def test_rounds_with_cores_apart_do_not_count_whatever_their_speeds():
     group = _moved(computed(SPEEDS, noise=lambda one: 0.0), lambda number, place: place > 3)
     found = measured(group)
     assert found is not None and not found.disturbed
-    assert (found.rounds, found.all_rounds, found.apart, found.moved) == (20, 50, 0, 30)
+    assert (found.rounds, found.all_rounds, found.apart, found.moved) == (20, 50, 0, 90)
     assert found.ratios["c"][1] == pytest.approx(0.5, rel=1e-4)
 
 
 def test_cores_are_apart_from_70_ns_above_the_least():
-    assert Round([], core_latency=200.0 + APART).near(200.0)
-    assert not Round([], core_latency=201.0 + APART).near(200.0)
+    part = Slice("a", 0.0, 0.4, 1, 0.0, core_latency=200.0 + APART)
+    assert part.near(200.0) and Round([part, part]).near(200.0)
+    assert not part.near(199.0) and not Round([part._replace(core_latency=200.0), part]).near(199.0)
 
 
-def test_a_round_without_a_latency_is_near():
-    assert Round([]).near(inf) and Round([]).near(100.0)
+def test_a_slice_without_a_latency_is_near():
+    part = Slice("a", 0.0, 0.4, 1, 0.0)
+    assert part.near(inf) and part.near(100.0)
+
+
+def test_slices_that_were_repeated_do_not_count_and_are_counted():
+    group = computed(SPEEDS, noise=lambda one: 0.0)
+    (turns,) = group.sets[1].turns
+    turns.set_aside.extend(
+        [Slice("b", 0.0, 0.4, 1, 0.0, core_latency=500.0), Slice("b", 0.0, 0.4, 1, others=1.0)]
+    )
+    turns.rounds[0] = with_latencies(turns.rounds[0], 200.0)
+    found = measured(group)
+    assert found is not None and (found.rounds, found.set_aside, found.moved) == (50, 2, 1)
+    assert found.ratios["b"] == pytest.approx(dict.fromkeys(range(1, 6), 2.0), rel=1e-4)
 
 
 def test_cores_that_are_apart_most_of_the_time_count_and_that_is_known():
     found = measured(_moved(computed(SPEEDS), lambda number, place: number > 2))
     assert found is not None and not found.disturbed
-    assert (found.sets, found.rounds, found.apart, found.moved) == (5, 50, 30, 30)
+    assert (found.sets, found.rounds, found.apart, found.moved) == (5, 50, 30, 90)
 
 
 def test_cores_that_are_always_as_far_apart_are_near():

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import time
+from contextlib import nullcontext
 from itertools import chain, repeat
 from math import inf
 from statistics import fmean
@@ -11,9 +12,9 @@ from statistics import fmean
 import psutil
 import pytest
 
-from fixtures.turns import candidate
+from fixtures.turns import candidate, computed
 from touchstone.commands import interleave
-from touchstone.measure import interleaving
+from touchstone.measure import core_latency, interleaving
 from touchstone.measure.interleaving import Failed, Timing, groups_that_fit, measure_set
 from touchstone.plan.parts import Interleave
 
@@ -154,19 +155,14 @@ def test_rounds_go_on_until_enough_are_quiet_or_there_are_too_many(tmp_path, mon
     cells = [candidate(tmp_path, name) for name in ("a", "b")]
     used = iter(range(10**9))
     monkeypatch.setattr(interleaving, "REST", 0.0)
-    monkeypatch.setattr(interleaving, "core_latency", lambda cores: 100.0)
     monkeypatch.setattr(interleaving, "core_seconds", lambda cores: float(next(used)))
-    timing = PATIENT._replace(slice_seconds=0.01, lead_seconds=0.0)
-    # Of twelve rounds and waits six are waits, the first in place of a round's second slice.
-    measured = []
-    usual = interleaving._slice
-    monkeypatch.setattr(
-        interleaving, "_slice", lambda *given: measured.append(usual(*given)) or measured[-1]
-    )
-    assert len(rounds_of(measure_set(1, [cells], timing, seed=1))) == 6
-    assert len(measured) == 1 + 6 * 2
+    # A slice is repeated, and the wait before it ends, once ten times three rounds should be over.
+    begin = time.monotonic()
+    measured = measure_set(1, [cells], PATIENT, seed=1)
+    assert time.monotonic() - begin > 10 * 3 * 2 * 0.03
+    assert len(rounds_of(measured)) == 6 and len(measured.set_aside) == 1
     monkeypatch.setattr(interleaving, "core_seconds", lambda cores: 0.0)
-    assert len(rounds_of(measure_set(1, [cells], timing, seed=1))) == 3
+    assert len(rounds_of(measure_set(1, [cells], PATIENT, seed=1))) == 3
 
 
 def test_what_does_not_fit_into_memory_takes_turns_in_pairs(tmp_path):
@@ -196,19 +192,53 @@ def test_a_comparison_has_one_line_in_a_log(tmp_path, capsys):
     assert line.startswith("in turn  two  3 sets  ") and " rounds quiet  " in line
 
 
+def test_a_set_may_have_the_time_that_those_before_it_did_not_need(tmp_path, monkeypatch):
+    sets, given = computed({"a": 1.0, "b": 1.0}, sets=3).sets, []
+
+    def measured_at_once(number, groups, timing, seed, least):
+        given.append(timing.max_seconds)
+        return sets[number - 1]
+
+    monkeypatch.setattr(interleave, "measure_set", measured_at_once)
+    cells = [candidate(tmp_path, name) for name in ("a", "b")]
+    options = Interleave(sets=3, max_seconds=30.0)
+    interleave.measure("two", "identity", options, cells, {}, tmp_path / "sets")
+    assert given == pytest.approx([10, 20, 30], abs=1)
+
+
 def test_a_set_has_enough_rounds_with_near_cores(tmp_path, monkeypatch):
-    timing = PATIENT._replace(slice_seconds=0.01)
-    monkeypatch.setattr(interleaving, "REST", 0.0)
     for module in ("schema.interleaved", "measure.interleaving"):
         monkeypatch.setattr(f"touchstone.{module}.QUIET", inf)
-    latencies = chain([150.0, 150.0, 600.0, 610.0, 160.0], repeat(170.0))
-    monkeypatch.setattr(interleaving, "core_latency", lambda cores: next(latencies))
+    # With 600 ns the work before a slice is repeated, with 610 ns the slice.
+    latencies = chain([150.0, 160.0, 600.0, 160.0, 610.0], repeat(170.0))
+    monkeypatch.setattr(core_latency, "reader", lambda cores: nullcontext(lambda: next(latencies)))
     cells = [candidate(tmp_path, name) for name in ("a", "b")]
-    measured = measure_set(1, [cells], timing, seed=1)
-    rounds = rounds_of(measured)
-    # After the round with 600 ns it waits, from 610 to 160 ns, which is before the next round.
-    assert [each.core_latency for each in rounds] == [150.0, 600.0, 170.0, 170.0]
+    measured = measure_set(1, [cells], PATIENT, seed=1)
+    read = [part.core_latency for each in measured.rounds for part in each.slices]
+    assert read == [160.0, *repeat(170.0, 5)]
+    assert [part.core_latency for part in measured.set_aside] == [610.0]
     # The least of the sets before counts too.
     latencies = repeat(600.0)
-    rounds = rounds_of(measure_set(2, [cells], timing, seed=1, least=150.0))
-    assert len(rounds) == 6
+    measured = measure_set(2, [cells], PATIENT, seed=1, least=150.0)
+    assert len(measured.rounds) == 6 and len(measured.set_aside) <= 1
+
+
+def test_what_spins_after_a_slice_is_stopped_while_the_cores_are_read(tmp_path, monkeypatch):
+    spins = (
+        "import threading\n"
+        "def spin():\n    while True: sum(range(1000))\n"
+        "threading.Thread(target=spin, daemon=True).start()"
+    )
+    spent = []
+
+    def read():
+        (child,) = psutil.Process().children()
+        time.sleep(0.02)  # until the signal has reached it
+        begin = time.clock_gettime(clock_of(child))
+        time.sleep(0.05)
+        spent.append(time.clock_gettime(clock_of(child)) - begin)
+        return 150.0
+
+    monkeypatch.setattr(core_latency, "reader", lambda cores: nullcontext(read))
+    measure_set(1, [[candidate(tmp_path, "spins", spins)]], TIMING, seed=1)
+    assert len(spent) >= 6 and max(spent) == 0.0

@@ -161,6 +161,7 @@ def _in_turn(turns: Measured | None) -> InTurn | None:
         sets=turns.sets,
         rounds=turns.rounds,
         all_rounds=turns.all_rounds,
+        set_aside=turns.set_aside,
         disturbed=turns.disturbed,
         apart=turns.apart,
         moved=turns.moved,

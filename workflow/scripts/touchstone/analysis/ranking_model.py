@@ -41,13 +41,15 @@ class InTurn(Part):
     all_rounds: int
     """Rounds that were measured; in the others other programs used the cores, or the hypervisor
     had moved the cores apart."""
+    set_aside: int
+    """Slices that were repeated, for the same reason."""
     disturbed: bool
     """Whether too few rounds were quiet, so that all of them count."""
     apart: int
     """Rounds that count although the cores were apart, since too few others were quiet."""
     moved: int
-    """Rounds in which the cores were apart: before or after them, a signal between neighbours took
-    over 70 ns more than in the round with the shortest time."""
+    """Slices, also repeated ones, in which the cores were apart: right before or after it, a signal
+    between neighbours took over 70 ns more than in the slice with the shortest time."""
     busy: list[str]
     """Cells whose processes used more than 0.05 cores while they waited for their turn."""
     paired: str

@@ -104,16 +104,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure until each interval reaches at most this share beyond its ratio"
         " (default: %(default)s)",
     )
-    usual = "of fresh processes (default: %(default)s)"
-    turns.add_argument("--sets", type=int, default=5, help=f"the fewest sets {usual}")
+    usual, options = "of fresh processes (default: %(default)s)", Interleave()
+    turns.add_argument("--sets", type=int, default=options.sets, help=f"the fewest sets {usual}")
     turns.add_argument("--max-sets", type=int, default=15, help=f"the most sets {usual}")
     turns.add_argument(
-        "--rounds", type=int, default=10, help="quiet rounds of a set (default: %(default)s)"
+        "--rounds",
+        type=int,
+        default=options.rounds,
+        help="quiet rounds of a set (default: %(default)s)",
     )
     turns.add_argument(
         "--max-seconds",
         type=float,
-        default=900.0,
+        default=options.max_seconds,
         help="begin no set of a configuration later than this (default: %(default)s)",
     )
 

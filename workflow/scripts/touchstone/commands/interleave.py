@@ -147,9 +147,6 @@ def _sets(
 ) -> list[MeasuredSet]:
     """The sets; those that an earlier execution measured are kept. Raises Failed."""
     most = options.max_sets if options.precision else options.sets
-    timing = Timing(
-        options.rounds, options.slice_seconds, options.lead_seconds, options.max_seconds / most
-    )
     sets: list[MeasuredSet] = []
     begin = time.monotonic()
     while len(sets) < most:
@@ -157,7 +154,10 @@ def _sets(
         path = folder / f"set{number}.json"
         one = _kept(path, identity)
         if one is None:
-            least = least_latency(each for one in sets for each in one.rounds)
+            least = least_latency(part for one in sets for part in one.slices)
+            # A set may have the time that those before it did not need.
+            left = begin + options.max_seconds * number / most - time.monotonic()
+            timing = Timing(options.rounds, options.slice_seconds, options.lead_seconds, left)
             one = measure_set(number, together, timing, together[0][0].spec.seed, least)
             write_atomic(path, json.dumps({"identity": identity, "set": to_json(one)}) + "\n")
         sets.append(one)
@@ -181,7 +181,7 @@ def _narrow(sets: list[MeasuredSet], precision: float) -> bool:
 
 def _print(group: str, sets: Sequence[MeasuredSet], done: str, end: str) -> None:
     rounds = [each for one in sets for each in one.rounds]
-    least = least_latency(rounds)
+    least = least_latency(part for one in sets for part in one.slices)
     quiet = sum(each.quiet and each.near(least) for each in rounds)
     seconds = sum(one.seconds for one in sets)
     rest = f"  {done}  {quiet} of {len(rounds)} rounds quiet  {seconds:.0f} s"

@@ -3,9 +3,9 @@
 Abedi and Brecht (2017, "Conducting repeatable experiments in highly variable cloud computing
 environments", ICPE) interleave trials in random order; Bulej et al. (2020, "Duet benchmarking",
 ICPE) run what is compared at the same time. Here the slices of a round follow one another, so that
-what slows down the machine for longer than a round slows down all cells. A round in which other
-programs used the cores, or the hypervisor had moved the cores apart, is set aside, whatever its
-speeds are (docs/interleaving.md).
+what slows down the machine for longer than a round slows down all cells. A slice in which other
+programs used the cores, or the hypervisor had moved the cores apart, is set aside and repeated,
+whatever its speed is (docs/interleaving.md).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import os
 import random
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -24,8 +25,7 @@ from typing import NamedTuple
 
 import psutil
 
-from touchstone.measure import runner_output
-from touchstone.measure.core_latency import core_latency, cores_move
+from touchstone.measure import core_latency, runner_output
 from touchstone.measure.launch import cores, start_runner, variables_of
 from touchstone.measure.sensors.cpu import core_seconds
 from touchstone.schema import status
@@ -54,9 +54,10 @@ WARM_UP_SLICES = 2
 REST = 0.25
 """Seconds after a slice, until the threads of its framework have stopped spinning."""
 LEAST_ROUNDS = 3
-MOST_ROUNDS, MOST_WAITS = 4, 2
-"""Rounds and waits of a set at most, and of these the waits, as multiples of the rounds that it is
-to have. A wait, until a round can count, lasts as long as a round or less."""
+MOST_ROUNDS = 2
+"""Rounds of a set at most, as a multiple of those that it is to have."""
+MOST_TIME = 10
+"""How long a set repeats slices, as a multiple of the time that its rounds take without."""
 
 
 class Failed(RuntimeError):
@@ -135,6 +136,19 @@ class Process:
             self.waiting_faults += answer.faults_before - self.last.faults_after
         self.last = answer
         return answer
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Keep its threads from the cores, on which they may spin after a slice."""
+        if self.process.in_container:  # its threads may be in another session
+            time.sleep(REST)
+            yield
+            return
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.process.pid, signal.SIGCONT)
 
     def finish(self) -> None:
         """Let it prove its settings and end. Raises Failed where it does not end well."""
@@ -221,14 +235,14 @@ def measure_set(
     waiting: dict[str, Waiting] = {}
     for place, group in enumerate(groups):
         with _processes(group) as processes:
-            rounds = _rounds(processes, timing, f"{seed} {number} {place}", least)
+            found = _turns(processes, timing, f"{seed} {number} {place}", least)
             waiting |= {
                 one.name: Waiting(one.waiting_cpu / max(one.waited, 1e-9), one.waiting_faults)
                 for one in processes
             }
             for one in processes:
                 one.finish()
-        turns.append(Turns([one.cell for one in group], rounds))
+        turns.append(found)
     return MeasuredSet(number, started, time.monotonic() - begin, turns, waiting)
 
 
@@ -247,93 +261,105 @@ def _processes(group: Sequence[Candidate]) -> Iterator[list[Process]]:
             one.kill()
 
 
-def _rounds(processes: Sequence[Process], timing: Timing, seed: str, least: float) -> list[Round]:
-    """Rounds until so many are quiet, with near cores, as `timing` says, or `MOST_ROUNDS` times
-    as many rounds and waits. A wait takes the place of a round that could not count, or of what is
-    left of one."""
-    used = {core for one in processes for core in one.used}
+def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float) -> Turns:
+    """Rounds until so many are quiet, with near cores, as `timing` says, or until the time for
+    repeated slices has passed and there are `MOST_ROUNDS` times as many."""
+    used = sorted({core for one in processes for core in one.used})
     on_cores = any(one.candidate.spec.execution.device == "cpu" for one in processes)
     for one in processes:
         for _ in range(WARM_UP_SLICES):
             one.work(timing.slice_seconds, BUILD_SECONDS)
-    begin, rounds, waits, calm = time.monotonic(), list[Round](), 0, True
-    round_seconds = len(processes) * (timing.lead_seconds + timing.slice_seconds)
-    before = _latency(used) if on_cores else None
-    while len(rounds) + waits < MOST_ROUNDS * timing.rounds:
-        late = time.monotonic() - begin >= timing.max_seconds
-        may_wait = not late and waits < MOST_WAITS * timing.rounds
-        if not calm and may_wait:
-            waits += 1
-            before, calm = _wait_for_calm(used, on_cores, least, round_seconds)
-            continue
-        turn = list(processes)
-        random.Random(f"{seed} {len(rounds)}").shuffle(turn)
-        slices = _slices(turn, timing, used, whole=not may_wait)
-        if len(slices) < len(turn):
-            waits, calm = waits + 1, False
-            continue
-        after = _latency(used) if on_cores else None
-        known = [one for one in (before, after) if one is not None]
-        rounds.append(Round(slices, max(known, default=None)))
-        before, least = after, min(least, least_latency(rounds))
-        calm = rounds[-1].quiet and not cores_apart(after, least)
-        if sum(one.quiet and one.near(least) for one in rounds) >= timing.rounds:
-            break
-        if time.monotonic() - begin >= timing.max_seconds and len(rounds) >= LEAST_ROUNDS:
-            break
-    return rounds
+    turns = Turns([one.name for one in processes], [], [])
+    usual = timing.rounds * len(processes) * (timing.lead_seconds + timing.slice_seconds)
+    begin = time.monotonic()
+    end = begin + timing.max_seconds
+    until = min(begin + MOST_TIME * usual, end)
+    with core_latency.reader(used if on_cores else []) as read:
+        while True:
+            turn = list(processes)
+            random.Random(f"{seed} {len(turns.rounds)}").shuffle(turn)
+            slices = list[Slice]()
+            for one in turn:
+                *again, last = _attempts(one, timing, used, read, least, until)
+                turns.set_aside.extend(again)
+                slices.append(last)
+                least = min(least, least_latency([*again, last]))
+            turns.rounds.append(Round(slices))
+            enough = sum(each.quiet and each.near(least) for each in turns.rounds) >= timing.rounds
+            late = time.monotonic() >= end and len(turns.rounds) >= LEAST_ROUNDS
+            if enough or late or len(turns.rounds) >= MOST_ROUNDS * timing.rounds:
+                return turns
 
 
-def _latency(used: Collection[int]) -> float | None:
-    """The core latency, ns, once the threads of the last process sleep."""
-    if len(used) > 1 and cores_move():
-        time.sleep(REST)
-    return core_latency(sorted(used))
-
-
-def _wait_for_calm(
-    used: Collection[int], on_cores: bool, least: float, seconds: float
-) -> tuple[float | None, bool]:
-    """Wait, for about so long at most, until a round that begins can count.
-
-    Returns:
-        The core latency, ns, where work is on cores, and whether the cores are near and no other
-        program uses them.
-    """
-    end = time.monotonic() + seconds
+def _attempts(
+    process: Process,
+    timing: Timing,
+    used: Collection[int],
+    read: core_latency.Read | None,
+    least: float,
+    until: float,
+) -> Iterator[Slice]:
+    """Slices until one is quiet, with near cores, or the time for more has passed."""
     while True:
+        before = _lead(process, timing, read, least, until)
+        part = _slice(process, timing, used, read, before)
+        yield part
+        if (part.quiet and part.near(least)) or time.monotonic() >= until:
+            return
+        if not part.quiet:
+            _wait_until_quiet(used, until)
+
+
+def _wait_until_quiet(used: Collection[int], until: float) -> None:
+    """Wait until no other program uses the cores, or the time has passed."""
+    while time.monotonic() < until:
         busy, begin = core_seconds(used), time.monotonic()
         time.sleep(REST)
-        others = (core_seconds(used) - busy) / (time.monotonic() - begin)
-        latency = core_latency(sorted(used)) if on_cores else None
-        calm = others < QUIET and not cores_apart(latency, least)
-        if calm or time.monotonic() >= end:
-            return latency, calm
+        if core_seconds(used) - busy < QUIET * (time.monotonic() - begin):
+            return
 
 
-def _slices(
-    turn: Sequence[Process], timing: Timing, used: Collection[int], whole: bool
-) -> list[Slice]:
-    """A slice of each process; unless the round must be `whole`, up to one that is not quiet."""
-    slices = list[Slice]()
-    for one in turn:
-        slices.append(_slice(one, timing, used))
-        if slices[-1].others >= QUIET and not whole:
-            break
-    return slices
+def _lead(
+    process: Process, timing: Timing, read: core_latency.Read | None, least: float, until: float
+) -> float | None:
+    """Have a process work, so that caches fill and the threads of others fall asleep: again until
+    the cores are near, which work brings about, or the time has passed.
+
+    Returns: the core latency after that, ns.
+    """
+    while True:
+        process.work(timing.lead_seconds)
+        latency = _latency(process, read)
+        if latency is None or not cores_apart(latency, least) or time.monotonic() >= until:
+            return latency
 
 
-def _slice(process: Process, timing: Timing, used: Collection[int]) -> Slice:
-    """A slice, after a lead in which caches fill and the threads of others fall asleep."""
-    process.work(timing.lead_seconds)
+def _slice(
+    process: Process,
+    timing: Timing,
+    used: Collection[int],
+    read: core_latency.Read | None,
+    latency: float | None,
+) -> Slice:
+    """A slice, before which the cores had this latency, ns."""
     before, begin = core_seconds(used), time.monotonic()
     answer = process.work(timing.slice_seconds)
     after, end = core_seconds(used), time.monotonic()
+    latencies = [latency, _latency(process, read)]
     own = answer.cpu_after - answer.cpu_before
     others = max(after - before - own, 0.0) / (end - begin)
     return Slice(
-        process.name, answer.begin, answer.end - answer.begin, answer.examples, round(others, 4)
-    )
+        process.name, answer.begin, answer.end - answer.begin, answer.examples, round(others, 4),
+        max((one for one in latencies if one is not None), default=None),
+    )  # fmt: skip
+
+
+def _latency(process: Process, read: core_latency.Read | None) -> float | None:
+    """The core latency, ns, before the cores have rested, after which they may be elsewhere."""
+    if read is None:
+        return None
+    with process.stopped():
+        return read()
 
 
 def available_mib() -> float:

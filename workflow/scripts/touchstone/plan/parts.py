@@ -74,10 +74,10 @@ class Interleave(BaseModel):
         Field(
             ge=3,
             le=1000,
-            description="rounds of a set in which no other program uses the cores; up to four times"
+            description="rounds of a set in which no other program uses the cores; up to twice"
             " as many are measured for them",
         ),
-    ] = 10
+    ] = 20
     slice_seconds: Annotated[
         float, Field(gt=0, le=60, description="how long a cell works when it has its turn, s")
     ] = 0.4

@@ -38,9 +38,10 @@ class Measured(NamedTuple):
         level: the geometric mean of the speeds of all cells in the rounds that count, examples/s.
         sets, rounds: that count.
         all_rounds: that were measured.
+        set_aside: slices that were repeated.
         disturbed: whether too few rounds were quiet, so that all count.
         apart: rounds that count although the cores were apart, as too few others were quiet.
-        moved: rounds in which the cores were apart.
+        moved: slices in which the cores were apart, of all that were measured.
         seconds: that a set took, on average.
         busy: cells whose processes used the machine while they waited.
         paired: why there were pairs instead of all cells together; empty where there were not.
@@ -54,6 +55,7 @@ class Measured(NamedTuple):
     sets: int
     rounds: int
     all_rounds: int
+    set_aside: int
     disturbed: bool
     apart: int
     moved: int
@@ -127,9 +129,10 @@ def measured(found: Interleaved) -> Measured | None:
         sets=len(counting.sets),
         rounds=len(used),
         all_rounds=len(rounds),
+        set_aside=sum(len(one.set_aside) for one in found.sets),
         disturbed=counting.disturbed,
         apart=sum(not each.near(counting.least) for each in used),
-        moved=sum(not each.near(counting.least) for each in rounds),
+        moved=sum(not part.near(counting.least) for one in found.sets for part in one.slices),
         seconds=fmean(one.seconds for one in found.sets),
         busy=busy,
         paired=found.paired,
@@ -168,7 +171,7 @@ def _counting(sets: Sequence[MeasuredSet]) -> Counting:
     fewer sets than that have so many, all quiet rounds count; and if fewer have so many of those,
     all rounds of all sets.
     """
-    least = least_latency(each for one in sets for each in one.rounds)
+    least = least_latency(part for one in sets for part in one.slices)
     rules: list[Callable[[Round], bool]] = [
         lambda each: each.quiet and each.near(least),
         lambda each: each.quiet,

@@ -6,7 +6,7 @@ Times are in s on the machine's monotonic clock.
 from math import inf
 from typing import Dict, Iterable, List, NamedTuple, Optional
 
-FORMAT = 1
+FORMAT = 2
 QUIET = 0.1
 """Cores that other programs may use, on average over a slice, in a quiet round."""
 APART = 70.0
@@ -46,6 +46,8 @@ class Slice(NamedTuple):
     seconds: until its last step was done
     examples: of its steps; of an operation its calls
     others: cores that other programs used on average, of those that the cells use
+    core_latency: the larger round trip between neighbouring cores, right before or after it, ns;
+        null where it was not measured, as for work on a GPU
     """
 
     cell: str
@@ -53,42 +55,49 @@ class Slice(NamedTuple):
     seconds: float
     examples: int
     others: float
+    core_latency: Optional[float] = None
 
     @property
     def speed(self) -> float:
         """Examples/s."""
         return self.examples / self.seconds
 
+    @property
+    def quiet(self) -> bool:
+        """Whether other programs used less than `QUIET` cores."""
+        return self.others < QUIET
+
+    def near(self, least: float) -> bool:
+        """Whether the cores were as near as in the slice whose core latency, ns, is the least."""
+        return self.core_latency is None or not cores_apart(self.core_latency, least)
+
 
 class Round(NamedTuple):
     """One slice of each of the cells that took turns, in the order in which they were measured.
 
     slices: of the cells
-    core_latency: round trip of a signal between neighbouring cores, ns: the larger of those
-        before and after the slices; null where it was not measured, as for work on a GPU
     """
 
     slices: List[Slice]
-    core_latency: Optional[float] = None
 
     @property
     def quiet(self) -> bool:
-        """Whether other programs used less than `QUIET` cores in every slice."""
-        return all(one.others < QUIET for one in self.slices)
+        """Whether every slice was quiet."""
+        return all(one.quiet for one in self.slices)
 
     def near(self, least: float) -> bool:
-        """Whether the cores were as near as in the round whose core latency, ns, is the least."""
-        return not cores_apart(self.core_latency, least)
+        """Whether the cores were near in every slice."""
+        return all(one.near(least) for one in self.slices)
 
 
-def cores_apart(latency: Optional[float], least: float) -> bool:
+def cores_apart(latency: float, least: float) -> bool:
     """Whether a core latency, ns, shows cores further apart than the least of the machine."""
-    return latency is not None and latency > least + APART
+    return latency > least + APART
 
 
-def least_latency(rounds: Iterable[Round]) -> float:
-    """The least core latency of some rounds, ns; infinite where none was measured."""
-    known = (one.core_latency for one in rounds)
+def least_latency(slices: Iterable[Slice]) -> float:
+    """The least core latency of some slices, ns; infinite where none was measured."""
+    known = (one.core_latency for one in slices)
     return min((one for one in known if one is not None), default=inf)
 
 
@@ -97,10 +106,12 @@ class Turns(NamedTuple):
 
     cells: their names
     rounds: in order of time
+    set_aside: slices that were repeated, since other programs used the cores or these were apart
     """
 
     cells: List[str]
     rounds: List[Round]
+    set_aside: List[Slice]
 
 
 class Waiting(NamedTuple):
@@ -134,6 +145,16 @@ class MeasuredSet(NamedTuple):
     def rounds(self) -> List[Round]:
         """Those of all turns."""
         return [each for turns in self.turns for each in turns.rounds]
+
+    @property
+    def set_aside(self) -> List[Slice]:
+        """Those of all turns."""
+        return [each for turns in self.turns for each in turns.set_aside]
+
+    @property
+    def slices(self) -> List[Slice]:
+        """All that were measured: those of the rounds, and those that were set aside."""
+        return [part for each in self.rounds for part in each.slices] + self.set_aside
 
 
 class Interleaved(NamedTuple):

@@ -318,16 +318,16 @@ def turns_sentence(findings: Findings) -> str:
             " programs slow configurations down by different factors, so on an idle machine the"
             " ratios may be others."
         )
-    apart, moved = sum(one.apart for one in known), sum(one.moved for one in known)
-    if used == measured:
-        text += " rounds, no other program on the cores"
-    elif moved > apart:
-        text += (
-            f" of {measured} rounds; during the others, other programs used the cores, or the"
-            " hypervisor had moved the cores apart"
-        )
+    again, apart = sum(one.set_aside for one in known), sum(one.apart for one in known)
+    text += " rounds" if used == measured else f" of {measured} rounds"
+    if used == measured and not again:
+        text += ", no other program on the cores"
     else:
-        text += f" of {measured} rounds; other programs used the cores during the others"
+        slices = "1 slice was" if again == 1 else f"{again} slices were"
+        text += f"; {slices} repeated" if again else "; the others do not count"
+        text += ", as other programs used the cores"
+        if any(one.moved for one in known):
+            text += " or the hypervisor had moved the cores apart"
     if apart:
         text += f". During {apart} of these {used} rounds, the hypervisor had moved the cores apart"
     return f"{text}."
