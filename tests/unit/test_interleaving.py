@@ -232,7 +232,8 @@ def test_what_spins_after_a_slice_is_stopped_while_the_cores_are_read(tmp_path, 
     spent = []
 
     def read():
-        (child,) = psutil.Process().children()
+        children = psutil.Process().children()
+        (child,) = (one for one in children if str(tmp_path) in " ".join(one.cmdline()))
         time.sleep(0.02)  # until the signal has reached it
         begin = time.clock_gettime(clock_of(child))
         time.sleep(0.05)
@@ -241,4 +242,4 @@ def test_what_spins_after_a_slice_is_stopped_while_the_cores_are_read(tmp_path, 
 
     monkeypatch.setattr(core_latency, "reader", lambda cores: nullcontext(read))
     measure_set(1, [[candidate(tmp_path, "spins", spins)]], TIMING, seed=1)
-    assert len(spent) >= 6 and max(spent) == 0.0
+    assert len(spent) >= 6 and max(spent) < 0.005
