@@ -26,6 +26,11 @@ PATIENT = TIMING._replace(max_seconds=30.0)
 BURN = (
     "def step():\n    end = time.process_time() + 0.01\n    while time.process_time() < end: pass"
 )
+SPIN = (
+    "import threading\n"
+    "def spin():\n    while True: sum(range(1000))\n"
+    "threading.Thread(target=spin, daemon=True).start()"
+)
 
 
 def rounds_of(measured):
@@ -107,12 +112,7 @@ def test_their_own_work_counts_for_nobody_else(tmp_path, monkeypatch):
 
 
 def test_what_a_process_uses_while_it_waits_is_known(tmp_path):
-    spinning = (
-        "import threading\n"
-        "def spin():\n    while True: sum(range(1000))\n"
-        "threading.Thread(target=spin, daemon=True).start()"
-    )
-    cells = [candidate(tmp_path, "calm"), candidate(tmp_path, "spins", spinning)]
+    cells = [candidate(tmp_path, "calm"), candidate(tmp_path, "spins", SPIN)]
     measured = measure_set(1, [cells], LONGER, seed=1)
     assert measured.waiting["calm"].cores < 0.05 < measured.waiting["spins"].cores
 
@@ -224,11 +224,6 @@ def test_a_set_has_enough_rounds_with_near_cores(tmp_path, monkeypatch):
 
 
 def test_what_spins_after_a_slice_is_stopped_while_the_cores_are_read(tmp_path, monkeypatch):
-    spins = (
-        "import threading\n"
-        "def spin():\n    while True: sum(range(1000))\n"
-        "threading.Thread(target=spin, daemon=True).start()"
-    )
     spent = []
 
     def read():
@@ -241,5 +236,5 @@ def test_what_spins_after_a_slice_is_stopped_while_the_cores_are_read(tmp_path, 
         return 150.0
 
     monkeypatch.setattr(core_latency, "reader", lambda cores: nullcontext(read))
-    measure_set(1, [[candidate(tmp_path, "spins", spins)]], TIMING, seed=1)
+    measure_set(1, [[candidate(tmp_path, "spins", SPIN)]], TIMING, seed=1)
     assert len(spent) >= 6 and max(spent) < 0.005
