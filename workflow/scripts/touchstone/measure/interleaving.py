@@ -262,8 +262,8 @@ def _processes(group: Sequence[Candidate]) -> Iterator[list[Process]]:
 
 
 def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float) -> Turns:
-    """Rounds until so many are quiet, with near cores, as `timing` says, or until the time for
-    repeated slices has passed and there are `MOST_ROUNDS` times as many."""
+    """Rounds until so many are quiet, with near cores, as `timing` says; at most `MOST_ROUNDS`
+    times as many, and from `LEAST_ROUNDS` on none after its `max_seconds`."""
     used = sorted({core for one in processes for core in one.used})
     on_cores = any(one.candidate.spec.execution.device == "cpu" for one in processes)
     for one in processes:
