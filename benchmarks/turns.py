@@ -3,7 +3,7 @@
 `gain`: three frameworks train LeNet-5 while a program burns one core on and off; sets of slices are
 compared with as many sets of blocks, in which each framework trains as long without a break.
 `copies`: two processes of one framework, `--quick` with as few rounds as in the default study;
-`--sleeper` adds one that sleeps for 5 % of every slice.
+with `--sleeper` the second sleeps for 5 % of every slice.
 
     python benchmarks/turns.py gain --executions 3
     python benchmarks/turns.py copies --executions 10 [--first 11] [--load] [--sleeper | --quick]
@@ -31,7 +31,7 @@ from touchstone.plan.model import Cell
 from touchstone.plan.parts import Interleave
 from touchstone.plan.read import read
 from touchstone.plan.spec import make_spec
-from touchstone.results.interleaved import ratios_by_set
+from touchstone.results.interleaved import compare_turns, measured, ratios_by_set
 from touchstone.schema.interleaved import MeasuredSet, Round, least_latency
 from touchstone.statistics.groups import Group, compare_groups
 
@@ -39,6 +39,8 @@ SETS = 5
 SLICES = Timing(rounds=6, slice_seconds=0.4, lead_seconds=0.15, max_seconds=60.0)
 BLOCKS = Timing(rounds=1, slice_seconds=6 * 0.4, lead_seconds=0.15, max_seconds=0.0)
 """As much training, in one piece; three of them a set, for `measure_set` has no fewer rounds."""
+SEARCH = Interleave(precision=0.025, max_seconds=1800.0)
+"""What finds a difference of 5 %: intervals that reach half as far."""
 ON_OFF = (5.0, 20.0)
 """Seconds for which the other program burns a core, or rests."""
 SLEEPER = """
@@ -157,42 +159,30 @@ def _thrice(sets: list[MeasuredSet]) -> list[MeasuredSet]:
 
 
 def copies(
-    numbers: Sequence[int],
-    wanted: bool,
-    folder: Path,
-    framework: str,
-    sleeps: bool,
-    options: Interleave,
+    numbers: Sequence[int], wanted: bool, cells: Sequence[Candidate], options: Interleave
 ) -> None:
-    """Print how often two copies are called different, and how often one that sleeps is found, in
-    the executions with these numbers, from which the orders in rounds and the load are drawn."""
-    cells = [candidate(folder, name, framework) for name in ("one", "other")]
-    if sleeps:
-        cells.append(sleeper(folder, framework))
-    different = found = 0
+    """Print how often the second of two cells is called slower or faster than the first, in the
+    executions with these numbers, from which the orders in rounds and the load are drawn."""
+    slower = faster = 0
     for number in numbers:
         # The first candidate's seed is that of the orders in rounds.
         seeded = [one._replace(spec=one.spec._replace(seed=number)) for one in cells]
-        kept = folder / f"sets-{number}"
+        kept = cells[0].events.parent.parent / f"sets-{number}"
         with load(wanted, number):
-            sets = interleave.measure("copies", str(number), options, seeded, {}, kept).sets
-        group = model(sets, False)
-        low, high = group.ratio("one", "other").interval()
-        different += low > 1 or high < 1
-        said = f"[{low:.4f}, {high:.4f}]"
-        if sleeps:
-            least = min(group.ratio(name, "sleeper").interval()[0] for name in ("one", "other"))
-            found += least > 1
-            said += f"; the sleeper from {least:.4f}"
-        rounds = sum(len(one.rounds) for one in sets)
-        seconds = sum(one.seconds for one in sets)
-        print(number, f"{said}; {rounds} rounds in {seconds:.0f} s", flush=True)
-    print(f"{framework}: called different {different} of {len(numbers)}, sleep found {found}")
+            found = interleave.measure("copies", str(number), options, seeded, {}, kept)
+        low, high = compare_turns([measured(found)])[0].ratio("other", "one").interval()
+        slower += high < 1
+        faster += low > 1
+        rounds = sum(len(one.rounds) for one in found.sets)
+        seconds = sum(one.seconds for one in found.sets)
+        said = f"{len(found.sets)} sets, {rounds} rounds in {seconds:.0f} s"
+        print(number, f"[{low:.4f}, {high:.4f}]; {said}", flush=True)
+    print(f"called slower {slower}, faster {faster} of {len(numbers)}")
 
 
-def sleeper(folder: Path, framework: str) -> Candidate:
+def sleeper(folder: Path, name: str, framework: str) -> Candidate:
     """A copy that sleeps for 5 % of every slice."""
-    copy = candidate(folder, "sleeper", framework)
+    copy = candidate(folder, name, framework)
     script = folder / "sleeper.py"
     script.write_text(SLEEPER)
     (folder / "touchstone").symlink_to(RUNNER.parent / "touchstone")  # beside the script
@@ -208,7 +198,7 @@ def main() -> None:
     parser.add_argument("--load", action="store_true", help="of `copies`: beside another program")
     parser.add_argument("--framework", default="mxnet", help="of `copies`")
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--sleeper", action="store_true", help="of `copies`: with a third")
+    ways.add_argument("--sleeper", action="store_true", help="of `copies`: one sleeps")
     ways.add_argument("--quick", action="store_true", help="of `copies`: few rounds")
     options = parser.parse_args()
     os.environ.setdefault("TOUCHSTONE_DEPLOYMENT", "venv")
@@ -217,9 +207,12 @@ def main() -> None:
             gain(options.executions, True, Path(folder))
         else:
             numbers = range(options.first, options.first + options.executions)
-            study = read(ROOT / "config/config.yaml")["interleave"] if options.quick else {}
-            how = Interleave.model_validate(study)
-            copies(numbers, options.load, Path(folder), options.framework, options.sleeper, how)
+            of, how = options.framework, SEARCH if options.sleeper else Interleave()
+            if options.quick:
+                how = Interleave.model_validate(read(ROOT / "config/config.yaml")["interleave"])
+            second = sleeper if options.sleeper else candidate
+            cells = [candidate(Path(folder), "one", of), second(Path(folder), "other", of)]
+            copies(numbers, options.load, cells, how)
 
 
 if __name__ == "__main__":

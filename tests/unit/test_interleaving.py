@@ -192,8 +192,11 @@ def test_a_comparison_has_one_line_in_a_log(tmp_path, capsys):
     assert line.startswith("in turn  two  3 sets  ") and " rounds quiet  " in line
 
 
-def test_a_set_may_have_the_time_that_those_before_it_did_not_need(tmp_path, monkeypatch):
-    sets, given = computed({"a": 1.0, "b": 1.0}, sets=3).sets, []
+@pytest.mark.parametrize("precision", [None, 1e-6])
+def test_a_set_may_have_the_time_that_those_before_it_did_not_need(
+    precision, tmp_path, monkeypatch
+):
+    sets, given = computed({"a": 1.0, "b": 1.0}, sets=5).sets, []
 
     def measured_at_once(number, groups, timing, seed, least):
         given.append(timing.max_seconds)
@@ -201,9 +204,9 @@ def test_a_set_may_have_the_time_that_those_before_it_did_not_need(tmp_path, mon
 
     monkeypatch.setattr(interleave, "measure_set", measured_at_once)
     cells = [candidate(tmp_path, name) for name in ("a", "b")]
-    options = Interleave(sets=3, max_seconds=30.0)
+    options = Interleave(sets=3, precision=precision, max_sets=5, max_seconds=30.0)
     interleave.measure("two", "identity", options, cells, {}, tmp_path / "sets")
-    assert given == pytest.approx([10, 20, 30], abs=1)
+    assert given == pytest.approx([10, 20, 30, 30, 30] if precision else [10, 20, 30], abs=1)
 
 
 def test_a_set_has_enough_rounds_with_near_cores(tmp_path, monkeypatch):

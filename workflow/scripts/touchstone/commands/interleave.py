@@ -156,7 +156,8 @@ def _sets(
         if one is None:
             least = least_latency(part for one in sets for part in one.slices)
             # A set may have the time that those before it did not need.
-            left = begin + options.max_seconds * number / most - time.monotonic()
+            share = min(number / options.sets, 1.0)
+            left = begin + options.max_seconds * share - time.monotonic()
             timing = Timing(options.rounds, options.slice_seconds, options.lead_seconds, left)
             one = measure_set(number, together, timing, together[0][0].spec.seed, least)
             write_atomic(path, json.dumps({"identity": identity, "set": to_json(one)}) + "\n")
