@@ -66,7 +66,7 @@ def test_a_configuration_without_turns_is_not_compared_and_the_others_are():
 
 def test_rounds_that_others_disturbed_are_named():
     (one,) = judge([turns({"old": 1.0, "new": 1.0}, others=lambda number, place: 0.5)])
-    assert one.text.endswith("other programs disturbed them, so trust this less)")
+    assert one.text.endswith("used the cores in 50 of these, so trust this less)")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import time
 from contextlib import nullcontext
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from math import inf
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +20,7 @@ from touchstone.measure.interleaving import Failed, Timing, groups_that_fit, mea
 from touchstone.plan.parts import Interleave
 
 TIMING = Timing(rounds=3, slice_seconds=0.02, lead_seconds=0.01, max_seconds=0.0)
-"""Of three rounds, however quiet they are."""
+"""Of three quiet rounds, or six."""
 LONGER = TIMING._replace(slice_seconds=0.05, lead_seconds=0.02)
 """Where times are compared."""
 PATIENT = TIMING._replace(max_seconds=30.0)
@@ -56,7 +56,7 @@ def test_the_order_of_a_set_depends_on_the_seed_and_the_number_only(tmp_path):
 
     def order(number, seed):
         rounds = rounds_of(measure_set(number, [cells], timing, seed))
-        return [[one.cell for one in each.slices] for each in rounds]
+        return [[one.cell for one in each.slices] for each in rounds[:3]]
 
     first = order(1, 7)
     assert first == order(1, 7)
@@ -164,6 +164,20 @@ def test_rounds_go_on_until_enough_are_quiet_or_there_are_too_many(tmp_path, mon
     assert len(rounds_of(measured)) == 6 and len(measured.set_aside) == 1
     monkeypatch.setattr(interleaving, "core_seconds", lambda cores: 0.0)
     assert len(rounds_of(measure_set(1, [cells], PATIENT, seed=1))) == 3
+
+
+@pytest.mark.parametrize(
+    ("used", "rounds"),
+    [(repeat(0), 3), (chain([0], repeat(9)), 4), (count(), 6)],
+    ids=["quiet", "one round is not quiet", "none is quiet"],
+)
+def test_a_set_whose_time_is_over_ends_with_three_quiet_rounds_or_six(
+    used, rounds, tmp_path, monkeypatch
+):
+    cells = [candidate(tmp_path, name) for name in ("a", "b")]
+    monkeypatch.setattr(interleaving, "core_seconds", lambda cores: float(next(used)))
+    late = TIMING._replace(rounds=10)
+    assert len(rounds_of(measure_set(1, [cells], late, seed=1))) == rounds
 
 
 def test_what_does_not_fit_into_memory_takes_turns_in_pairs(tmp_path):

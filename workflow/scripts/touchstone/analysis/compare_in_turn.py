@@ -39,8 +39,11 @@ def _judged(name: str, turns: Measured, ratio: Ratio | None) -> Judged:
     assert ratio and ends, "three sets or more have an interval"
     low, high = ends
     verdict = "slower" if high < 1 else "faster" if low > 1 else "no difference shown"
-    trust = "; other programs disturbed them, so trust this less" if turns.disturbed else ""
-    if turns.apart and not turns.disturbed:
+    trust = ""
+    if turns.disturbed:
+        used = f"other programs used the cores in {turns.disturbed} of these"
+        trust = f"; {used}, so trust this less"
+    elif turns.apart:
         trust = f"; the hypervisor had moved the cores apart in {turns.apart} of these"
     basis = f"{turns.sets} sets, {turns.rounds} of {turns.all_rounds} rounds{trust}"
     return Judged(

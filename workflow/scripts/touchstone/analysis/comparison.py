@@ -214,7 +214,7 @@ def _trust(
     comparison: Comparison, pairs: Sequence[ComparedPair], leads: Sequence[ComparedPair]
 ) -> Trust:
     if turns := comparison.turns:
-        total, disturbed = turns.rounds, turns.rounds if turns.disturbed else 0
+        total, disturbed = turns.rounds, turns.disturbed
     else:
         runs = [run for cell in comparison.cells for run in cell.runs]
         total, disturbed = len(runs), sum(bool(DISTURBING & set(run.flags)) for run in runs)

@@ -43,8 +43,8 @@ class InTurn(Part):
     had moved the cores apart."""
     set_aside: int
     """Slices that were repeated, for the same reason."""
-    disturbed: bool
-    """Whether too few rounds were quiet, so that all of them count."""
+    disturbed: int
+    """Rounds that count although other programs used the cores, since too few others were quiet."""
     apart: int
     """Rounds that count although the cores were apart, since too few others were quiet."""
     moved: int

@@ -263,7 +263,8 @@ def _processes(group: Sequence[Candidate]) -> Iterator[list[Process]]:
 
 def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float) -> Turns:
     """Rounds until so many are quiet, with near cores, as `timing` says; at most `MOST_ROUNDS`
-    times as many, and from `LEAST_ROUNDS` on none after its `max_seconds`."""
+    times as many. After its `max_seconds` they end with `LEAST_ROUNDS` quiet ones, or with
+    `MOST_ROUNDS` times so many."""
     used = sorted({core for one in processes for core in one.used})
     on_cores = any(one.candidate.spec.execution.device == "cpu" for one in processes)
     for one in processes:
@@ -286,8 +287,10 @@ def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float
                 least = min(least, least_latency([*again, last]))
             turns.rounds.append(Round(slices))
             enough = sum(each.quiet and each.near(least) for each in turns.rounds) >= timing.rounds
-            late = time.monotonic() >= end and len(turns.rounds) >= LEAST_ROUNDS
-            if enough or late or len(turns.rounds) >= MOST_ROUNDS * timing.rounds:
+            late = time.monotonic() >= end
+            few = late and sum(each.quiet for each in turns.rounds) >= LEAST_ROUNDS
+            most = MOST_ROUNDS * (LEAST_ROUNDS if late else timing.rounds)
+            if enough or few or len(turns.rounds) >= most:
                 return turns
 
 

@@ -229,7 +229,7 @@ def taken_in_turn(turns: Sequence[Measured]) -> list[str]:
     """Which ratios are from turns, in a sentence; none where there were none."""
     if not turns:
         return []
-    disturbed = sum(one.disturbed for one in turns)
+    disturbed = sum(one.disturbed > 0 for one in turns)
     text = (
         f"The configurations of {len(turns)} comparison{'s' * (len(turns) > 1)} also took turns:"
         " ratios between their throughputs are from there, not from their runs"

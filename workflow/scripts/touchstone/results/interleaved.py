@@ -39,7 +39,8 @@ class Measured(NamedTuple):
         sets, rounds: that count.
         all_rounds: that were measured.
         set_aside: slices that were repeated.
-        disturbed: whether too few rounds were quiet, so that all count.
+        disturbed: rounds that count although other programs used the cores, as too few others were
+            quiet.
         apart: rounds that count although the cores were apart, as too few others were quiet.
         moved: slices in which the cores were apart, of all that were measured.
         seconds: that a set took, on average.
@@ -56,7 +57,7 @@ class Measured(NamedTuple):
     rounds: int
     all_rounds: int
     set_aside: int
-    disturbed: bool
+    disturbed: int
     apart: int
     moved: int
     seconds: float
@@ -130,7 +131,7 @@ def measured(found: Interleaved) -> Measured | None:
         rounds=len(used),
         all_rounds=len(rounds),
         set_aside=sum(len(one.set_aside) for one in found.sets),
-        disturbed=counting.disturbed,
+        disturbed=sum(not each.quiet for each in used),
         apart=sum(not each.near(counting.least) for each in used),
         moved=sum(not part.near(counting.least) for one in found.sets for part in one.slices),
         seconds=fmean(one.seconds for one in found.sets),
@@ -155,12 +156,10 @@ def _ratios(cells: Sequence[str], counting: "Counting") -> dict[str, dict[int, f
 
 
 class Counting(NamedTuple):
-    """The sets that count, which of their rounds do, whether all do, quiet or not, and the least
-    core latency of all rounds."""
+    """The sets that count, which of their rounds do, and the least core latency of all rounds."""
 
     sets: Sequence[MeasuredSet]
     counts: Callable[[Round], bool]
-    disturbed: bool
     least: float
 
 
@@ -182,8 +181,8 @@ def _counting(sets: Sequence[MeasuredSet]) -> Counting:
             if min(sum(map(rule, turns.rounds)) for turns in one.turns) >= LEAST_QUIET
         ]  # fmt: skip
         if len(enough) >= LEAST_QUIET:
-            return Counting(enough, rule, disturbed=False, least=least)
-    return Counting(sets, lambda each: True, disturbed=True, least=least)
+            return Counting(enough, rule, least)
+    return Counting(sets, lambda each: True, least)
 
 
 def ratios_of(one: MeasuredSet, first: str, counts: Callable[[Round], bool]) -> dict[str, float]:

@@ -312,9 +312,9 @@ def turns_sentence(findings: Findings) -> str:
     sets = listing(str(n) for n in sorted({one.sets for one in known}))
     used, measured = sum(one.rounds for one in known), sum(one.all_rounds for one in known)
     text = f"{which} are from slices of work in turn: {sets} sets of fresh processes, {used}"
-    if any(one.disturbed for one in known):
+    if disturbed := sum(one.disturbed for one in known):
         return (
-            f"{text} rounds, although other programs used the cores in too many of them. Other"
+            f"{text} rounds, although other programs used the cores in {disturbed} of them. Other"
             " programs slow configurations down by different factors, so on an idle machine the"
             " ratios may be others."
         )
