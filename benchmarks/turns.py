@@ -40,7 +40,7 @@ SLICES = Timing(rounds=6, slice_seconds=0.4, lead_seconds=0.15, max_seconds=60.0
 BLOCKS = Timing(rounds=1, slice_seconds=6 * 0.4, lead_seconds=0.15, max_seconds=0.0)
 """As much training, in one piece; three of them a set, for `measure_set` has no fewer rounds."""
 SEARCH = Interleave(rounds=6, precision=0.025, max_seconds=1800.0)
-"""What finds a difference of 5 %: intervals that reach half as far, of many sets with few rounds."""
+"""What finds a difference of 5 %: intervals that reach half as far, from sets of few rounds."""
 ON_OFF = (5.0, 20.0)
 """Seconds for which the other program burns a core, or rests."""
 SLEEPER = """

@@ -137,6 +137,13 @@ def test_cores_that_are_apart_most_of_the_time_count_and_that_is_known():
     assert (found.sets, found.rounds, found.apart, found.moved) == (5, 50, 30, 90)
 
 
+@pytest.mark.parametrize(("near", "sets", "apart"), [(5, 5, 0), (4, 10, 60)])
+def test_near_cores_decide_if_half_of_the_sets_have_them(near, sets, apart):
+    group = computed(SPEEDS, sets=10)
+    found = measured(_moved(group, lambda number, place: number > near))
+    assert found is not None and (found.sets, found.apart) == (sets, apart)
+
+
 def test_cores_that_are_always_as_far_apart_are_near():
     found = measured(_moved(computed(SPEEDS), lambda number, place: True))
     assert found is not None and (found.rounds, found.apart, found.moved) == (50, 0, 0)

@@ -167,20 +167,20 @@ def _counting(sets: Sequence[MeasuredSet]) -> Counting:
     """Which rounds count. That depends on other programs and on the cores, never on a speed.
 
     A set counts with its quiet rounds in which the cores were near, if it has `LEAST_QUIET`. If
-    fewer sets than that have so many, all quiet rounds count; and if fewer have so many of those,
-    all rounds of all sets.
+    fewer than half of the sets have so many, or fewer than `LEAST_QUIET`, all quiet rounds count;
+    and if fewer than `LEAST_QUIET` sets have so many of those, all rounds of all sets.
     """
     least = least_latency(part for one in sets for part in one.slices)
-    rules: list[Callable[[Round], bool]] = [
-        lambda each: each.quiet and each.near(least),
-        lambda each: each.quiet,
+    rules: list[tuple[Callable[[Round], bool], float]] = [
+        (lambda each: each.quiet and each.near(least), max(LEAST_QUIET, len(sets) / 2)),
+        (lambda each: each.quiet, LEAST_QUIET),
     ]
-    for rule in rules:
+    for rule, least_sets in rules:
         enough = [
             one for one in sets
             if min(sum(map(rule, turns.rounds)) for turns in one.turns) >= LEAST_QUIET
         ]  # fmt: skip
-        if len(enough) >= LEAST_QUIET:
+        if len(enough) >= least_sets:
             return Counting(enough, rule, least)
     return Counting(sets, lambda each: True, least)
 
