@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import time
 from contextlib import nullcontext
-from itertools import chain, repeat
+from itertools import chain, cycle, repeat
 from math import inf
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +13,7 @@ from statistics import fmean
 import psutil
 import pytest
 
-from fixtures.turns import candidate, computed
+from fixtures.turns import candidate, computed, with_latencies
 from touchstone.commands import interleave
 from touchstone.measure import core_latency, interleaving
 from touchstone.measure.interleaving import Failed, Timing, groups_that_fit, measure_set
@@ -227,6 +227,32 @@ def test_a_set_may_have_the_time_that_those_before_it_did_not_need(
     assert given == pytest.approx([10, 20, 30, 30, 30] if precision else [10, 20, 30], abs=1)
 
 
+@pytest.mark.parametrize(
+    ("latencies", "waits"),
+    [
+        ([120.0] * 5, [True] * 5),
+        ([120.0, 120.0, 500.0, 120.0, 120.0], [True, True, True, False, True]),
+    ],
+)
+def test_more_sets_wait_for_near_cores_only_if_those_before_had_them(
+    latencies, waits, tmp_path, monkeypatch
+):
+    sets, given = computed({"a": 1.0, "b": 1.0}, sets=5).sets, []
+    for one, latency in zip(sets, latencies, strict=True):
+        (turns,) = one.turns
+        turns.rounds[:] = [with_latencies(each, latency) for each in turns.rounds]
+
+    def measured_at_once(number, groups, timing, seed, least):
+        given.append(timing.near)
+        return sets[number - 1]
+
+    monkeypatch.setattr(interleave, "measure_set", measured_at_once)
+    cells = [candidate(tmp_path, name) for name in ("a", "b")]
+    options = Interleave(sets=3, precision=1e-6, max_sets=5)
+    interleave.measure("two", "identity", options, cells, {}, tmp_path / "sets")
+    assert given == waits
+
+
 def test_a_set_has_enough_rounds_with_near_cores(tmp_path, monkeypatch):
     for module in ("schema.interleaved", "measure.interleaving"):
         monkeypatch.setattr(f"touchstone.{module}.QUIET", inf)
@@ -242,6 +268,10 @@ def test_a_set_has_enough_rounds_with_near_cores(tmp_path, monkeypatch):
     latencies = repeat(600.0)
     measured = measure_set(2, [cells], PATIENT, seed=1, least=150.0)
     assert len(measured.rounds) == 6 and len(measured.set_aside) <= 1
+    # A set that does not wait for near cores repeats no slice.
+    latencies = cycle([150.0, 600.0])
+    measured = measure_set(3, [cells], PATIENT._replace(near=False), seed=1, least=150.0)
+    assert len(measured.rounds) == 3 and not measured.set_aside
 
 
 def test_what_spins_after_a_slice_is_stopped_while_the_cores_are_read(tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ from touchstone.paths import RUNNER
 from touchstone.plan.environment import Places, add_argument, places, remembered_python
 from touchstone.plan.parts import Interleave
 from touchstone.plan.read import digest
-from touchstone.results.interleaved import ratios_by_set, reach
+from touchstone.results.interleaved import only_near, ratios_by_set, reach
 from touchstone.schema.events import Chunk, Event, outcome_of, read_events
 from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet, least_latency
 from touchstone.schema.spec import (
@@ -158,7 +158,8 @@ def _sets(
             # A set may have the time that those before it did not need.
             share = min(number / options.sets, 1.0)
             left = begin + options.max_seconds * share - time.monotonic()
-            timing = Timing(options.rounds, options.slice_seconds, options.lead_seconds, left)
+            near = len(sets) < options.sets or only_near(sets)
+            timing = Timing(options.rounds, options.slice_seconds, options.lead_seconds, left, near)
             one = measure_set(number, together, timing, together[0][0].spec.seed, least)
             write_atomic(path, json.dumps({"identity": identity, "set": to_json(one)}) + "\n")
         sets.append(one)

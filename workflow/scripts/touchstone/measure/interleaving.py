@@ -85,12 +85,13 @@ class Candidate(NamedTuple):
 
 class Timing(NamedTuple):
     """How a set is measured: quiet rounds, and seconds of slices, of the work before each, and of
-    the rounds of a set at most."""
+    the rounds of a set at most; whether slices are repeated until the cores are near."""
 
     rounds: int
     slice_seconds: float
     lead_seconds: float
     max_seconds: float
+    near: bool = True
 
 
 class Process:
@@ -272,6 +273,7 @@ def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float
             one.work(timing.slice_seconds, BUILD_SECONDS)
     turns = Turns([one.name for one in processes], [], [])
     usual = timing.rounds * len(processes) * (timing.lead_seconds + timing.slice_seconds)
+    least = least if timing.near else inf
     begin = time.monotonic()
     end = begin + timing.max_seconds
     until = min(begin + MOST_TIME * usual, end)
@@ -284,7 +286,8 @@ def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float
                 *again, last = _attempts(one, timing, used, read, least, until)
                 turns.set_aside.extend(again)
                 slices.append(last)
-                least = min(least, least_latency([*again, last]))
+                if timing.near:
+                    least = min(least, least_latency([*again, last]))
             turns.rounds.append(Round(slices))
             enough = sum(each.quiet and each.near(least) for each in turns.rounds) >= timing.rounds
             late = time.monotonic() >= end

@@ -117,7 +117,6 @@ def measured(found: Interleaved) -> Measured | None:
         return None
     counting = _counting(found.sets)
     rounds = [each for one in found.sets for each in one.rounds]
-    used = [each for one in counting.sets for each in one.rounds if counting.counts(each)]
     busy = [
         cell
         for cell in found.cells
@@ -126,13 +125,13 @@ def measured(found: Interleaved) -> Measured | None:
     return Measured(
         cells=found.cells,
         ratios=_ratios(found.cells, counting),
-        level=exp(fmean(log(part.speed) for each in used for part in each.slices)),
+        level=exp(fmean(log(part.speed) for each in counting.rounds for part in each.slices)),
         sets=len(counting.sets),
-        rounds=len(used),
+        rounds=len(counting.rounds),
         all_rounds=len(rounds),
         set_aside=sum(len(one.set_aside) for one in found.sets),
-        disturbed=sum(not each.quiet for each in used),
-        apart=sum(not each.near(counting.least) for each in used),
+        disturbed=sum(not each.quiet for each in counting.rounds),
+        apart=counting.apart,
         moved=sum(not part.near(counting.least) for one in found.sets for part in one.slices),
         seconds=fmean(one.seconds for one in found.sets),
         busy=busy,
@@ -145,6 +144,11 @@ def measured(found: Interleaved) -> Measured | None:
 def ratios_by_set(cells: Sequence[str], sets: Sequence[MeasuredSet]) -> dict[str, dict[int, float]]:
     """Of each cell, by set that counts, its speed / that of the first cell."""
     return _ratios(cells, _counting(sets))
+
+
+def only_near(sets: Sequence[MeasuredSet]) -> bool:
+    """Whether the cores were near in all rounds that count."""
+    return not _counting(sets).apart
 
 
 def _ratios(cells: Sequence[str], counting: "Counting") -> dict[str, dict[int, float]]:
@@ -161,6 +165,16 @@ class Counting(NamedTuple):
     sets: Sequence[MeasuredSet]
     counts: Callable[[Round], bool]
     least: float
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Those that count."""
+        return [each for one in self.sets for each in one.rounds if self.counts(each)]
+
+    @property
+    def apart(self) -> int:
+        """In how many of these the cores were apart."""
+        return sum(not each.near(self.least) for each in self.rounds)
 
 
 def _counting(sets: Sequence[MeasuredSet]) -> Counting:
