@@ -117,6 +117,7 @@ def measured(found: Interleaved) -> Measured | None:
         return None
     counting = _counting(found.sets)
     rounds = [each for one in found.sets for each in one.rounds]
+    used = counting.rounds
     busy = [
         cell
         for cell in found.cells
@@ -125,12 +126,12 @@ def measured(found: Interleaved) -> Measured | None:
     return Measured(
         cells=found.cells,
         ratios=_ratios(found.cells, counting),
-        level=exp(fmean(log(part.speed) for each in counting.rounds for part in each.slices)),
+        level=exp(fmean(log(part.speed) for each in used for part in each.slices)),
         sets=len(counting.sets),
-        rounds=len(counting.rounds),
+        rounds=len(used),
         all_rounds=len(rounds),
         set_aside=sum(len(one.set_aside) for one in found.sets),
-        disturbed=sum(not each.quiet for each in counting.rounds),
+        disturbed=sum(not each.quiet for each in used),
         apart=counting.apart,
         moved=sum(not part.near(counting.least) for one in found.sets for part in one.slices),
         seconds=fmean(one.seconds for one in found.sets),
