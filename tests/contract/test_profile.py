@@ -22,7 +22,8 @@ SETTINGS = {"batch_size": 32, "epochs": 1, "threads": 1}
 def uneven():
     """A network in which one convolution and one dense layer do nearly all of the work."""
     graph = Graph("uneven", (28, 28, 1))
-    x = graph.relu("r1", graph.conv("c1", "input", 8, 1, stride=2))
+    # Not 1 x 1, of whose gradient oneDNN writes past its memory: docs/limitations.md.
+    x = graph.relu("r1", graph.conv("c1", "input", 8, 2, stride=2))
     x = graph.relu("r2", graph.conv("c2", x, 64, 1))
     x = graph.relu("r3", graph.conv("c3", x, 64, 5, padding=2))
     x = graph.relu("r4", graph.conv("c4", x, 4, 1))

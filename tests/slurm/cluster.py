@@ -23,6 +23,8 @@ NAMESPACES = ("unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", 
 CPUS = os.cpu_count()
 MEMORY = 3000
 """MiB that a node says it has."""
+PATIENCE = 300
+"""How long anything is waited for, s."""
 MEMORY_GROUP = Path("/sys/fs/cgroup/memory")
 """Control groups of version 1: with them Slurm has the kernel kill a job that takes too much."""
 
@@ -132,12 +134,13 @@ def install() -> None:
         raise NoSlurm(f"apt-get installed {', '.join(PACKAGES)}, but a program of Slurm is missing")
 
 
-def wait_for(what: str, ready: Callable[[], object], seconds: float = 30) -> None:
-    """Wait until `ready()` is true; raises TimeoutError, which says for `what`."""
-    deadline = time.monotonic() + seconds
+def wait_for(what: str, ready: Callable[[], object]) -> None:
+    """Wait until `ready()` is true; raises TimeoutError, which says for `what`, after a time that
+    ends what hangs even where other tests take most of the machine."""
+    deadline = time.monotonic() + PATIENCE
     while not ready():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {seconds:g} s")
+            raise TimeoutError(f"{what}: not within {PATIENCE} s")
         time.sleep(0.1)
 
 
