@@ -64,9 +64,7 @@ def draw_moving(
 
 def _round(logs: np.ndarray, core_latency: float) -> Round:
     """A quiet round, of the logarithms of its cells' speeds."""
-    return Round(
-        [Slice(str(i), 0, exp(-log), 1, 0.0, core_latency) for i, log in enumerate(logs)]
-    )
+    return Round([Slice(str(i), 0, exp(-log), 1, 0.0, core_latency) for i, log in enumerate(logs)])
 
 
 def _set(number: int, rounds: list[Round]) -> MeasuredSet:
