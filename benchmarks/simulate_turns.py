@@ -5,6 +5,7 @@ speeds of rounds are drawn here. `simulate.py` prints the tables.
 """
 
 from math import exp
+from statistics import fmean
 
 import numpy as np
 
@@ -28,14 +29,12 @@ def draw(
 ) -> tuple[float, float]:
     """The share of studies that call two equal cells different, and the mean number of sets."""
     rng = np.random.default_rng([seed, cells, int(1000 * noise), int(1000 * (precision or 0))])
-    wrong = used = 0
-    for _ in range(studies):
+
+    def sets() -> list[MeasuredSet]:
         logs = noise / np.sqrt(2) * rng.standard_normal((USUAL.max_sets, cells))
-        sets = [_set(n, [_round(row, 0.0)]) for n, row in enumerate(logs, 1)]
-        differ, count = _outcome(sets, precision)
-        wrong += differ
-        used += count
-    return wrong / studies, used / studies
+        return [_set(n, [_round(row, 0.0)]) for n, row in enumerate(logs, 1)]
+
+    return _shares([_outcome(sets(), precision) for _ in range(studies)])
 
 
 def draw_moving(
@@ -46,20 +45,24 @@ def draw_moving(
     rng = np.random.default_rng(
         [seed, int(100 * share), int(1000 * noise), int(1000 * (precision or 0))]
     )
-    wrong = used = 0
-    for _ in range(studies):
+
+    def sets() -> list[MeasuredSet]:
         near = NEAR / np.sqrt(2) * rng.standard_normal((USUAL.max_sets, 2))
         apart = noise / np.sqrt(2) * rng.standard_normal((USUAL.max_sets, 2))
         are_near = (rng.random(USUAL.max_sets) < share).tolist()
-        sets = []
+        drawn = []
         for number, is_near in enumerate(are_near, 1):
             rounds = [_round(apart[number - 1], 2 * APART)]
             rounds += [_round(near[number - 1], 0.0)] if is_near else []
-            sets.append(_set(number, rounds))
-        differ, count = _outcome(sets, precision)
-        wrong += differ
-        used += count
-    return wrong / studies, used / studies
+            drawn.append(_set(number, rounds))
+        return drawn
+
+    return _shares([_outcome(sets(), precision) for _ in range(studies)])
+
+
+def _shares(outcomes: list[tuple[bool, int]]) -> tuple[float, float]:
+    """The share that calls cells different, and the mean number of sets."""
+    return fmean(differ for differ, _ in outcomes), fmean(count for _, count in outcomes)
 
 
 def _round(logs: np.ndarray, core_latency: float) -> Round:
