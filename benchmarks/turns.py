@@ -5,7 +5,7 @@ compared with as many sets of blocks, in which each framework trains as long wit
 `copies`: two processes of one framework, `--quick` with as few rounds as in the default study;
 with `--sleeper` the second sleeps for 5 % of every slice.
 
-    python benchmarks/turns.py gain --executions 3
+    python benchmarks/turns.py gain --executions 3 [--first 4]
     python benchmarks/turns.py copies --executions 10 [--first 11] [--load] [--sleeper | --quick]
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 
 from touchstone.commands import interleave
 from touchstone.environments import ensure, installed
@@ -118,19 +118,22 @@ def width(group: Group, pair: tuple[str, str]) -> float:
     return ends[1] / ends[0]
 
 
-def gain(executions: int, wanted: bool, folder: Path) -> None:
-    """Print the widths of intervals, and whether they hold the ratio at rest just before."""
+def gain(numbers: Sequence[int], folder: Path) -> None:
+    """Print the widths of intervals, and whether they hold the mean of the ratios at rest just
+    before and just after, in the executions with these numbers."""
     cells = [candidate(folder, name, name) for name in ("pytorch", "tensorflow", "mxnet")]
     pairs = list(combinations([one.cell for one in cells], 2))
     shares, held = [], {"slices": 0, "blocks": 0}
-    for number in range(1, executions + 1):
-        quiet = model(measure(cells, SLICES, number), False)
-        truth = {pair: quiet.ratio(*pair).value for pair in pairs}
-        print(number, "at rest:", {pair: f"{one:.3f}" for pair, one in truth.items()},
-              f"{width(quiet, pairs[0]) - 1:.1%} wide", flush=True)  # fmt: skip
-        with load(wanted, number):
+    for number in numbers:
+        at_rest = [model(measure(cells, SLICES, number), False)]
+        with load(True, number):
             slices = measure(cells, SLICES, number)
             blocks = measure(cells, BLOCKS, number)
+        at_rest.append(model(measure(cells, SLICES, number), False))
+        for quiet in at_rest:
+            ratios = {pair: f"{quiet.ratio(*pair).value:.3f}" for pair in pairs}
+            print(number, "at rest:", ratios, f"{width(quiet, pairs[0]) - 1:.1%} wide", flush=True)
+        truth = {pair: geometric_mean(one.ratio(*pair).value for one in at_rest) for pair in pairs}
         # A set of blocks has three rounds; the first is as long as the slices of a set together.
         first = [one._replace(turns=[t._replace(rounds=t.rounds[:1]) for t in one.turns])
                  for one in blocks]  # fmt: skip
@@ -147,7 +150,7 @@ def gain(executions: int, wanted: bool, folder: Path) -> None:
             values = {name: f"{group.ratio(*pair).value:.3f}" for name, group in groups.items()}
             print(number, pair, values, {n: f"{w - 1:.1%}" for n, w in logs.items()},
                   f"{sum(used)} of {len(used)} rounds count", flush=True)  # fmt: skip
-    total = executions * len(pairs)
+    total = len(numbers) * len(pairs)
     print(f"width of slices / blocks: median {median(shares):.3f}; the quiet ratio is in", held,
           f"of {total}")  # fmt: skip
 
@@ -194,7 +197,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("gain", "copies"))
     parser.add_argument("--executions", type=int, default=10)
-    parser.add_argument("--first", type=int, default=1, help="of `copies`: where it goes on")
+    parser.add_argument("--first", type=int, default=1, help="where it goes on")
     parser.add_argument("--load", action="store_true", help="of `copies`: beside another program")
     parser.add_argument("--framework", default="mxnet", help="of `copies`")
     ways = parser.add_mutually_exclusive_group()
@@ -203,10 +206,10 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("TOUCHSTONE_DEPLOYMENT", "venv")
     with machine_to_itself(), tempfile.TemporaryDirectory() as folder:
+        numbers = range(options.first, options.first + options.executions)
         if options.what == "gain":
-            gain(options.executions, True, Path(folder))
+            gain(numbers, Path(folder))
         else:
-            numbers = range(options.first, options.first + options.executions)
             of, how = options.framework, SEARCH if options.sleeper else Interleave()
             if options.quick:
                 how = Interleave.model_validate(read(ROOT / "config/config.yaml")["interleave"])
