@@ -9,8 +9,9 @@ from statistics import fmean
 
 import numpy as np
 
+from touchstone.commands.interleave import are_narrow
 from touchstone.plan.parts import Interleave
-from touchstone.results.interleaved import ADAPTIVE, LEAST_QUIET, ratios_by_set, reach
+from touchstone.results.interleaved import ADAPTIVE, LEAST_QUIET, ratios_by_set
 from touchstone.schema.interleaved import APART, MeasuredSet, Round, Slice, Turns
 from touchstone.statistics.groups import compare_groups
 
@@ -80,10 +81,7 @@ def _outcome(sets: list[MeasuredSet], precision: float | None) -> tuple[bool, in
     """Whether two cells are called different, and after how many sets."""
     cells = sets[0].turns[0].cells
     count = USUAL.sets
-    while precision and count < USUAL.max_sets:
-        reached = reach(ratios_by_set(cells, sets[:count]))
-        if reached is not None and reached <= 1 + precision:
-            break
+    while precision and count < USUAL.max_sets and not are_narrow(sets[:count], precision):
         count += 1
     (model,) = compare_groups([ratios_by_set(cells, sets[:count])])
     if precision:

@@ -166,7 +166,7 @@ def _sets(
         if sys.stderr.isatty():
             _print(group, sets, f"set {number} of {most}", end="")
         late = time.monotonic() - begin >= options.max_seconds
-        if len(sets) >= options.sets and options.precision and _narrow(sets, options.precision):
+        if len(sets) >= options.sets and options.precision and are_narrow(sets, options.precision):
             break
         if late and len(sets) >= LEAST_SETS:
             break
@@ -174,7 +174,7 @@ def _sets(
     return sets
 
 
-def _narrow(sets: list[MeasuredSet], precision: float) -> bool:
+def are_narrow(sets: list[MeasuredSet], precision: float) -> bool:
     """Whether all intervals reach at most so far beyond their ratios."""
     cells = list(dict.fromkeys(cell for turns in sets[0].turns for cell in turns.cells))
     reached = reach(ratios_by_set(cells, sets))
