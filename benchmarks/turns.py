@@ -37,8 +37,8 @@ from touchstone.statistics.groups import Group, compare_groups
 
 SETS = 5
 SLICES = Timing(rounds=6, slice_seconds=0.4, lead_seconds=0.15, max_seconds=60.0)
-BLOCKS = Timing(rounds=1, slice_seconds=6 * 0.4, lead_seconds=0.15, max_seconds=0.0)
-"""As much training, in one piece; three of them a set, for `measure_set` has no fewer rounds."""
+BLOCKS = Timing(1, slice_seconds=6 * 0.4, lead_seconds=0.15, max_seconds=0.0, least_rounds=0)
+"""As much training as in the rounds of a set of slices, in one piece."""
 SEARCH = Interleave(rounds=6, precision=0.025, max_seconds=1800.0)
 """What finds a difference of 5 %: intervals that reach half as far, from sets of few rounds."""
 ON_OFF = (5.0, 20.0)
@@ -119,40 +119,57 @@ def width(group: Group, pair: tuple[str, str]) -> float:
 
 
 def gain(numbers: Sequence[int], folder: Path) -> None:
-    """Print the widths of intervals, and whether they hold the mean of the ratios at rest just
-    before and just after, in the executions with these numbers."""
+    """Print ratios and the widths of their intervals, and how many intervals hold the ratio at
+    rest, in the executions with these numbers; each is measured between two measurements at rest.
+    """
     cells = [candidate(folder, name, name) for name in ("pytorch", "tensorflow", "mxnet")]
     pairs = list(combinations([one.cell for one in cells], 2))
-    shares, held = [], {"slices": 0, "blocks": 0}
+    at_rest = [model(measure(cells, SLICES, numbers[0]), False)]
+    beside = {"slices": list[Group](), "blocks": list[Group]()}
     for number in numbers:
-        at_rest = [model(measure(cells, SLICES, number), False)]
         with load(True, number):
             slices = measure(cells, SLICES, number)
             blocks = measure(cells, BLOCKS, number)
-        at_rest.append(model(measure(cells, SLICES, number), False))
-        for quiet in at_rest:
-            ratios = {pair: f"{quiet.ratio(*pair).value:.3f}" for pair in pairs}
-            print(number, "at rest:", ratios, f"{width(quiet, pairs[0]) - 1:.1%} wide", flush=True)
-        truth = {pair: geometric_mean(one.ratio(*pair).value for one in at_rest) for pair in pairs}
-        # A set of blocks has three rounds; the first is as long as the slices of a set together.
-        first = [one._replace(turns=[t._replace(rounds=t.rounds[:1]) for t in one.turns])
-                 for one in blocks]  # fmt: skip
-        groups = {"slices": model(slices, False), "blocks": model(_thrice(first), True)}
+        at_rest.append(model(measure(cells, SLICES, number + 1), False))
+        beside["slices"].append(model(slices, False))
+        beside["blocks"].append(model(_thrice(blocks), True))
+        for group in at_rest[-2:]:
+            print(number, "at rest", _shown(group, pairs))
+        for name, groups in beside.items():
+            print(number, name, _shown(groups[-1], pairs))
         rounds = [each for one in slices for each in one.rounds]
         least = least_latency(part for one in slices for part in one.slices)
-        used = [each.quiet and each.near(least) for each in rounds]
-        for pair in pairs:
-            logs = {name: width(group, pair) for name, group in groups.items()}
-            shares.append((logs["slices"] - 1) / (logs["blocks"] - 1))
-            for name, group in groups.items():
-                low, high = group.ratio(*pair).interval()
-                held[name] += low <= truth[pair] <= high
-            values = {name: f"{group.ratio(*pair).value:.3f}" for name, group in groups.items()}
-            print(number, pair, values, {n: f"{w - 1:.1%}" for n, w in logs.items()},
-                  f"{sum(used)} of {len(used)} rounds count", flush=True)  # fmt: skip
-    total = len(numbers) * len(pairs)
-    print(f"width of slices / blocks: median {median(shares):.3f}; the quiet ratio is in", held,
-          f"of {total}")  # fmt: skip
+        quiet = [each for each in rounds if each.quiet]
+        near = sum(each.near(least) for each in quiet)
+        print(f"{len(quiet)} of {len(rounds)} rounds quiet, {near} with near cores", flush=True)
+    shares = [
+        (width(one, pair) - 1) / (width(other, pair) - 1)
+        for one, other in zip(beside["slices"], beside["blocks"], strict=True)
+        for pair in pairs
+    ]
+    print(f"width of slices / blocks: median {median(shares):.3f}")
+    for name, groups in beside.items():
+        both = sum(_held(one, at_rest[place:][:2], pairs) for place, one in enumerate(groups))
+        of_all = sum(_held(one, at_rest, pairs) for one in groups)
+        print(f"of {len(shares)} intervals of {name}, {both} hold the mean of the ratios at rest"
+              f" just before and after, {of_all} the mean of all at rest")  # fmt: skip
+
+
+def _shown(group: Group, pairs: Sequence[tuple[str, str]]) -> str:
+    """The ratios of pairs and the widths of their intervals."""
+    return "; ".join(
+        f"{a} / {b} {group.ratio(a, b).value:.3f}, {width(group, (a, b)) - 1:.1%} wide"
+        for a, b in pairs
+    )
+
+
+def _held(group: Group, at_rest: Sequence[Group], pairs: Sequence[tuple[str, str]]) -> int:
+    """How many intervals hold the geometric mean of the ratios at rest."""
+    found = 0
+    for pair in pairs:
+        low, high = group.ratio(*pair).interval()
+        found += low <= geometric_mean(one.ratio(*pair).value for one in at_rest) <= high
+    return found
 
 
 def _thrice(sets: list[MeasuredSet]) -> list[MeasuredSet]:

@@ -181,6 +181,8 @@ def test_a_set_whose_time_is_over_ends_with_three_quiet_rounds_or_six(
     monkeypatch.setattr(interleaving, "core_seconds", lambda cores: float(next(used)))
     late = TIMING._replace(rounds=10)
     assert len(rounds_of(measure_set(1, [cells], late, seed=1))) == rounds
+    at_once = late._replace(least_rounds=0)
+    assert len(rounds_of(measure_set(1, [cells], at_once, seed=1))) == 1
 
 
 def test_what_does_not_fit_into_memory_takes_turns_in_pairs(tmp_path):

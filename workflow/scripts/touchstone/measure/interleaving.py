@@ -85,13 +85,15 @@ class Candidate(NamedTuple):
 
 class Timing(NamedTuple):
     """How a set is measured: quiet rounds, and seconds of slices, of the work before each, and of
-    the rounds of a set at most; whether slices are repeated until the cores are near."""
+    the rounds of a set at most; whether slices are repeated until the cores are near; quiet rounds
+    with which a set ends after that time."""
 
     rounds: int
     slice_seconds: float
     lead_seconds: float
     max_seconds: float
     near: bool = True
+    least_rounds: int = LEAST_ROUNDS
 
 
 class Process:
@@ -264,7 +266,7 @@ def _processes(group: Sequence[Candidate]) -> Iterator[list[Process]]:
 
 def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float) -> Turns:
     """Rounds until so many are quiet, with near cores, as `timing` says; at most `MOST_ROUNDS`
-    times as many. After its `max_seconds` they end with `LEAST_ROUNDS` quiet ones, or with
+    times as many. After its `max_seconds` they end with `least_rounds` quiet ones, or with
     `MOST_ROUNDS` times so many."""
     used = sorted({core for one in processes for core in one.used})
     on_cores = any(one.candidate.spec.execution.device == "cpu" for one in processes)
@@ -291,8 +293,8 @@ def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float
             turns.rounds.append(Round(slices))
             enough = sum(each.quiet and each.near(least) for each in turns.rounds) >= timing.rounds
             late = time.monotonic() >= end
-            few = late and sum(each.quiet for each in turns.rounds) >= LEAST_ROUNDS
-            most = MOST_ROUNDS * (LEAST_ROUNDS if late else timing.rounds)
+            few = late and sum(each.quiet for each in turns.rounds) >= timing.least_rounds
+            most = MOST_ROUNDS * (timing.least_rounds if late else timing.rounds)
             if enough or few or len(turns.rounds) >= most:
                 return turns
 
