@@ -149,7 +149,9 @@ def gain(numbers: Sequence[int], folder: Path) -> None:
     ]
     print(f"width of slices / blocks: median {median(shares):.3f}")
     for name, groups in beside.items():
-        both = sum(_held(one, at_rest[place:][:2], pairs) for place, one in enumerate(groups))
+        both = sum(
+            _held(one, at_rest[place : place + 2], pairs) for place, one in enumerate(groups)
+        )
         of_all = sum(_held(one, at_rest, pairs) for one in groups)
         print(f"of {len(shares)} intervals of {name}, {both} hold the mean of the ratios at rest"
               f" just before and after, {of_all} the mean of all at rest")  # fmt: skip
