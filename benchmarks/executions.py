@@ -2,12 +2,14 @@
 
     python benchmarks/executions.py run FOLDER --executions 10 [--load] [--study FILE]
     python benchmarks/executions.py judge FOLDER [--truth FOLDER]
+    python benchmarks/executions.py agree FOLDER
 
 `run` executes the default study, or that of FILE, from scratch in copies of this project. It keeps
 the results of each in FOLDER/1, FOLDER/2 and so on, and goes on where it ended. With `--load`
 another program burns one core on and off. `judge` takes the mean of each ratio over all executions
 of FOLDER, or of the one of `--truth`, and counts the executions whose interval lies beside it,
-whose order is another, or that leave a clear difference open.
+whose order is another, or that leave a clear difference open. `agree` compares the ratios from
+turns with those from the training runs.
 """
 
 import argparse
@@ -87,6 +89,36 @@ def ratios(findings: Findings) -> dict[Pair, RatioEstimate]:
     return found
 
 
+def holds(estimate: RatioEstimate, value: float) -> bool:
+    """Whether a value lies in the interval of a ratio, which there is."""
+    assert estimate.low is not None and estimate.high is not None
+    return estimate.low <= value <= estimate.high
+
+
+def agree(folder: Path) -> None:
+    """Print the ratios of each comparison from turns and from the training runs, and count how
+    often one way's estimate lies in the other's interval."""
+    for name, findings in found_in(folder).items():
+        for one in findings.comparisons:
+            print(f"execution {name}, {one.network}: ratio in turns, in training runs")
+            both = list[tuple[RatioEstimate, RatioEstimate]]()
+            for pair in one.pairs:
+                turns, runs = pair.ratio, pair.runs_ratio
+                if turns and runs and None not in (turns.low, runs.low):
+                    both.append((turns, runs))
+                    print(f"{pair.faster} / {pair.slower}: {_shown(turns)}, {_shown(runs)}")
+            in_runs = sum(holds(runs, turns.value) for turns, runs in both)
+            in_turns = sum(holds(turns, runs.value) for turns, runs in both)
+            most = max((abs(log(turns.value / runs.value)) for turns, runs in both), default=0)
+            print(f"of {len(both)} ratios {in_runs} in turns lie in the interval of the runs, "
+                  f"{in_turns} in runs in that of the turns; the two differ by a factor of "
+                  f"{exp(most):.2f} or less\n")  # fmt: skip
+
+
+def _shown(ratio: RatioEstimate) -> str:
+    return f"{ratio.value:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
+
+
 def pooled(executions: Iterable[Findings]) -> dict[Pair, float]:
     """The geometric mean of each ratio over the executions."""
     values: dict[Pair, list[float]] = {}
@@ -104,7 +136,7 @@ def faults(said: dict[Pair, RatioEstimate], truth: dict[Pair, float]) -> Iterato
             continue
         low, high = said[pair].low, said[pair].high
         assert low is not None and high is not None
-        if not low <= true <= high:
+        if not holds(said[pair], true):
             yield "beside the truth"
         if low > 1 > true or high < 1 < true:
             yield "wrong order"
@@ -137,7 +169,7 @@ def judge(folder: Path, truth_folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("run", "judge"))
+    parser.add_argument("what", choices=("run", "judge", "agree"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--executions", type=int, default=10, help="of `run`")
     parser.add_argument("--load", action="store_true", help="of `run`: beside another program")
@@ -148,8 +180,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.what == "run":
         run(options.folder, options.executions, options.load, options.study)
-    else:
+    elif options.what == "judge":
         judge(options.folder, options.truth or options.folder)
+    else:
+        agree(options.folder)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Executions of one study, judged by all of them together."""
 
 import pytest
-from executions import faults, found_in, judge, pooled, ratios
+from executions import agree, faults, found_in, judge, pooled, ratios
 
-from fixtures.studies import findings_of, speeds
+from fixtures.studies import findings_of, gathered, speeds
+from fixtures.turns import computed
 from touchstone.analysis.findings_file import write_findings
 
 A, B = "pytorch", "tensorflow"
@@ -64,3 +65,19 @@ def test_the_faults_of_all_executions_are_counted(executed, capsys):
     assert "Faults among 2 ratios: {'beside the truth': 1, 'wrong order': 1}" in text
     with pytest.raises(SystemExit, match="has no execution"):
         judge(truth / "none", truth)
+
+
+def test_agreement_counts_in_which_interval_each_estimate_lies(tmp_path, capsys):
+    for number, ratio in ((1, 1.5), (2, 3.0)):
+        root = tmp_path / str(number)
+        root.mkdir()
+        study = speeds(root, {A: [150.0, 152.0, 148.0], B: [101.0, 99.0, 100.0]})
+        in_turn = computed(
+            {c.plan.name: {A: ratio, B: 1.0}[c.series.framework] for c in study.cells}
+        )
+        gathered(root, interleaved=[in_turn])
+    agree(tmp_path)
+    first, second = capsys.readouterr().out.strip().split("\n\n")
+    assert "of 1 ratios 1 in turns lie in the interval of the runs, 1 in runs" in first
+    assert "of 1 ratios 0 in turns lie in the interval of the runs, 0 in runs" in second
+    assert "differ by a factor of 2.0" in second
