@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import simulate_claims
 import simulate_drift
+import simulate_repeats
 import simulate_turns
 from numpy.typing import NDArray
 
@@ -160,6 +161,7 @@ def main() -> None:
     for shape in RIGHT:
         found = [simulate(shape, "normal", cv, *drawn)[1] for cv in (0.05, 0.10, 0.15)]
         print(_row(shape, found), flush=True)
+    simulate_repeats.print_table(options.studies // 20, options.seed)
     simulate_claims.print_table(options.studies // 2, options.seed)
     simulate_drift.print_table(options.studies // 4, options.seed)
     simulate_turns.print_table(options.studies // 2, options.seed)

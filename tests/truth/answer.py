@@ -13,7 +13,7 @@ import numpy as np
 
 from truth.quantiles import f_tail, student, studentised_range
 
-LEVEL, NOISIER, ALIKE = 0.95, 0.1, 1.02
+LEVEL, NOISIER, ALIKE, TOO_WIDE = 0.95, 0.1, 1.05, 1.5
 
 
 class Estimate(NamedTuple):
@@ -125,7 +125,7 @@ class Answer(NamedTuple):
     """What the page must say of a group."""
 
     batch_size: int
-    kind: str  # `fastest`, `alike` or `open`
+    kind: str  # `fastest`, `alike`, `open` or `noisy`
     speeds: dict[str, float]  # by framework, the fastest first
     leads: dict[str, Estimate]  # of the first over each other one
     rivals: list[str]
@@ -148,7 +148,8 @@ def answers(path):
         alike = rivals and all(
             leads[slow].low >= 1 / ALIKE and leads[slow].high <= ALIKE for slow in rivals
         )
-        kind = "alike" if alike else "open" if rivals else "fastest"
+        noisy = any(lead.high / lead.value > TOO_WIDE for lead in leads.values())
+        kind = "noisy" if noisy else "alike" if alike else "open" if rivals else "fastest"
         speeds = {names[cell][0]: group.speed(cell) for cell in ranked}
         found[size] = Answer(size, kind, speeds, leads, rivals, pairs)
     return found

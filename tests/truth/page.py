@@ -9,12 +9,10 @@ RATIO = r"(\d+\.\d+(?: \[\d+\.\d+, \d+\.\d+\])?)"
 NAME = r"([A-Z]\w+) \([^)]*\)"
 SPEED = rf"{NAME} with {NUMBER} images/s"
 PLACE = r"\w[\w-]* with [\w-]+ \((?:CPU|GPU)\), batch size (\d+): "
-FASTEST = re.compile(
-    rf"{PLACE}{NAME} was fastest with {NUMBER} images/s, {RATIO} times as fast as {SPEED}"
-)
-LOWEST = re.compile(rf"\. The lowest speed was that of {SPEED}: {NAME} was {RATIO} times as fast\.")
-OPEN = re.compile(rf"{PLACE}too few runs to tell {SPEED} apart from (.+?): (\d.+?) times")
-SAME = re.compile(rf"{PLACE}{SPEED} is as fast as (.+?) to within 2 %: (\d.+?) times")
+FASTEST = re.compile(rf"{NAME} was fastest with {NUMBER} images/s")
+LEAD = re.compile(rf"{RATIO} times as fast as {SPEED}")
+OPEN = re.compile(rf"{SPEED}: {RATIO} times, so a difference of up to")
+EQUAL = re.compile(r" is equal to (.+?) to within [\d.]+ %: (\d.+?) times")
 COUNTED = re.compile(
     rf"{NAME} was fastest in (\d+) of (\d+) comparisons, (.+?) times as fast as the next\."
 )
@@ -60,26 +58,31 @@ def text_of(page):
 def sentences(page):
     """By batch size, what the answer says: its kind, speeds by framework, leads by framework."""
     text, found = text_of(page), {}
-    for match in FASTEST.finditer(text):
-        size, first, speed, ratio, second, second_speed = match.groups()
-        speeds, leads = {first: speed, second: second_speed}, {second: ratios(ratio)[0]}
-        if last := LOWEST.match(text, match.end()):
-            slowest, slowest_speed, of, lead = last.groups()
-            assert of == first
-            speeds[slowest], leads[slowest] = slowest_speed, ratios(lead)[0]
-        found[int(size)] = "fastest", _lowered(speeds), _lowered(leads), []
-    for kind, pattern in (("open", OPEN), ("alike", SAME)):
-        for match in pattern.finditer(text):
-            size, first, speed, others, numbers = match.groups()
-            rivals = re.findall(SPEED, others)
-            speeds = {first: speed, **dict(rivals)}
-            leads = dict(zip((name for name, _ in rivals), ratios(numbers), strict=True))
-            if last := LOWEST.match(text, match.end()):
-                slowest, slowest_speed, of, lead = last.groups()
-                assert of == first
-                speeds[slowest], leads[slowest] = slowest_speed, ratios(lead)[0]
-            names = [name.lower() for name, _ in rivals]
-            found[int(size)] = kind, _lowered(speeds), _lowered(leads), names
+    places = list(re.finditer(PLACE, text))
+    for place, following in zip(places, [*places[1:], None], strict=True):
+        said = text[place.end() : following.start() if following else None].partition("Trust:")[0]
+        if said.startswith("no answer"):
+            found.setdefault(int(place[1]), ("noisy", {}, {}, []))
+            continue
+        first = FASTEST.match(said) or re.search(SPEED, said)
+        if first is None:
+            continue  # a heading of the picture
+        speeds, leads, rivals = {first[1]: first[2]}, {}, []
+        for ratio, name, speed in LEAD.findall(said):
+            speeds[name], leads[name] = speed, ratios(ratio)[0]
+        equal = EQUAL.search(said)
+        others = re.findall(SPEED, equal[1]) if equal else []
+        numbers = ratios(equal[2]) if equal else []
+        rivals += [
+            (name, speed, [ratio]) for (name, speed), ratio in zip(others, numbers, strict=True)
+        ]
+        unknown = OPEN.findall(said)
+        rivals += [(name, speed, ratios(ratio)) for name, speed, ratio in unknown]
+        for name, speed, (ratio,) in rivals:
+            speeds[name], leads[name] = speed, ratio
+        kind = "open" if unknown else "alike" if equal else "fastest"
+        names = [name.lower() for name, *_ in rivals]
+        found.setdefault(int(place[1]), (kind, _lowered(speeds), _lowered(leads), names))
     return found
 
 

@@ -121,7 +121,7 @@ def test_all_ratios_and_intervals_are_those_of_least_squares(roots, name):
         assert [float(row[end]) for end in ("low", "high")] == pytest.approx(found[1:], rel=1e-3)
         if metric == "throughput":
             shown = "faster" if found.low > 1 else "slower" if found.high < 1 else ""
-            assert row["verdict"] == (shown or "too few runs to tell")
+            assert row["verdict"] == (shown or "cannot tell")
         compared += 1
     assert compared > 20
 
@@ -132,7 +132,10 @@ def compare_with_sentences(root):
     assert told.keys() == true.keys()
     for size, (kind, printed_speeds, leads, rivals) in told.items():
         found = true[size]
-        assert kind == found.kind and (kind == "fastest" or sorted(rivals) == sorted(found.rivals))
+        assert kind == found.kind
+        if kind == "noisy":
+            continue
+        assert sorted(rivals) == sorted(found.rivals)
         assert next(iter(printed_speeds)) == next(iter(found.speeds))
         for framework, speed in printed_speeds.items():
             assert page.speed_shows(speed, found.speeds[framework])
@@ -149,7 +152,10 @@ def test_the_sentences_say_the_numbers(roots, name):
     assert "fastest" in compare_with_sentences(roots[name])
 
 
-@pytest.mark.parametrize(("kind", "sd", "mxnet"), [("alike", 0.001, 1000.0), ("open", 0.1, 970.0)])
+@pytest.mark.parametrize(
+    ("kind", "sd", "mxnet"),
+    [("alike", 0.003, 1000.0), ("open", 0.05, 985.0), ("noisy", 0.3, 970.0)],
+)
 def test_the_sentences_on_rivals_say_the_numbers(tmp_path, kind, sd, mxnet):
     assert compare_with_sentences(noisy(tmp_path, sd, mxnet)) == {kind}
 
@@ -160,7 +166,7 @@ def test_a_wrong_sentence_is_found(roots, tmp_path):
     folder = tmp_path / "wrong"
     (folder / "report").mkdir(parents=True)
     (folder / "tables").symlink_to(roots["clear"] / "tables")
-    first = page.FASTEST.search(page.text_of(text))[4]
+    first = page.LEAD.search(page.text_of(text))[1]
     wrong = f"{float(first[:4]) + 0.01:.2f}{first[4:]}"
     for old, new in ((first, wrong), ("PyTorch (channels last) was", "MXNet (channels last) was")):
         assert old in text
@@ -177,7 +183,7 @@ def test_the_table_of_pairs_has_all_pairs_with_their_verdicts(roots, name):
     for key, (numbers, verdict) in told.items():
         exact = expected[key]
         assert all(n.shows(e) for n, e in zip(numbers, exact, strict=True)), key
-        assert verdict == ("faster" if exact.low > 1 else "too few runs to tell")
+        assert verdict == ("faster" if exact.low > 1 else "cannot tell")
 
 
 def test_the_matrix_and_its_sentence_say_the_numbers(roots):

@@ -37,7 +37,9 @@ def cell(throughput=None, repeats=3, gpus=(), metrics=None, cores=None, **factor
             for name, value in ((name, known.get(name)) for name in METRICS)
         }
         reasons = {name: "no sensor" for name, value in values.items() if value is None}
-        runs.append(Result(place + 1, status, None, [], values, reasons, [], {}, provenance, []))
+        repeat = place + 1
+        found = (values, reasons, [], {}, provenance, [])
+        runs.append(Result(repeat, repeat, "", status, None, [], *found))
     facet = told["network"], told["dataset"], told["device"]
     plan = PlannedCell("-".join(told.values()), told, repeats)
     return Cell(plan, facet, int(told["batch_size"]), Series(told["framework"]), runs)

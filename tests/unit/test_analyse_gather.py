@@ -220,7 +220,7 @@ def test_comparisons_by_hand(tmp_path):
     half = 4.302652729911275 / 3**0.5
     ends = [float(row[name]) for name in ("low", "high")]
     assert ends == pytest.approx([4 / 2**half, 4 * 2**half])
-    assert (row["n"], row["verdict"], row["indicative"]) == ("3", "too few runs to tell", "yes")
+    assert (row["n"], row["verdict"], row["indicative"]) == ("3", "cannot tell", "yes")
     assert row["flags"] == "parity_not_shown 3"
     assert row["reference_flags"] == "parity_not_shown 3"
     assert row["remarks"] == ""

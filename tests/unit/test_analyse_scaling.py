@@ -25,8 +25,8 @@ def cell(name, speeds, **changes):
     factors = {**USUAL, **changes}
     runs = [
         Result(
-            repeat, "ok" if speed else "oom", None, [], {"throughput": speed}, {}, [], {},
-            {"machine": MACHINE}, [],
+            repeat, repeat, "", "ok" if speed else "oom", None, [], {"throughput": speed}, {}, [],
+            {}, {"machine": MACHINE}, [],
         )
         for repeat, speed in enumerate(speeds, 1)
     ]  # fmt: skip

@@ -17,7 +17,7 @@ NAMES = [cell_name({**FACTORS, **cell}) for cell in CELLS]
 def ended(tmp_path):
     """A function that builds a study in which the runs of some frameworks timed out."""
 
-    def build(*frameworks, **turns):
+    def build(*frameworks, speeds=(2e-3, 1e-3), **turns):
         write_plan(tmp_path / "plan.tsv", CELLS)
         (tmp_path / "config.resolved.yaml").write_text("study: turns\n")
         for cell in CELLS:
@@ -25,8 +25,8 @@ def ended(tmp_path):
                 over = {"status": "timeout", "reason": "slow", "steps": 4}
                 how = over if cell["framework"] in frameworks else {}
                 make_record(tmp_path / "runs", tmp_path / "records", **cell, repeat=repeat, **how)
-        speeds = dict(zip(NAMES, (2e-3, 1e-3), strict=True))
-        return built(tmp_path, images=False, interleaved=[computed(speeds, **turns)])
+        named = dict(zip(NAMES, speeds, strict=True))
+        return built(tmp_path, images=False, interleaved=[computed(named, **turns)])
 
     return build
 
@@ -68,12 +68,27 @@ def test_long_runs_that_show_another_ratio_lower_the_trust_and_are_named(ended):
     (pair,) = found.pairs
     assert pair.runs_disagree and pair.runs_ratio.high < pair.ratio.low
     assert (found.trust.level, found.trust.reason) == ("low", "long runs")
-    assert "The long runs give other ratios: 1.0" in text_of(root)
+    assert "The long runs, a cross-check, give another ratio, 1.0" in text_of(root)
     assert pair.runs_ratio.value == pytest.approx(1, rel=0.1)
 
 
-def test_long_runs_that_may_have_the_same_ratio_change_nothing(ended):
-    root = ended(sets=3, noise=lambda one: one.gauss(0, 1))
+def test_long_runs_answer_where_turns_are_too_noisy_for_an_answer(ended):
+    root = ended(sets=3, noise=lambda one: one.gauss(0, 3))
     (found,) = read_findings(root / "findings.json").comparisons
-    assert not found.pairs[0].runs_disagree and found.trust.reason != "long runs"
-    assert "long runs" not in text_of(root)
+    assert found.noisy_turns and found.in_turn is None and not found.too_noisy
+    assert found.pairs[0].runs_ratio is None and found.trust.reason != "long runs"
+    assert [cell.values == cell.runs for cell in found.cells] == [True, True]
+    assert "The answer is from the long runs: the turns were too noisy" in text_of(root)
+
+
+def test_long_runs_of_the_other_order_are_in_the_answer(ended):
+    """Runs of equal speeds within a hundredth, and turns that show the first to be slower."""
+    root = ended(speeds=(0.97e-3, 1e-3), noise=lambda one: one.gauss(0, 0.002))
+    (found,) = read_findings(root / "findings.json").comparisons
+    (pair,) = found.pairs
+    assert pair.ratio.value > 1 and pair.runs_differ
+    assert "The long runs, a cross-check, give another ratio, 1.000 [1.00, 1.00]" in text_of(root)
+    turned = pair.model_copy(
+        update={"runs_ratio": pair.runs_ratio.model_copy(update={"value": 0.99, "low": 0.9})}
+    )
+    assert not pair.runs_turn_round and turned.runs_turn_round and turned.runs_differ

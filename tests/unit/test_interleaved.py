@@ -1,7 +1,8 @@
 """What sets that took turns show: which rounds count, ratios, and models of comparisons."""
 
 import json
-from math import inf, log
+from math import exp, inf
+from statistics import geometric_mean
 
 import pytest
 from hypothesis import given
@@ -11,11 +12,12 @@ from fixtures.turns import computed, with_latencies
 from touchstone.commands.interleave import why_no_turn
 from touchstone.results.files import InputError
 from touchstone.results.interleaved import (
+    answering,
     compare_with_turns,
     measured,
-    ratios_of,
     reach,
     read_interleaved,
+    speeds_of,
     turns_of,
 )
 from touchstone.schema.events import Chunk, Outcome
@@ -25,11 +27,17 @@ from touchstone.schema.values import to_json
 SPEEDS = {"a": 1.0, "b": 2.0, "c": 0.5}
 
 
+def ratios(found, cell):
+    """By set, the speed of a cell / that of a."""
+    first = found.speeds["a"]
+    return {number: speed / first[number] for number, speed in found.speeds[cell].items()}
+
+
 def test_ratios_are_those_of_the_speeds():
     found = measured(computed(SPEEDS, noise=lambda one: 0.0))
     assert found is not None
     for cell, speed in SPEEDS.items():
-        assert found.ratios[cell] == pytest.approx(dict.fromkeys(range(1, 6), speed), rel=1e-4)
+        assert ratios(found, cell) == pytest.approx(dict.fromkeys(range(1, 6), speed), rel=1e-4)
     assert (found.sets, found.rounds, found.all_rounds, found.disturbed) == (5, 50, 50, 0)
 
 
@@ -42,8 +50,9 @@ def test_what_slows_down_a_whole_round_changes_nothing(factors):
         for each, factor in zip(turns.rounds, factors, strict=True)
     ]
     changed = one._replace(turns=[turns._replace(rounds=slower)])
-    every = [ratios_of(each, "a", lambda each: True) for each in (one, changed)]
-    assert every[0] == pytest.approx(every[1])
+    every = [speeds_of(each, "a", lambda each: True) for each in (one, changed)]
+    first, second = ({cell: speed / found["a"] for cell, speed in found.items()} for found in every)
+    assert first == pytest.approx(second)
 
 
 def test_slices_that_are_slow_now_and_then_do_not_move_the_ratios():
@@ -55,7 +64,7 @@ def test_slices_that_are_slow_now_and_then_do_not_move_the_ratios():
     found = measured(group)
     assert found is not None
     for cell, speed in SPEEDS.items():
-        assert found.ratios[cell] == pytest.approx(dict.fromkeys(range(1, 6), speed), rel=1e-4)
+        assert ratios(found, cell) == pytest.approx(dict.fromkeys(range(1, 6), speed), rel=1e-4)
 
 
 def test_only_quiet_rounds_count_whatever_their_speeds():
@@ -70,13 +79,13 @@ def test_only_quiet_rounds_count_whatever_their_speeds():
     found = measured(group)
     assert found is not None and not found.disturbed
     assert (found.rounds, found.all_rounds) == (25, 50)
-    assert found.ratios["c"][1] == pytest.approx(0.5, rel=1e-4)
+    assert ratios(found, "c")[1] == pytest.approx(0.5, rel=1e-4)
 
 
 def test_sets_with_too_few_quiet_rounds_do_not_count_if_others_have_enough():
     found = measured(computed(SPEEDS, others=lambda number, place: float(number > 3 and place > 1)))
     assert found is not None and not found.disturbed
-    assert sorted(found.ratios["b"]) == [1, 2, 3]
+    assert sorted(ratios(found, "b")) == [1, 2, 3]
 
 
 def test_without_enough_quiet_rounds_all_count_and_that_is_known():
@@ -105,7 +114,7 @@ def test_rounds_with_cores_apart_do_not_count_whatever_their_speeds():
     found = measured(group)
     assert found is not None and not found.disturbed
     assert (found.rounds, found.all_rounds, found.apart, found.moved) == (20, 50, 0, 90)
-    assert found.ratios["c"][1] == pytest.approx(0.5, rel=1e-4)
+    assert ratios(found, "c")[1] == pytest.approx(0.5, rel=1e-4)
 
 
 def test_cores_are_apart_from_70_ns_above_the_least():
@@ -128,7 +137,7 @@ def test_slices_that_were_repeated_do_not_count_and_are_counted():
     turns.rounds[0] = with_latencies(turns.rounds[0], 200.0)
     found = measured(group)
     assert found is not None and (found.rounds, found.set_aside, found.moved) == (50, 2, 1)
-    assert found.ratios["b"] == pytest.approx(dict.fromkeys(range(1, 6), 2.0), rel=1e-4)
+    assert ratios(found, "b") == pytest.approx(dict.fromkeys(range(1, 6), 2.0), rel=1e-4)
 
 
 def test_cores_that_are_apart_most_of_the_time_count_and_that_is_known():
@@ -155,38 +164,57 @@ def test_a_process_that_is_busy_while_it_waits_is_named():
     assert measured(computed(SPEEDS)._replace(sets=[])) is None
 
 
-def test_a_comparison_takes_its_ratios_from_turns_and_its_level_from_runs():
-    disturbed = 1.0
-    runs = {cell: {1: 100.0, 2: disturbed, 3: 80.0} for cell in SPEEDS}
+SPREAD = st.floats(-0.3, 0.3)
+
+
+@given(
+    noise=st.lists(SPREAD, min_size=150, max_size=150),
+    rounds=st.lists(st.floats(-0.5, 0.5), min_size=50, max_size=50),
+)
+def test_every_speed_is_one_that_was_measured_and_their_quotients_are_the_ratios(noise, rounds):
+    group = computed(SPEEDS, noise=lambda one: 0.0)
+    drawn = iter(noise)
+    for one, paces in zip(group.sets, zip(*[iter(rounds)] * 10, strict=True), strict=True):
+        for each, pace in zip(one.turns[0].rounds, paces, strict=True):
+            each.slices[:] = [
+                part._replace(seconds=part.seconds * exp(pace + next(drawn)))
+                for part in each.slices
+            ]
+    found = measured(group)
+    (model,) = compare_with_turns([dict.fromkeys(SPEEDS, {})], [found])
+    for cell in SPEEDS:
+        speeds = [
+            part.speed
+            for one in group.sets for each in one.rounds for part in each.slices
+            if part.cell == cell
+        ]  # fmt: skip
+        assert min(speeds) * (1 - 1e-9) <= model.speed(cell) <= max(speeds) * (1 + 1e-9)
+        ratio = model.ratio(cell, "a").value
+        assert model.speed(cell) / model.speed("a") == pytest.approx(ratio)
+        assert model.speed(cell) == pytest.approx(geometric_mean(found.speeds[cell].values()))
+    assert model.ranked == sorted(SPEEDS, key=model.speed, reverse=True)
+
+
+def test_the_speed_of_a_comparison_is_that_of_the_sets_whatever_the_runs_had():
+    runs = {cell: {1: 100.0, 2: 1.0, 3: 80.0} for cell in SPEEDS}
     (turns,) = turns_of([runs], [computed(SPEEDS)])
     (model,) = compare_with_turns([runs], [turns])
     assert model.ranked == ["b", "a", "c"]
     assert model.ratio("b", "c").value == pytest.approx(4, rel=0.05)
     low, high = model.ratio("b", "c").interval()
     assert low < 4 < high < 4.2
-    level = sum(log(model.speed(cell)) for cell in SPEEDS) / 3
-    assert level == pytest.approx(log(80))
-
-
-def test_a_cell_without_a_speed_of_its_runs_has_one_of_its_turns():
-    group = computed(SPEEDS)
-    runs = {"a": {1: 100.0, 2: 102.0}, "b": {}, "c": {}}
-    (turns,) = turns_of([runs], [group])
-    assert turns is not None
-    (model,) = compare_with_turns([runs], [turns])
-    assert [model.speed(cell) for cell in "abc"] == pytest.approx([101, 202, 50.5], rel=0.05)
-    speeds = turns.speeds(dict.fromkeys("abc", {}))
-    assert [sum(speeds[cell].values()) / 5 for cell in "abc"] == pytest.approx(
-        [1e6, 2e6, 5e5], rel=0.1
-    )
-
-
-def test_speeds_beside_other_programs_are_those_of_the_slices():
-    runs = {cell: {1: 100.0, 2: 90.0, 3: 80.0} for cell in SPEEDS}
-    (turns,) = turns_of([runs], [computed(SPEEDS, others=lambda number, place: 1.0)])
-    assert turns is not None and turns.disturbed
-    (model,) = compare_with_turns([runs], [turns])
     assert [model.speed(cell) for cell in "abc"] == pytest.approx([1e6, 2e6, 5e5], rel=0.1)
+
+
+def test_turns_without_an_answer_leave_it_to_runs_that_have_one():
+    noisy = computed(SPEEDS, sets=3, noise=lambda one: one.gauss(0, 3))
+    runs = {cell: {1: 100 * speed, 2: 101 * speed, 3: 99 * speed} for cell, speed in SPEEDS.items()}
+    few = {**runs, "c": {1: 50.0}}
+    none = {**runs, "c": {}}
+    found = [answering([values], turns_of([values], [noisy])) for values in (runs, none)]
+    assert found[0] == [None] and found[1] != [None]
+    calm = turns_of([few], [computed(SPEEDS)])
+    assert answering([few], calm) == calm
 
 
 def test_turns_of_other_cells_are_not_those_of_a_comparison():
@@ -208,10 +236,10 @@ def test_groups_with_and_without_turns_share_the_level_and_not_the_noise():
 
 
 def test_more_sets_make_intervals_narrower():
-    ratios = measured(computed(SPEEDS, sets=10)).ratios
+    speeds = measured(computed(SPEEDS, sets=10)).speeds
 
     def of_first(sets):
-        return reach({c: {n: r for n, r in v.items() if n <= sets} for c, v in ratios.items()})
+        return reach({c: {n: x for n, x in v.items() if n <= sets} for c, v in speeds.items()})
 
     assert of_first(1) is None
     assert 1 < of_first(10) < of_first(3)

@@ -114,9 +114,7 @@ def test_page_has_the_numbers_and_the_proof(good):
     page = text_of(good)
     assert "Every planned run finished." in page
     assert "batch size 64: PyTorch (channels last) was fastest with 9,000 images/s, 1.13 [" in page
-    assert (
-        "MXNet (channels last) with 11,080 images/s is as fast as PyTorch (channels last)" in page
-    )
+    assert "MXNet (channels last) with 11,080 images/s is equal to PyTorch (channels last)" in page
     assert "All pairs Faster Batch size Slower" in page and "1 fastest –" in page
     assert "Do not trust" not in page
     assert "No GPU columns, because no run has a value: no NVIDIA driver" in page

@@ -3,6 +3,8 @@
 import pytest
 from simulate import NOISES, Shape, simulate
 from simulate_claims import SPEEDS, shares
+from simulate_repeats import Counts, sum_of
+from simulate_repeats import simulate as simulate_repeats
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -31,3 +33,15 @@ def test_a_rise_is_reproduced_and_hardly_ever_contradicted():
     reproduced, contradicted = shares(rises, 10, 0.1, 200, seed=1)
     assert reproduced > 0.95 and contradicted < 0.02
     assert shares(SPEEDS["falls by half in one step"], 5, 0.05, 200, seed=1)[1] > 0.9
+
+
+@pytest.mark.parametrize("lead", [1.0, 1.05, 1.1, 1.2])
+def test_the_repeats_that_are_named_settle_the_question(lead):
+    found = sum_of(simulate_repeats(lead, cv, 3, 3, 60, seed=1) for cv in (0.02, 0.05, 0.1))
+    assert found.named > 10 and found.settled > 0.8 * found.named
+    assert lead < 1.1 or found.equal <= 0.05 * found.studies
+
+
+def test_no_repeats_are_named_where_the_noise_is_too_large_to_show_that_speeds_are_equal():
+    found: Counts = simulate_repeats(1.0, 0.2, 3, 3, 100, seed=1)
+    assert found.undecided > 90 and found.named < 10

@@ -84,6 +84,7 @@ rule plot:
     input:
         plan="results/plan.tsv",
         summary="results/tables/summary.csv",
+        interleaved=STUDY.interleaved,
         profiles=STUDY.profiles,
     output:
         [
@@ -107,7 +108,7 @@ rule plot:
         profiles=PROFILES,
     shell:
         "python $TOUCHSTONE_SCRIPTS/cli.py plot --plan {input.plan} --tables results/tables"
-        " --records results/records --output results/figures {params.profiles} > {log} 2>&1"
+        " --records results/records --output results/figures --interleaved {input.interleaved} {params.profiles} > {log} 2>&1"
 
 
 rule report:

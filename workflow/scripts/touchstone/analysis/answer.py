@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from touchstone.analysis.doubts import DISTURBING
 from touchstone.analysis.findings_model import CellSummary
+from touchstone.analysis.not_compared import not_compared
 from touchstone.analysis.ranking_model import (
     AccuracyGap,
     Answer,
@@ -12,9 +14,12 @@ from touchstone.analysis.ranking_model import (
     NextStep,
     Trust,
 )
+from touchstone.results.cores import CORES_APART
 from touchstone.results.study import Study
 
 LEVELS = ("low", "medium", "high")
+RUNS_ONLY = DISTURBING | {CORES_APART}
+"""Flags of runs that say nothing of turns."""
 
 
 def answer(
@@ -23,18 +28,19 @@ def answer(
     """The answer of a study.
 
     Args:
-        study: its cells that train.
-        comparisons: of its cells that train, and of those that predict.
-        cells: all cells of the comparisons, by name.
+        comparisons: of its cells.
+        cells: all of them, by name.
     """
+    trained = study.trained
     return Answer(
         trust=_lowest(comparisons),
         next_step=_nearest(comparisons),
+        not_compared=not_compared(study, comparisons, cells),
         flags=_flags(comparisons, cells),
-        cells_with_throughput=sum(bool(cell.values("throughput")) for cell in study.cells),
-        accuracy_gap=_accuracy_gap(study),
-        training_runs=len(study.runs),
-        failed_training_runs=Counter(run.status for run in study.runs if run.status != "ok"),
+        cells_with_throughput=sum(bool(cell.values("throughput")) for cell in trained.cells),
+        accuracy_gap=_accuracy_gap(trained),
+        training_runs=len(trained.runs),
+        failed_training_runs=Counter(run.status for run in trained.runs if run.status != "ok"),
     )
 
 
@@ -50,9 +56,12 @@ def _nearest(comparisons: Sequence[ComparisonSummary]) -> NextStep | None:
 
 def _flags(comparisons: Sequence[ComparisonSummary], cells: Mapping[str, CellSummary]) -> list[str]:
     found = {remark for one in comparisons for pair in one.pairs for remark in pair.remarks}
-    for compared in (cell for comparison in comparisons for cell in comparison.cells):
-        if compared.speed is not None:
-            found |= cells[compared.cell].flags.keys()
+    for comparison in comparisons:
+        # Of cells that took turns, what disturbed their runs is not in the answer.
+        of_runs = RUNS_ONLY if comparison.in_turn else set()
+        for compared in comparison.cells:
+            if compared.speed is not None:
+                found |= cells[compared.cell].flags.keys() - of_runs
     return sorted(found)
 
 
@@ -60,11 +69,13 @@ def _accuracy_gap(study: Study) -> AccuracyGap | None:
     """How far apart the median accuracies of cells compared with one another are, at most."""
     gaps = []
     for cells in study.comparable():
-        medians = [median(v) for cell in cells if (v := cell.values("test_accuracy"))]
+        medians = [
+            (median(v), cell.plan.name) for cell in cells if (v := cell.values("test_accuracy"))
+        ]
         if len(medians) > 1:
-            sizes = {cell.batch_size for cell in cells}
-            gaps.append((max(medians) - min(medians), sizes.pop() if len(sizes) == 1 else None))
+            (least, lower), (most, higher) = min(medians), max(medians)
+            gaps.append((most - least, lower, higher))
     if not gaps:
         return None
-    largest, batch_size = max(gaps, key=lambda gap: (gap[0], gap[1] or 0))
-    return AccuracyGap(largest=largest, batch_size=batch_size, comparisons=len(gaps))
+    largest, lower, higher = max(gaps)
+    return AccuracyGap(largest=largest, lower=lower, higher=higher, comparisons=len(gaps))

@@ -1,13 +1,13 @@
 """Which configuration is fastest: cells side by side."""
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from math import sqrt
+from math import ceil
 from typing import NamedTuple
 
 from touchstone.analysis.doubts import DISTURBING
-from touchstone.analysis.part import RatioEstimate, Workload
+from touchstone.analysis.effects import effects
+from touchstone.analysis.part import Workload
 from touchstone.analysis.ranking_model import (
     ComparedCell,
     ComparedPair,
@@ -22,34 +22,42 @@ from touchstone.analysis.ranking_model import (
 from touchstone.analysis.ratio import estimate
 from touchstone.plan.names import setting_name
 from touchstone.results.certificates import Certificates, proof
-from touchstone.results.interleaved import Measured, compare_with_turns, turns_of
+from touchstone.results.interleaved import (
+    TOO_WIDE,
+    Measured,
+    answering,
+    compare_with_turns,
+    turns_of,
+)
 from touchstone.results.planned import COMPARED
 from touchstone.results.study import FACET, Cell, Study
 from touchstone.results.tables import remarks
 from touchstone.schema.interleaved import Interleaved
 from touchstone.statistics.groups import Group, compare_groups
-from touchstone.statistics.intervals import INDICATIVE_BELOW, LEVEL, noncentrality
+from touchstone.statistics.intervals import INDICATIVE_BELOW, LEVEL
+from touchstone.statistics.repeats import equal_within, not_excluded, settling_repeats
 
-LOW_REACH, MEDIUM_REACH = 1.5, 1.1
-"""Upper end of an interval / ratio from which trust is low, and medium."""
+MEDIUM_REACH = 1.1
+"""Upper end of an interval / ratio from which trust is medium; from `TOO_WIDE` on it is low."""
 LOW_SHARE, MEDIUM_SHARE = 1 / 3, 1 / 10
 """Share of disturbed runs above which it is."""
-ALIKE = 1.02
-"""Ratio up to which speeds are called alike."""
-LEAST_REPEATS, MOST_REPEATS = 3, 100
-"""Repeats that are proposed."""
-KNOWN_NOISE = 200.0
-"""Degrees of freedom from which more of them change the repeats by less than 1 %."""
+LEAST_REPEATS = 3
+"""Repeats that are proposed where there are fewer."""
+SPARE = 1.5
+"""Time that more sets may take, as a multiple of that of the sets so far."""
 
 
 class Comparison(NamedTuple):
     """The throughputs of comparable cells.
 
-    `cells` are those with numbers, the fastest first, `without` those that have none. They differ
-    in `compared`; `setting` names the other factors that distinguish this comparison from others of
-    the study. `group` has the ratios: of the `turns` where there are some, else of the `runs`.
+    `metric` is what is compared. `cells` are those with numbers, the fastest first, `without` those
+    that have none. They differ in `compared`; `setting` names the other factors that distinguish
+    this comparison from others of the study. `group` has the speeds and their ratios: of the
+    `turns` where there are some, else of the `runs`. `noisy_turns` are left out, as `answering`
+    says.
     """
 
+    metric: str
     first: Cell
     compared: list[str]
     setting: str
@@ -58,13 +66,14 @@ class Comparison(NamedTuple):
     group: Group
     runs: Group
     turns: Measured | None
+    noisy_turns: bool
 
     @property
     def n(self) -> int:
         """The sets in which the cells were measured in turn, or else the fewest runs of a cell."""
         if self.turns:
             return self.turns.sets
-        return min(len(cell.values("throughput")) for cell in self.cells)
+        return min(len(cell.values(self.metric)) for cell in self.cells)
 
     @property
     def unit(self) -> Unit:
@@ -72,21 +81,26 @@ class Comparison(NamedTuple):
         return "sets" if self.turns else "repeats"
 
 
-def compare(study: Study, interleaved: Sequence[Interleaved] = ()) -> list[Comparison]:
-    """The comparisons by throughput that have two cells or more with numbers.
+def compare(
+    study: Study, interleaved: Sequence[Interleaved] = (), metric: str = "throughput"
+) -> list[Comparison]:
+    """The comparisons by a speed that have two cells or more with numbers.
 
     Args:
-        interleaved: what was measured in turn; the ratios are from there where all cells took part.
+        interleaved: what was measured in turn; the speeds are from there where all cells took part
+            and the intervals are narrow enough for an answer.
+        metric: that is compared; turns are of it.
     """
     every = study.comparable()
-    of_every = [{c.plan.name: c.by_block("throughput") for c in group} for group in every]
+    of_every = [{c.plan.name: c.by_block(metric) for c in group} for group in every]
     known = zip(every, of_every, turns_of(of_every, interleaved), strict=True)
     kept = [(g, v, t) for g, v, t in known if t or sum(map(bool, v.values())) > 1]
     groups, values = [group for group, _, _ in kept], [value for _, value, _ in kept]
-    turns = [turn for _, _, turn in kept]
+    measured = [turn for _, _, turn in kept]
+    turns = answering(values, measured)
     fitted = compare_with_turns(values, turns)
     of_runs = compare_groups(values) if any(turns) else fitted
-    models = zip(fitted, of_runs, turns, strict=True)
+    models = zip(fitted, of_runs, turns, measured, strict=True)
     compared = {name for group in groups for name in _differing(group)}
     varying = [
         name
@@ -94,21 +108,32 @@ def compare(study: Study, interleaved: Sequence[Interleaved] = ()) -> list[Compa
         if name not in (*COMPARED, *compared, *FACET, "batch_size")
     ]
     comparisons = []
-    for group, (model, runs, in_turn) in zip(groups, models, strict=True):
+    for group, (model, runs, in_turn, all_turns) in zip(groups, models, strict=True):
         first = group[0]
         factors = first.plan.factors
         setting = ", ".join(
             setting_name(name, factors[name], first.series.framework) for name in varying
         )
         named = {cell.plan.name: cell for cell in group}
-        found = [named.pop(name) for name in model.ranked]
+        cells = [named.pop(name) for name in model.ranked]
         comparisons.append(
             Comparison(
-                first, _differing(group), setting, found, list(named.values()), model, runs, in_turn
+                metric, first, _differing(group), setting, cells, list(named.values()), model,
+                runs, in_turn, all_turns is not in_turn,
             )
-        )
+        )  # fmt: skip
     order = {facet: i for i, facet in enumerate(dict.fromkeys(c.facet for c in study.cells))}
     return sorted(comparisons, key=lambda c: (order[c.first.facet], c.first.batch_size, c.setting))
+
+
+def speeds_in_turn(study: Study, interleaved: Sequence[Interleaved]) -> dict[str, list[float]]:
+    """By cell whose comparison rests on turns, its speed in each set, examples/s."""
+    return {
+        cell: list(speeds.values())
+        for one in compare(study, interleaved)
+        if one.turns
+        for cell, speeds in one.turns.speeds.items()
+    }
 
 
 def _differing(cells: Iterable[Cell]) -> list[str]:
@@ -128,8 +153,10 @@ def summary(
     pairs = [_pair(comparison, *pair) for pair in combinations(comparison.cells, 2)]
     leader = comparison.cells[0].plan.name
     leads = [pair for pair in pairs if pair.faster == leader]
-    rivals = [p.slower for p in leads if p.ratio is None or p.ratio.verdict != "faster"]
-    alike = bool(rivals) and all(_alike(p.ratio) for p in leads if p.slower in rivals)
+    rivals = [pair for pair in leads if pair.ratio is None or pair.ratio.verdict != "faster"]
+    equal = [pair.slower for pair in rivals if pair.equal_within is not None]
+    noisy = _too_noisy(comparison, leads)
+    is_open = noisy or len(equal) < len(rivals)
     return ComparisonSummary(
         workload=workload,
         network=network,
@@ -143,15 +170,35 @@ def summary(
             for cell in (*comparison.cells, *comparison.without)
         ],
         pairs=pairs,
-        winner=None if rivals else leader,
-        rivals=rivals,
-        alike=alike,
+        winner=None if rivals or noisy else leader,
+        rivals=[pair.slower for pair in rivals],
+        equal=equal,
+        effects=effects(comparison.cells, comparison.compared, comparison.group),
+        too_noisy=noisy,
         n=comparison.n,
         in_turn=_in_turn(comparison.turns),
+        noisy_turns=comparison.noisy_turns,
         level=LEVEL,
         trust=_trust(comparison, pairs, leads),
-        next_step=_next_step(comparison, study) if rivals and not alike else None,
+        next_step=_next_step(comparison, study) if is_open else None,
     )
+
+
+def _too_noisy(comparison: Comparison, leads: Sequence[ComparedPair]) -> str:
+    """Why the noise leaves no answer; empty where the intervals are narrow enough for one."""
+    known = [p.ratio for p in leads if p.ratio and p.ratio.high is not None]
+    if all((ratio.high or 0) / ratio.value <= TOO_WIDE for ratio in known):
+        return ""
+    total, disturbed = _disturbed(comparison)
+    if disturbed > LOW_SHARE * total:
+        what = "rounds" if comparison.turns else "runs"
+        return f"other programs disturbed {disturbed} of {total} {what}"
+    values = [_values(comparison, cell) for cell in comparison.cells]
+    spread = max(max(of_cell) / min(of_cell) for of_cell in values)
+    unit = "sets" if comparison.turns else "runs"
+    if spread <= TOO_WIDE:
+        return f"{comparison.n} {unit} say too little about their noise"
+    return f"the speed of one configuration differed by a factor of {spread:.2g} between its {unit}"
 
 
 def _in_turn(turns: Measured | None) -> InTurn | None:
@@ -159,6 +206,7 @@ def _in_turn(turns: Measured | None) -> InTurn | None:
         return None
     return InTurn(
         sets=turns.sets,
+        all_sets=turns.all_sets,
         rounds=turns.rounds,
         all_rounds=turns.all_rounds,
         set_aside=turns.set_aside,
@@ -166,23 +214,22 @@ def _in_turn(turns: Measured | None) -> InTurn | None:
         apart=turns.apart,
         moved=turns.moved,
         busy=turns.busy,
+        asked_rounds=turns.asked_rounds,
         paired=turns.paired,
     )
-
-
-def _alike(ratio: RatioEstimate | None) -> bool:
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return False
-    return ratio.low >= 1 / ALIKE and ratio.high <= ALIKE
 
 
 def _pair(comparison: Comparison, faster: Cell, slower: Cell) -> ComparedPair:
     names = faster.plan.name, slower.plan.name
     provenances = ([run.provenance for run in cell.runs] for cell in (faster, slower))
+    ratio = estimate(comparison.group.ratio(*names))
+    ends = (ratio.low, ratio.high) if ratio else (None, None)
     return ComparedPair(
         faster=names[0],
         slower=names[1],
-        ratio=estimate(comparison.group.ratio(*names)),
+        ratio=ratio,
+        equal_within=equal_within(*ends),
+        not_excluded=not_excluded(*ends),
         runs_ratio=estimate(comparison.runs.ratio(*names)) if comparison.turns else None,
         remarks=remarks(*provenances),
     )
@@ -196,11 +243,19 @@ def _compared(comparison: Comparison, cell: Cell, certificates: Certificates) ->
     return ComparedCell(
         cell=name,
         speed=comparison.group.speed(name) if cell in comparison.cells else None,
-        runs=cell.values("throughput"),
+        values=_values(comparison, cell),
+        runs=cell.values(comparison.metric),
         low=fastest / ends[1] if ends else None,
         high=fastest / ends[0] if ends else None,
         equal_computation=_equal_computation(cell, certificates),
     )
+
+
+def _values(comparison: Comparison, cell: Cell) -> list[float]:
+    """What the speed of a cell is the mean of."""
+    if comparison.turns:
+        return list(comparison.turns.speeds.get(cell.plan.name, {}).values())
+    return cell.values(comparison.metric)
 
 
 def _equal_computation(cell: Cell, certificates: Certificates) -> str:
@@ -213,11 +268,7 @@ def _equal_computation(cell: Cell, certificates: Certificates) -> str:
 def _trust(
     comparison: Comparison, pairs: Sequence[ComparedPair], leads: Sequence[ComparedPair]
 ) -> Trust:
-    if turns := comparison.turns:
-        total, disturbed = turns.rounds, turns.disturbed
-    else:
-        runs = [run for cell in comparison.cells for run in cell.runs]
-        total, disturbed = len(runs), sum(bool(DISTURBING & set(run.flags)) for run in runs)
+    total, disturbed = _disturbed(comparison)
     known = [pair.ratio for pair in leads if pair.ratio]
     reaches = [ratio.high / ratio.value for ratio in known if ratio.high is not None]
     reach = max(reaches, default=None)
@@ -234,6 +285,14 @@ def _trust(
     )
 
 
+def _disturbed(comparison: Comparison) -> tuple[int, int]:
+    """Of the runs, or rounds that count, how many there are, and how many were disturbed."""
+    if turns := comparison.turns:
+        return turns.rounds, turns.disturbed
+    runs = [run for cell in comparison.cells for run in cell.runs]
+    return len(runs), sum(bool(DISTURBING & set(run.flags)) for run in runs)
+
+
 def _level(n: int, disturbed: float, disagree: bool, reach: float) -> tuple[Level, Reason | None]:
     """How far to trust a comparison, and the main reason.
 
@@ -245,7 +304,7 @@ def _level(n: int, disturbed: float, disagree: bool, reach: float) -> tuple[Leve
         return "low", "disturbed"
     if disagree:
         return "low", "long runs"
-    if reach >= LOW_REACH:
+    if reach >= TOO_WIDE:
         return "low", "interval"
     if disturbed > MEDIUM_SHARE:
         return "medium", "disturbed"
@@ -255,33 +314,28 @@ def _level(n: int, disturbed: float, disagree: bool, reach: float) -> tuple[Leve
 
 
 def _next_step(comparison: Comparison, study: Study) -> NextStep:
-    """From the measured lead over the next cell, the noise, and the time that a run took."""
-    first, second = (cell.plan.name for cell in comparison.cells[:2])
-    lead = comparison.group.ratio(first, second)
+    """From the intervals of the leads and of the noise, and the time that a run took."""
     turns = comparison.turns
     now = turns.sets if turns else max(cell.plan.repeats for cell in comparison.cells)
     seconds = turns.seconds if turns else study.round_seconds
-    decides = lead is not None and bool(lead.error) and lead.log > 0
-    repeats: int | None = None
-    if lead is not None and decides:
-        repeats = _enough(comparison, lead.log, now)
-    elif comparison.n == 1:
-        repeats = max(LEAST_REPEATS, now + 1)
-    minutes = None if repeats is None else (repeats - now) * seconds / 60
-    return NextStep(unit=comparison.unit, repeats=repeats, minutes=minutes, decides=decides)
+    decides = comparison.n > 1 and bool(comparison.group.freedom)
+    if decides:
+        repeats = settling_repeats(comparison.group, now)
+    else:
+        repeats = max(LEAST_REPEATS, now + 1) if comparison.n == 1 else None
+    return NextStep(
+        unit=comparison.unit,
+        repeats=repeats,
+        minutes=None if repeats is None else (repeats - now) * seconds / 60,
+        edit="" if repeats is None else _edit(turns, repeats),
+        decides=decides,
+    )
 
 
-def _enough(comparison: Comparison, lead: float, now: int) -> int | None:
-    """The repeats with which such a lead is shown with a chance of 80 %; None for too many."""
-    group = comparison.group
-    cells = len(comparison.cells)
-
-    def shown(repeats: int) -> bool:
-        error = sqrt(2 * group.variance / repeats)
-        freedom = min(group.freedom + (cells - 1) * (repeats - now), KNOWN_NOISE)
-        # The noncentrality is never below 2.8, and takes long to compute.
-        return lead > 2.8 * error and lead > noncentrality(freedom, cells, group.groups) * error
-
-    choices = range(now + 1, MOST_REPEATS + 1)
-    place = bisect_left(choices, True, key=shown)
-    return choices[place] if place < len(choices) else None
+def _edit(turns: Measured | None, repeats: int) -> str:
+    """What to write into the study for so many repeats, or sets."""
+    if turns is None:
+        return f"repeats: {repeats}"
+    limit = ceil(SPARE * repeats * turns.seconds / 10) * 10
+    rounds = turns.asked_rounds
+    return f"interleave: {{sets: {repeats}, rounds: {rounds}, max_seconds: {limit}}}"

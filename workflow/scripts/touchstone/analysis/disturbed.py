@@ -30,12 +30,14 @@ class Disturbed(Part):
     def fault(self) -> str:
         """What is wrong with the numbers, as a sentence without its full stop."""
         doubt = (
-            "Trust only the ratios of speeds" if self.ratios_hold else "Do not trust these numbers"
+            "The numbers of the runs are disturbed, the compared speeds are not"
+            if self.ratios_hold
+            else "Do not trust these numbers"
         )
         return (
             f"{doubt}: other programs used the CPU during {self.runs} of {self.total} runs"
             f" ({self.share:.0f} % of the machine at the median)"
-            + ", but not during the rounds from which the ratios are"
+            + ", but not during the rounds that the compared speeds are from"
             * self.ratios_hold
         )
 

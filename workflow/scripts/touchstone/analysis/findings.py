@@ -13,7 +13,7 @@ from touchstone.analysis.equal_computation import equal_computation, known_devia
 from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.largest_batch import largest_batches
 from touchstone.analysis.outcomes import failures, flags, outcomes
-from touchstone.analysis.part import Workload
+from touchstone.analysis.part import SPEED_OF, Workload
 from touchstone.analysis.profile import layer_profiles
 from touchstone.analysis.setup import setup
 from touchstone.results.certificates import Certificates
@@ -65,11 +65,13 @@ def compute(
     answers = answers or answers_of(study)
     peaks = measured_peaks.peaks(study.operations)
     cells = summaries(study, peaks, released)
-    parts: list[tuple[Workload, Study]] = [("training", trained), ("inference", inference)]
+    parts: list[tuple[Workload, Study]] = [
+        *(("training", trained), ("inference", inference), ("operation", study.operations))
+    ]
     comparisons = [
         comparison.summary(one, workload, certificates, study)
         for workload, part in parts
-        for one in comparison.compare(part, interleaved)
+        for one in comparison.compare(part, interleaved, SPEED_OF[workload])
     ]
     networks = Study([*trained.cells, *inference.cells])
     disturbed = disturbed_runs(study)
@@ -77,11 +79,11 @@ def compute(
         hold = all(one.in_turn and not one.in_turn.disturbed for one in comparisons)
         disturbed = disturbed.model_copy(update={"ratios_hold": hold})
     return Findings(
-        format=1,
+        format=2,
         units=UNITS,
-        answer=answer(trained, comparisons, {cell.name: cell for cell in cells}),
+        answer=answer(study, comparisons, {cell.name: cell for cell in cells}),
         disturbed=disturbed,
-        doubts=doubts(study),
+        doubts=doubts(study, all(one.in_turn for one in comparisons) and bool(comparisons)),
         outcomes=outcomes(study),
         flags=flags(study, comparisons),
         cells=cells,

@@ -302,7 +302,7 @@ class Findings(Part):
     A number that cannot be had is null; NaN and infinity do not occur.
     """
 
-    format: Literal[1]
+    format: Literal[2]
     """Version of this file's format."""
     units: dict[str, str]
     """Unit of each metric, `1` for none. `step_time` is 1000 / `step_rate` of each run, ms."""

@@ -6,6 +6,14 @@ from pydantic import BaseModel, ConfigDict
 
 Workload = Literal["training", "inference", "operation"]
 """What a run of a cell does."""
+SPEED_OF: dict[Workload, str] = {
+    "training": "throughput", "inference": "throughput", "operation": "step_rate",
+}  # fmt: skip
+"""The metric by which cells that do the same are compared, and that turns measure."""
+UNIT_OF: dict[Workload, str] = {
+    "training": "images/s", "inference": "images/s", "operation": "calls/s",
+}  # fmt: skip
+"""Its unit in sentences."""
 
 
 class Part(BaseModel):
@@ -32,8 +40,8 @@ class RatioEstimate(Part):
     high: float | None
     """Upper end of the interval."""
     verdict: str
-    """`faster` or `slower` where the interval excludes 1, else `too few runs to tell`; `too few
-    runs` without an interval."""
+    """`faster` or `slower` where the interval excludes 1, else `cannot tell`; `too few runs`
+    without an interval."""
     indicative: bool
     """Whether there are so few blocks that the interval rests on assumptions about the noise."""
     detectable: float | None

@@ -11,11 +11,13 @@ class ComparedCell(Part):
     cell: str
     """Name of the cell."""
     speed: float | None
-    """Geometric mean of its throughputs, images/s, corrected for blocks that it lacks; null without
-    a throughput. Where the cells were measured in turn, the ratios are from there, and only the
-    mean over all cells is that of the runs."""
+    """Geometric mean of `values`, corrected for blocks that it lacks; null without a value. The
+    quotient of two speeds is the ratio of the two cells."""
+    values: list[float]
+    """What was measured: its speed in each set that counts where the cells took turns, else the
+    throughput of each run that has one (calls/s of an operation)."""
     runs: list[float]
-    """Throughputs of the runs that have one, images/s, in order of repeats."""
+    """The same of its runs, whatever the comparison rests on, in order of repeats."""
     low: float | None
     """The leader's speed / upper end of the interval of its ratio to this cell, images/s; null for
     the leader, and without an interval."""
@@ -27,8 +29,8 @@ class ComparedCell(Part):
 
     @property
     def n(self) -> int:
-        """Runs that have a throughput."""
-        return len(self.runs)
+        """Values that its speed is the mean of."""
+        return len(self.values)
 
 
 class InTurn(Part):
@@ -36,6 +38,8 @@ class InTurn(Part):
 
     sets: int
     """Sets of fresh processes that count."""
+    all_sets: int
+    """Sets that were measured; the others have too few rounds that count."""
     rounds: int
     """Rounds of all sets that count."""
     all_rounds: int
@@ -52,6 +56,8 @@ class InTurn(Part):
     between neighbours took over 70 ns more than in the slice with the shortest time."""
     busy: list[str]
     """Cells whose processes used more than 0.05 cores while they waited for their turn."""
+    asked_rounds: int
+    """Rounds that a set was to have."""
     paired: str
     """Why pairs took turns, not all cells together; empty where all did."""
 
@@ -68,6 +74,11 @@ class ComparedPair(Part):
     pairs of the comparison; null where no chain of common blocks links the two."""
     runs_ratio: RatioEstimate | None
     """The same ratio from the long runs, where `ratio` is from turns; else null."""
+    equal_within: float | None
+    """The largest difference, as a share, where the interval of the ratio is within 5 % of 1, which
+    shows that the two are equal to within it; else null."""
+    not_excluded: float | None
+    """The largest difference, as a share, that the interval does not exclude; null without one."""
     remarks: list[str]
     """What makes the ratio more than one of frameworks: `different_machine`, `different_era`."""
 
@@ -80,6 +91,24 @@ class ComparedPair(Part):
         if other is None or other.low is None or other.high is None:
             return False
         return other.low > one.high or other.high < one.low
+
+    @property
+    def runs_turn_round(self) -> bool:
+        """Whether the long runs order the two cells the other way."""
+        if self.ratio is None or self.runs_ratio is None:
+            return False
+        return self.runs_ratio.value < 1 < self.ratio.value
+
+    @property
+    def runs_differ(self) -> bool:
+        """Whether the long runs order the two cells the other way, or have an interval that
+        excludes the ratio."""
+        if self.ratio is None or self.runs_ratio is None:
+            return False
+        ratio, runs = self.ratio.value, self.runs_ratio
+        if self.runs_turn_round:
+            return True
+        return runs.low is not None and runs.high is not None and not runs.low <= ratio <= runs.high
 
 
 Level = Literal["high", "medium", "low"]
@@ -109,17 +138,54 @@ class Trust(Part):
 
 
 class NextStep(Part):
-    """What would probably settle a comparison in which the leader was not shown to be fastest."""
+    """What settles a comparison in which the leader is not shown to be faster than each other cell,
+    or equal to it."""
 
     unit: Unit
     """What there should be more of."""
     repeats: int | None
-    """Repeats, or sets, with which a lead as large as the measured one is shown in 4 of 5 studies;
-    null where 100 are too few. With one run, 3: the least that say anything about the noise."""
+    """Repeats, or sets, that settle it in 4 of 5 studies whatever lead and noise are, within 80 %
+    intervals of theirs; null where 100 are too few. With one run, 3: the least that say anything
+    about the noise."""
     minutes: float | None
     """Time that all runs of the study take beyond those that there are; null without repeats."""
+    edit: str
+    """What to write into the study, as `repeats: 8`; empty without repeats."""
     decides: bool
-    """Whether the estimate has the measured noise; false with one run."""
+    """Whether the number rests on the measured noise; false with one run."""
+
+
+class FactorLevel(Part):
+    """A value of a factor."""
+
+    value: str
+    """As `results/plan.tsv` spells it."""
+    version: str | None
+    """Of the framework, where the factor is its environment; else null."""
+    ratio: RatioEstimate | None
+    """Speed at this level / at the first one, all else the same: the geometric mean over all pairs
+    of cells that differ in this factor only, and of the ends of their intervals, which hold
+    together. Null for the first level, and where no pair has a ratio."""
+    least: float | None
+    """The smallest ratio of such a pair."""
+    most: float | None
+    """The largest one."""
+
+
+class FactorEffect(Part):
+    """What a factor of a comparison changes."""
+
+    factor: str
+    """Its name."""
+    ordered: bool
+    """Whether its values have an order: numbers, and releases of one framework."""
+    levels: list[FactorLevel]
+    """Its values, the smallest first; without an order, first that of the slowest cell."""
+
+    @property
+    def highest(self) -> FactorLevel:
+        """The level with the highest speed."""
+        return max(self.levels, key=lambda level: level.ratio.value if level.ratio else 1.0)
 
 
 class ComparisonSummary(Part):
@@ -148,18 +214,27 @@ class ComparisonSummary(Part):
     """The cell whose intervals against all others are above 1; null where there is none."""
     rivals: list[str]
     """The cells that the leader was not shown to be faster than."""
-    alike: bool
-    """Whether there are rivals, and all their intervals are within 2 % of 1."""
+    equal: list[str]
+    """Those of them that it is equal to: the interval of the ratio is within 5 % of 1."""
+    effects: list[FactorEffect]
+    """What each factor changes, where the cells differ in others than framework and mode; of the
+    environment, where its values are releases of one framework."""
+    too_noisy: str
+    """Why there is no answer: an interval of the leader reaches further than a factor of 1.5 beyond
+    its ratio. Empty where there is an answer."""
     n: int
     """The fewest runs of a cell that has a speed; where they were measured in turn, the sets."""
     in_turn: InTurn | None
-    """How the cells were measured in turn, if the ratios are from there; null: from the runs."""
+    """How the cells were measured in turn, if the speeds are from there; null: from the runs."""
+    noisy_turns: bool
+    """Whether the cells were measured in turn too, with intervals too wide for an answer, which the
+    runs have."""
     level: float
     """Confidence with which the intervals of all pairs hold together."""
     trust: Trust
     """How far to trust it."""
     next_step: NextStep | None
-    """What would probably settle it; null where there is a winner, or the rivals are alike."""
+    """What settles it; null where the leader is faster than each other cell, or equal to it."""
 
     @property
     def leader(self) -> str:
@@ -177,10 +252,21 @@ class AccuracyGap(Part):
 
     largest: float
     """Largest difference within a comparison, as a share."""
-    batch_size: int | None
-    """The batch size of that comparison; null where its cells differ in it."""
+    lower: str
+    """The cell with the lower accuracy."""
+    higher: str
+    """The cell with the higher one."""
     comparisons: int
     """Comparisons in which two cells or more have an accuracy."""
+
+
+class NotCompared(Part):
+    """Cells that no comparison has, for one reason."""
+
+    cells: list[str]
+    """Their names, in order of the plan."""
+    why: str
+    """Why they are not compared."""
 
 
 class Answer(Part):
@@ -190,6 +276,8 @@ class Answer(Part):
     """The lowest of the comparisons; null where nothing can be compared."""
     next_step: NextStep | None
     """The smallest that settles an open comparison; null where none is open."""
+    not_compared: list[NotCompared]
+    """Every cell that is in no comparison, or has no speed there."""
     flags: list[str]
     """The flags of the cells that were compared, and the remarks on their ratios."""
     cells_with_throughput: int

@@ -1,5 +1,6 @@
 """What was run, on what, with which settings."""
 
+from collections import Counter
 from itertools import chain
 from typing import Any
 
@@ -7,6 +8,7 @@ from touchstone.analysis.setup_model import (
     ExecutionFact,
     SettingReadBack,
     Setup,
+    Sitting,
     SoftwareStack,
     TimeSpent,
     VaryingFactors,
@@ -39,10 +41,16 @@ def setup(study: Study) -> Setup:
         hints=_hints(networks),
         execution=_execution(study),
         time=_time(study),
+        sittings=_sittings(study),
         first_start=starts[0],
         last_start=starts[-1],
         seeds=sorted({run.provenance["seed"] for run in study.runs}),
     )
+
+
+def _sittings(study: Study) -> list[Sitting]:
+    counts = Counter(run.execution for run in study.runs if run.execution)
+    return [Sitting(began=began, runs=counts[began]) for began in sorted(counts)]
 
 
 def _factors(study: Study) -> VaryingFactors:

@@ -75,6 +75,15 @@ class TimeSpent(Part):
     """`total` / `measured`; null where nothing was measured."""
 
 
+class Sitting(Part):
+    """An execution of the workflow."""
+
+    began: str
+    """When it began: date and time, UTC."""
+    runs: int
+    """Runs of the study that it made."""
+
+
 class Setup(Part):
     """Machine, software and settings of the runs."""
 
@@ -96,6 +105,8 @@ class Setup(Part):
     """Threads, affinity, environment variables and the like, by name."""
     time: TimeSpent
     """Where the time went."""
+    sittings: list[Sitting]
+    """The executions that made the runs, the earliest first; none where records do not tell."""
     first_start: str
     """When the first run began: date and time, UTC."""
     last_start: str

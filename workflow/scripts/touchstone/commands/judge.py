@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> None:
         table = read_table(ROOT / "config/published" / dossier.published)
     except (ConfigError, DossierError, PublishedError) as error:
         sys.exit(f"error: {error}")
-    study = read_study(arguments.plan, arguments.tables, arguments.records)
     interleaved = read_interleaved(arguments.interleaved)
+    study = read_study(arguments.plan, arguments.tables, arguments.records, interleaved)
     turns = [one for one in map(measured, interleaved) if one]
     cells = {
         name: (full, short)

@@ -29,7 +29,8 @@ from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
 from touchstone.plan.environment import add_argument, places, runner_python
 from touchstone.plan.estimate import seconds_of_steps
-from touchstone.plan.model import BEST, Cell
+from touchstone.plan.model import Cell
+from touchstone.plan.names import BEST
 from touchstone.plan.spec import make_spec
 from touchstone.results import digests
 from touchstone.schema.events import outcome_of, read_events

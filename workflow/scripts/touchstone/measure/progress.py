@@ -27,7 +27,14 @@ PLAIN_INTERVAL = 60.0
 def start(runs: int) -> None:
     """Begin the account of an execution that has `runs` runs."""
     PATH.parent.mkdir(exist_ok=True)
-    PATH.write_text(json.dumps({"runs": runs, "begin": time.monotonic()}) + "\n")
+    line = {"runs": runs, "begin": time.monotonic(), "date": time.time()}
+    PATH.write_text(json.dumps(line) + "\n")
+
+
+def execution() -> str | None:
+    """When the execution that this run belongs to began, UTC; None where none keeps an account."""
+    date = (_account() or [{}])[0].get("date")
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(date)) if date else None
 
 
 def closing() -> str | None:

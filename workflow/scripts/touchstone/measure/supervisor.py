@@ -32,7 +32,7 @@ from touchstone.measure.core_latency import core_latency
 from touchstone.measure.disturbance import Disturbance
 from touchstone.measure.launch import Fault, Runner, cores, start_runner, variables_of
 from touchstone.measure.oom import OomKills
-from touchstone.measure.progress import Progress
+from touchstone.measure.progress import Progress, execution
 from touchstone.measure.sampler import Sampler
 from touchstone.measure.sensors import memory
 from touchstone.schema import status
@@ -164,8 +164,8 @@ def close_without_running(spec: RunSpec, folder: Path, log: Path, how: str, reas
     used = cores(spec.execution.threads)
     own = variables_of(spec, used)
     why = "no runner was started"
-    start = {"block": spec.repeat, "position": None, "idle_seconds": None,
-             "cpu_temperature": None}  # fmt: skip
+    start = {"execution": execution(), "block": spec.repeat, "position": None,
+             "idle_seconds": None, "cpu_temperature": None}  # fmt: skip
     unknown = {f"start.{name}": why for name, value in start.items() if value is None}
     for name in ("packages", "environment.python", "environment.digest"):
         unknown[f"software.{name}"] = why
@@ -249,7 +249,10 @@ def _start(
     idle, why = order.idle_seconds()
     if why:
         unknown["start.idle_seconds"] = why
+    if (began := execution()) is None:
+        unknown["start.execution"] = "the run was made by no execution of the workflow"
     return {
+        "execution": began,
         "block": spec.repeat,
         "position": None if trial else order.enter(spec, started),
         "idle_seconds": idle,

@@ -16,7 +16,8 @@ from touchstone.datasets import catalogue
 from touchstone.networks.graph import GraphError
 from touchstone.plan import environment, frameworks, inference
 from touchstone.plan.effect import lacks
-from touchstone.plan.model import BEST, Cell
+from touchstone.plan.model import Cell
+from touchstone.plan.names import BEST
 from touchstone.plan.parts import Environment
 from touchstone.plan.read import USUAL, is_operation, read
 from touchstone.schema.spec import PINNED, PLAIN

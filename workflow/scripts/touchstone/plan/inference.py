@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from touchstone.plan import frameworks
-from touchstone.plan.model import BEST, Cell
+from touchstone.plan.model import Cell
+from touchstone.plan.names import BEST
 
 INITIAL, TRAINED = "initial", "trained"
 """The words for weights beside the names of frameworks."""

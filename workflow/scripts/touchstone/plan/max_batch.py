@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from touchstone.plan.inference import is_inference
-from touchstone.plan.model import BEST, Cell
+from touchstone.plan.model import Cell
+from touchstone.plan.names import BEST
 from touchstone.plan.read import SLUG, UNSAID, digest, is_operation
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import Plan

@@ -17,10 +17,6 @@ RESULTS_FORMAT: Literal[3] = 3
 """Raised when the files under `results/` change in a way that older code cannot read."""
 
 
-BEST = "best"
-"""The framework's fastest mode in a short trial, with the fastest threads and waiting."""
-
-
 class Cell(BaseModel):
     """One point of a study. In `defaults` each setting has one value; in a sweep, one or a list."""
 

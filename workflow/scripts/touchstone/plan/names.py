@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from touchstone.plan.frameworks import FOLDER, adapters, constants
 from touchstone.schema.spec import PINNED, TUNED
 
+BEST = "best"
+"""The mode that tries modes, threads and waiting, and takes the fastest."""
 ALL_THREADS = "all threads"
 """`threads` of a cell that does not limit them."""
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 
 from markupsafe import Markup
 
-from touchstone.analysis.findings_model import CellSummary
+from touchstone.analysis.findings_model import CellSummary, Findings
 from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.ranking_model import ComparisonSummary
-from touchstone.plan.names import framework_name, mode_name, setting_name
+from touchstone.plan.names import BEST, framework_name, mode_name, setting_name
 from touchstone.report.figures.style import style_of
 from touchstone.results.planned import COMPARED
 from touchstone.results.tables import DIFFERENT_ERA, counted
@@ -100,12 +100,21 @@ def compared_name(comparison: ComparisonSummary, cell: CellSummary) -> str:
     release, if the framework is much older than the others.
     """
     if not _of_frameworks(comparison):
-        values = ((name, cell.factors[name]) for name in comparison.compared)
+        if cell.factors["mode"] == BEST:
+            return BEST
+        values = ((name, cell.factors[name]) for name in comparison.compared if name != "mode")
         return ", ".join(setting_name(name, value, cell.framework) for name, value in values)
     name = _with_mode(framework_name(cell.stack), cell)
     if DIFFERENT_ERA not in cell.flags:
         return name
     return f"{name} (released {cell.released or 'years before the others'})"
+
+
+def common_cell(findings: Findings, comparison: ComparisonSummary) -> CellSummary:
+    """A cell that says what all cells of a comparison have in common: one that does not have the
+    mode `best` beside cells of another mode."""
+    cells = [findings.cell[cell.cell] for cell in comparison.cells]
+    return next((cell for cell in cells if cell.factors["mode"] != BEST), cells[0])
 
 
 def row_name(comparison: ComparisonSummary, cell: CellSummary) -> str:
@@ -115,7 +124,7 @@ def row_name(comparison: ComparisonSummary, cell: CellSummary) -> str:
 
 def setting_of(comparison: ComparisonSummary) -> str:
     """What distinguishes a comparison from others on the same network, data set and device."""
-    workload = "inference" if comparison.workload == "inference" else ""
+    workload = "" if comparison.workload == "training" else comparison.workload
     return ", ".join(filter(None, (workload, comparison.setting)))
 
 

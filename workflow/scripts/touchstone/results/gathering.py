@@ -11,8 +11,9 @@ from typing import Any
 from touchstone.files import replacement
 from touchstone.plan.names import stack_of
 from touchstone.results.certificates import Certificates, proof
+from touchstone.results.cores import CORES_APART, least_readings, were_apart
 from touchstone.results.files import write_atomic
-from touchstone.results.interleaved import compare_with_turns, turns_of
+from touchstone.results.interleaved import answering, compare_with_turns, turns_of
 from touchstone.results.max_batch import METRIC, UNIT, MaxBatch, of_cell
 from touchstone.results.metrics import CENSORED, METRICS
 from touchstone.results.planned import (
@@ -44,6 +45,9 @@ from touchstone.schema.status import STATUSES
 from touchstone.statistics.groups import Group
 from touchstone.statistics.intervals import UNDECIDED, summarise
 
+IN_TURN = ("throughput", "step_rate")
+"""What turns measure: of networks, and of operations."""
+
 
 def gather(
     plan_path: Path,
@@ -72,6 +76,8 @@ def gather(
     frameworks = {c.factors["framework"] for c in plan if c.factors["environment"] == PINNED}
     older = of_older_eras({name: released.get(name) for name in frameworks})
     builder = StudyBuilder(plan)
+    runs = ((cell.name, record["provenance"]) for cell, record in _each(plan, records_folder))
+    least = least_readings(runs, interleaved)
     with (
         replacement(output / "measurements.csv") as measurements_path,
         replacement(output / "summary.csv") as summary_path,
@@ -89,12 +95,18 @@ def gather(
                 shown = parity or record["metrics"]["deviation"]["value"] is not None
                 record["flags"] += [PARITY_NOT_SHOWN] * (not shown)
                 record["flags"] += [DIFFERENT_ERA] * (stack in older)
+                record["flags"] += [CORES_APART] * were_apart(record["provenance"], least)
                 measurements.writelines(_measurements(cell, record))
             summary.writelines(_summary(cell, records, of_cell(max_batches, factors)))
             builder.add(cell, records)
     study = builder.study()
     write_atomic(output / "comparisons.csv", _comparisons(study, interleaved))
     return study
+
+
+def _each(plan: Sequence[PlannedCell], folder: Path) -> Iterator[tuple[PlannedCell, Any]]:
+    for cell, records in read_records(plan, folder):
+        yield from ((cell, record) for record in records)
 
 
 @lru_cache(maxsize=4096)
@@ -151,10 +163,10 @@ def _comparisons(study: Study, interleaved: Sequence[Interleaved]) -> str:
     groups = study.comparable()
     # Accuracies and losses have no meaningful ratio.
     models = {
-        name: _models(groups, name, interleaved if name == "throughput" else ())
+        name: _models(groups, name, interleaved)
         for name, metric in METRICS.items()
         if metric.unit != "1"
-        and (study.why_empty(name) is None or (name == "throughput" and interleaved))
+        and (study.why_empty(name) is None or (name in IN_TURN and interleaved))
     }
     for number, group in enumerate(groups):
         for reference, cell in combinations(group, 2):
@@ -190,7 +202,8 @@ def _models(
     for kind in set(kinds):
         numbers = [number for number, one in enumerate(kinds) if one == kind]
         values = [{c.plan.name: _uncensored(c, metric) for c in groups[i]} for i in numbers]
-        turns = turns_of(values, interleaved)
+        found_turns = interleaved if metric == IN_TURN[kind[1]] else ()
+        turns = answering(values, turns_of(values, found_turns))
         bases = ["turns" if one else "runs" for one in turns]
         models = zip(compare_with_turns(values, turns), bases, strict=True)
         found |= dict(zip(numbers, models, strict=True))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from touchstone.plan.names import BEST
 from touchstone.reading import rows_of
 from touchstone.results import digests
 from touchstone.results.files import FORMAT, REMAKE, InputError, parse_json, read_text
@@ -138,7 +139,8 @@ def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
 
     Cells that train, that predict and that call an operation are never in one group. Of each kind,
     cells of a group differ only in framework, environment or mode; if there is no such group, only
-    in settings of `COMPARED_ELSE`, and there are at most `MOST_COMPARED` of them.
+    in settings of `COMPARED_ELSE`, and there are at most `MOST_COMPARED` of them. A cell with the
+    mode `best` is then in the group of the cells that have another mode, if they have only one.
     """
     kinds: dict[Any, list[PlannedCell]] = {}
     for cell in plan:
@@ -147,7 +149,7 @@ def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
     for cells in kinds.values():
         found = _differing_by(cells, COMPARED)
         if not found:
-            other = _differing_by(cells, COMPARED_ELSE)
+            other = _differing_by(cells, COMPARED_ELSE, any_best=True)
             found = [group for group in other if len(group) <= MOST_COMPARED]
         groups += found
     return groups
@@ -158,10 +160,23 @@ def kind_of(cell: PlannedCell) -> tuple[str | None, bool]:
     return cell.factors.get("workload"), cell.factors.get("epochs") == ""
 
 
-def _differing_by(plan: Iterable[PlannedCell], names: Sequence[str]) -> list[list[PlannedCell]]:
-    """Groups of two cells or more with the same factors but for `names`."""
+def _differing_by(
+    plan: Iterable[PlannedCell], names: Sequence[str], any_best: bool = False
+) -> list[list[PlannedCell]]:
+    """Groups of two cells or more with the same factors but for `names`, and, with `any_best`, the
+    mode `best`."""
+    apart = (*names, "mode") if any_best else names
     groups: dict[tuple[str, ...], list[PlannedCell]] = {}
     for cell in plan:
-        rest = tuple(value for name, value in cell.factors.items() if name not in names)
+        rest = tuple(value for name, value in cell.factors.items() if name not in apart)
         groups.setdefault(rest, []).append(cell)
-    return [group for group in groups.values() if len(group) > 1]
+    found = []
+    for group in groups.values():
+        modes = dict.fromkeys(cell.factors.get("mode") for cell in group) if any_best else {}
+        if len(modes.keys() - {BEST}) > 1:
+            found += [
+                [cell for cell in group if cell.factors.get("mode") == mode] for mode in modes
+            ]
+        else:
+            found.append(group)
+    return [group for group in found if len(group) > 1]

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +11,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from touchstone.plan.names import Stack, framework_name, setting_name
 from touchstone.reading import rows_of
+from touchstone.results.cores import CORES_APART, least_readings, were_apart
 from touchstone.results.files import REMAKE, InputError, read_text
 from touchstone.results.planned import PlannedCell, comparable, read_plan, read_records
-from touchstone.results.tables import STUDY_FLAGS, SUMMARY, counted_choices
+from touchstone.results.tables import OF_CELLS, SUMMARY, counted_choices
+from touchstone.schema.interleaved import Interleaved
 from touchstone.schema.spec import PINNED, TUNED
 
 T = TypeVar("T")
@@ -22,9 +24,15 @@ GROUP = ("framework", "style", "environment", *FACET, "batch_size")
 
 
 class Result(NamedTuple):
-    """One run: its values by metric (None: no number, the reason says why) and its record."""
+    """One run: its values by metric (None: no number, the reason says why) and its record.
+
+    Runs of one repeat that one execution made are of one `block`; `execution` is when it began,
+    UTC, or empty in the records of older versions.
+    """
 
     repeat: int
+    block: int
+    execution: str
     status: str
     reason: str | None
     flags: list[str]
@@ -88,9 +96,9 @@ class Cell(NamedTuple):
         return [value for value in found if value is not None]
 
     def by_block(self, metric: str) -> dict[int, float]:
-        """The numbers that there are, by the block (repeat) that they were measured in."""
-        found = ((run.repeat, run.values[metric]) for run in self.runs)
-        return {repeat: value for repeat, value in found if value is not None}
+        """The numbers that there are, by the block that they were measured in."""
+        found = ((run.block, run.values[metric]) for run in self.runs)
+        return {block: value for block, value in found if value is not None}
 
     @property
     def flags(self) -> list[str]:
@@ -225,8 +233,7 @@ def _flags(path: Path) -> dict[str, list[str]]:
     except ValueError as fault:
         raise InputError(path, str(fault), REMAKE) from None
     return {
-        name: [flag for flag in STUDY_FLAGS if flag in words.split()]
-        for name, words in found.items()
+        name: [flag for flag in OF_CELLS if flag in words.split()] for name, words in found.items()
     }
 
 
@@ -239,6 +246,7 @@ class StudyBuilder:
     def __init__(self, plan: list[PlannedCell]) -> None:
         self.distinguishing = _distinguishing(plan)
         self.reasons: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        self.blocks: dict[tuple[int, str], int] = {}
         self.cells: list[Cell] = []
 
     def add(self, cell: PlannedCell, records: Iterable[dict[str, Any]]) -> None:
@@ -254,9 +262,13 @@ class StudyBuilder:
 
     def _result(self, record: dict[str, Any]) -> Result:
         metrics = record["metrics"].items()
+        execution = record["provenance"]["start"].get("execution") or ""
+        block = self.blocks.setdefault((record["repeat"], execution), len(self.blocks) + 1)
         reasons = {name: metric["reason"] for name, metric in metrics if "reason" in metric}
         return Result(
             repeat=record["repeat"],
+            block=block,
+            execution=execution,
             status=record["status"],
             reason=record["reason"],
             flags=list(record["flags"]),
@@ -273,8 +285,10 @@ class StudyBuilder:
         return Study(self.cells)
 
 
-def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
-    """Read a study from its plan, its tables and its records.
+def read_study(
+    plan_path: Path, tables: Path, records: Path, interleaved: Sequence[Interleaved] = ()
+) -> Study:
+    """Read a study from its plan, its tables and its records, and what was measured in turn.
 
     Raises:
         InputError: one of them is missing or damaged, or they do not belong together.
@@ -290,7 +304,12 @@ def read_study(plan_path: Path, tables: Path, records: Path) -> Study:
         for record in found:
             record["flags"] += added[cell.name]
         builder.add(cell, found)
-    return builder.study()
+    study = builder.study()
+    runs = ((cell.plan.name, run.provenance) for cell in study.cells for run in cell.runs)
+    least = least_readings(runs, interleaved)
+    for run in study.runs:
+        run.flags.extend([CORES_APART] * were_apart(run.provenance, least))
+    return study
 
 
 def each_once(objects: Iterable[T]) -> list[T]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from touchstone.measure.trials import fastest
+from touchstone.results.cores import CORES_APART
 from touchstone.results.planned import (
     COMPARED,
     FACTORS,
@@ -41,9 +42,13 @@ STUDY_FLAGS = {
     DIFFERENT_ERA: "The framework was released more than five years before another one of the"
     " study, or the two cells of a comparison use CUDA libraries of different major versions: their"
     " ratio is also one of eras.",
+    CORES_APART: "Before or after the run, a signal between neighbouring cores took over 70 ns more"
+    " than in the machine's quickest reading: the hypervisor had moved the cores apart.",
 }
-"""What the study adds to the flags of records: the first and the last to runs, the last two to
-comparisons."""
+"""What the study adds to the flags of records: the second to comparisons, the third to runs and
+comparisons, the others to runs."""
+OF_CELLS = (PARITY_NOT_SHOWN, DIFFERENT_ERA)
+"""Those that all runs of a cell have, or none."""
 ERA = 60
 """Months between the releases of two frameworks, beyond which they are of different eras."""
 

@@ -35,7 +35,7 @@ TIMES = (
 )  # fmt: skip
 NO_DIFFERENCE = "no difference shown"
 TOO_FEW = "too few runs"
-UNDECIDED = "too few runs to tell"
+UNDECIDED = "cannot tell"
 """What a ratio within one study is called whose interval holds 1, or that has none."""
 
 
@@ -110,7 +110,7 @@ def noncentrality(freedom: float, cells: int = 2, groups: int = 1) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _error_limits(freedom: float, level: float = LEVEL) -> tuple[float, float]:
+def error_limits(freedom: float, level: float = LEVEL) -> tuple[float, float]:
     """The ends of the interval of a standard error, as multiples of its estimate (chi-square)."""
     tails = (1 - level) / 2, (1 + level) / 2
     low, high = (sqrt(freedom / float(chdtri(freedom, tail))) for tail in tails)
@@ -201,7 +201,7 @@ class Ratio(NamedTuple):
         if self.error is None or self.freedom is None or self.freedom == inf:
             return None
         needed = noncentrality(self.freedom, self.cells, self.groups) * self.error
-        low, high = _error_limits(self.freedom)
+        low, high = error_limits(self.freedom)
         return bounded_exp(low * needed) - 1, bounded_exp(high * needed) - 1
 
     def verdict(self, metric: str, undecided: str = NO_DIFFERENCE) -> str:

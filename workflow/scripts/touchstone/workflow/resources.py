@@ -6,8 +6,7 @@ import psutil
 
 from touchstone.measure import trials
 from touchstone.plan import frameworks
-from touchstone.plan.model import BEST
-from touchstone.plan.names import Stack
+from touchstone.plan.names import BEST, Stack
 from touchstone.plan.parity import reduced
 from touchstone.plan.spec import execution_of
 from touchstone.workflow.context import Context, Wildcards, inspected

@@ -1,7 +1,9 @@
 """A metric of every run, a panel for each network."""
 
+from collections.abc import Mapping, Sequence
 from math import ceil, log10
-from statistics import median
+from statistics import geometric_mean, median
+from types import MappingProxyType
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -38,6 +40,10 @@ class PointFigure(NamedTuple):
     from_zero: bool
 
 
+SPEED = "throughput"
+InTurn = Mapping[str, Sequence[float]]
+"""By cell, its speeds in the sets of turns, images/s."""
+NOT_IN_TURN: InTurn = MappingProxyType({})
 POINT_FIGURES = (
     PointFigure(
         "throughput",
@@ -72,13 +78,17 @@ POINT_FIGURES = (
 )
 
 
-def draw_points(study: Study, kind: PointFigure, most: float = WIDTH) -> Figure:
-    """A metric of every run, by batch size within each facet; a line marks each median.
+def draw_points(
+    study: Study, kind: PointFigure, most: float = WIDTH, in_turn: InTurn = NOT_IN_TURN
+) -> Figure:
+    """A metric of every run, by batch size within each facet; a line marks each middle.
 
     Args:
+        in_turn: by cell, its speeds in the sets of turns, which take the place of its throughputs.
         most: width of the figure at most, inches; below the usual one it has a single column.
     """
-    if why := study.why_empty(kind.metric):
+    in_turn = in_turn if kind.metric == SPEED else NOT_IN_TURN
+    if not in_turn and (why := study.why_empty(kind.metric)):
         figure = Figure(figsize=(6.0, 1.6))
         message(figure, f"No run has a value for {kind.label}: {why}.")
         return figure
@@ -87,12 +97,12 @@ def draw_points(study: Study, kind: PointFigure, most: float = WIDTH) -> Figure:
     columns = min(len(groups), 3 if slots <= 8 else 2 if slots <= 14 else 1)
     columns = 1 if most < WIDTH else columns
     width = min(most, 1.6 + columns * max(2.4, 0.5 * slots))
-    missing = any(cell.words(kind.metric) for cell in study.cells)
+    missing = any(_words(cell, kind, in_turn) for cell in study.cells)
     figure, axes = grid(len(groups), columns, width, 3.2 if missing else 2.8)
     for ax, (facet, batches) in zip(axes, groups.items(), strict=True):
         ax.set_title(panel_title(facet, width / columns))
         slot_width = 68 * (width / columns - 0.9) / slots  # points
-        _draw_facet(ax, study, kind, batches, slot_width)
+        _draw_facet(ax, study, kind, batches, slot_width, in_turn)
     legend(figure, study, line=False)
     return figure
 
@@ -103,7 +113,12 @@ def _series_of(study: Study, batches: dict[int, list[Cell]]) -> list[Series]:
 
 
 def _draw_facet(
-    ax: Axes, study: Study, kind: PointFigure, batches: dict[int, list[Cell]], slot_width: float
+    ax: Axes,
+    study: Study,
+    kind: PointFigure,
+    batches: dict[int, list[Cell]],
+    slot_width: float,
+    in_turn: InTurn,
 ) -> None:
     series = _series_of(study, batches)
     slot = 1 / (len(series) + 1)
@@ -115,18 +130,20 @@ def _draw_facet(
             ax.axvspan(group - 0.5, group + 0.5, color=GROUND, linewidth=0, zorder=0)
         for cell in cells:
             x = group + (series.index(cell.series) - (len(series) - 1) / 2) * slot
-            if missing := cell.words(kind.metric):
+            if missing := _words(cell, kind, in_turn):
                 missing_points.append((x, missing, cell.series.framework))
-            values = cell.values(kind.metric)
+            values = _values(cell, kind, in_turn)
             if not values:  # the layout would make room for a line without points, at the origin
                 continue
             numbers += values
-            middle = median(values)
+            middle = _middle(values, kind)
             ax.plot([x - 0.42 * slot, x + 0.42 * slot], [middle] * 2, color=INK, linewidth=1.1)
             spread = [0.5 * slot * ((i + 1) / (len(values) + 1) - 0.5) for i in range(len(values))]
             at = [x + dx for dx in spread]
             marker = marker_style(study, cell.series, marker_size)
             ax.plot(at, values, linestyle="none", alpha=0.9, clip_on=False, **marker)
+            if cell.plan.name in in_turn:
+                continue
             runs = [run for run in cell.runs if run.values[kind.metric] is not None]
             for dx, value, run in zip(at, values, runs, strict=True):
                 if _flagged(run):
@@ -143,6 +160,20 @@ def _draw_facet(
     _scale(ax, kind, numbers)
     if missing_points:
         _write_missing(ax, missing_points, slot_width)
+
+
+def _values(cell: Cell, kind: PointFigure, in_turn: InTurn) -> Sequence[float]:
+    return in_turn.get(cell.plan.name) or cell.values(kind.metric)
+
+
+def _words(cell: Cell, kind: PointFigure, in_turn: InTurn) -> list[str]:
+    """What to write for runs without a number; nothing where turns have one."""
+    return [] if cell.plan.name in in_turn else cell.words(kind.metric)
+
+
+def _middle(values: Sequence[float], kind: PointFigure) -> float:
+    """The geometric mean of speeds, as the answer has it, the median of other metrics."""
+    return geometric_mean(values) if kind.metric == SPEED else median(values)
 
 
 def _flagged(run: Result) -> bool:
@@ -205,18 +236,26 @@ def _write_missing(
         )
 
 
-def point_texts(study: Study, kind: PointFigure) -> dict[str, str]:
+def point_texts(study: Study, kind: PointFigure, in_turn: InTurn = NOT_IN_TURN) -> dict[str, str]:
+    """Title, caption and alternative text; `in_turn` as of `draw_points`."""
+    in_turn = in_turn if kind.metric == SPEED else NOT_IN_TURN
     best = max(
         (
-            (median(cell.values(kind.metric)), cell)
+            (_middle(values, kind), cell)
             for cell in study.cells
-            if cell.values(kind.metric)
+            if (values := _values(cell, kind, in_turn))
         ),
         key=lambda pair: pair[0],
         default=None,
     )
-    caption = f"{kind.clock} Each point is one run, the line is their median. "
-    if best and any(cell.words(kind.metric) for cell in study.cells):
+    middle = "geometric mean" if kind.metric == SPEED else "median"
+    point = "Each point is one run"
+    if names := in_turn.keys() & {cell.plan.name for cell in study.cells}:
+        point = "Each point is a set of processes that took turns"
+        if len(names) < len(study.cells):
+            point += ", or a run of a configuration that took none"
+    caption = f"{kind.clock} {point}, the line is their {middle}. "
+    if best and any(_words(cell, kind, in_turn) for cell in study.cells):
         caption += "A word is shown where there is no number (1/3: one run of three). "
     caption += flags(study, rings=True)
     unit = METRICS[kind.metric].unit.replace("1", "")
@@ -227,8 +266,9 @@ def point_texts(study: Study, kind: PointFigure) -> dict[str, str]:
         digits = max(0, 3 - ceil(log10(best[0]))) if best[0] > 0 else 0
         number = f"{best[0]:,.{digits}f} {unit}".strip()
         alt += (
-            f"The highest median is {number}: {best[1].series.label} at batch size"
+            f"The highest {middle} is {number}: {best[1].series.label} at batch size"
             f" {best[1].batch_size} on {', '.join(best[1].facet)}. "
         )
-    alt += "The summary table holds the same numbers."
+    table = "table of speeds" if in_turn else "summary table"
+    alt += f"The {table} holds the same numbers."
     return {"title": kind.title, "caption": caption + setting(study), "alt": alt}

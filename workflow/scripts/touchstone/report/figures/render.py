@@ -12,8 +12,14 @@ from touchstone.analysis.profile_model import LayerProfile
 from touchstone.analysis.scaling import has_replicas
 from touchstone.report.figures import operations, profile, scaling
 from touchstone.report.figures.losses import draw_losses, loss_texts
-from touchstone.report.figures.panels import GRID, INK, NARROW
-from touchstone.report.figures.points import POINT_FIGURES, draw_points, point_texts
+from touchstone.report.figures.panels import GRID, INK, NARROW, WIDTH
+from touchstone.report.figures.points import (
+    NOT_IN_TURN,
+    POINT_FIGURES,
+    InTurn,
+    draw_points,
+    point_texts,
+)
 from touchstone.results.study import Cell, Study
 
 RC: dict[Any, Any] = {
@@ -64,8 +70,11 @@ class Drawn(NamedTuple):
     narrow: Figure | None = None
 
 
-def make_figures(study: Study, profiles: Sequence[LayerProfile] = ()) -> Iterator[Drawn]:
-    """The figures of the report; one of the `profiles` where there are any."""
+def make_figures(
+    study: Study, profiles: Sequence[LayerProfile] = (), in_turn: InTurn = NOT_IN_TURN
+) -> Iterator[Drawn]:
+    """The figures of the report; one of the `profiles` where there are any. `in_turn` has by cell
+    its speeds in the sets of turns."""
     if profiles:
         colours = {"ink": INK, "grid": GRID}
         figure = profile.draw(study, profiles, colours)
@@ -79,10 +88,10 @@ def make_figures(study: Study, profiles: Sequence[LayerProfile] = ()) -> Iterato
         yield Drawn("scaling", scaling.draw(study, colours), scaling.texts(study))
     some, left_out = part_to_draw(study, lambda cell: cell.facet)
     for kind in POINT_FIGURES:
-        texts = point_texts(some, kind)
+        texts = point_texts(some, kind, in_turn)
         texts["caption"] += left_out
-        narrow = draw_points(some, kind, NARROW)
-        yield Drawn(kind.metric, draw_points(some, kind), texts, narrow)
+        wide, narrow = (draw_points(some, kind, most, in_turn) for most in (WIDTH, NARROW))
+        yield Drawn(kind.metric, wide, texts, narrow)
     some, left_out = part_to_draw(study, lambda cell: (cell.facet, cell.batch_size))
     texts = loss_texts(some)
     texts["caption"] += left_out

@@ -1,29 +1,33 @@
 """The answer, in sentences."""
 
-from collections.abc import Iterable
 from typing import Any
 
-from touchstone.analysis.findings_model import Findings
-from touchstone.analysis.part import RatioEstimate
+from touchstone.analysis.findings_model import CellSummary, Findings
+from touchstone.analysis.part import UNIT_OF, RatioEstimate
 from touchstone.analysis.ranking_model import (
     AccuracyGap,
     ComparedCell,
-    ComparedPair,
     ComparisonSummary,
     NextStep,
     Trust,
 )
-from touchstone.plan.names import framework_name
+from touchstone.plan.names import BEST, framework_name, setting_name
 from touchstone.report.rows import TableRows, first_rows
+from touchstone.report.sections.ranking import (
+    counted,
+    long_runs,
+    noisy_turns,
+    sentences,
+    times_text,
+)
 from touchstone.report.text import (
+    common_cell,
     compared_name,
     comparison_text,
     counts_text,
     full_label,
-    interval_text,
     listing,
     number,
-    ratio_text,
     relative_text,
 )
 from touchstone.schema.status import STATUSES
@@ -35,7 +39,11 @@ WHOSE_CODE = (
 AGES_APART = 3
 """Years between releases that the answer mentions."""
 SENTENCES = 3
-"""Comparisons that have a sentence; of more there is a matrix."""
+"""Comparisons of a workload that have a sentence; of more there is a matrix."""
+POINT = 0.010001
+"""Difference of accuracies above which the answer says which is lower: a percentage point."""
+LISTED = 4
+"""Configurations without a comparison that a sentence names."""
 
 
 def view(findings: Findings) -> dict[str, Any]:
@@ -59,12 +67,39 @@ def answer(findings: Findings) -> list[str]:
 
 
 def rankings(findings: Findings) -> list[str]:
-    """Which configuration was fastest: a paragraph for each comparison, or for all of many."""
-    if len(findings.comparisons) > SENTENCES:
-        return [" ".join(_counted(findings))]
-    if findings.comparisons:
-        return [_sentences(findings, one) for one in findings.comparisons]
-    return [_nothing_to_compare(findings)]
+    """What was fastest: a paragraph for each comparison, or for all of many of one workload; and
+    which configurations are in none."""
+    found = []
+    for workload in UNIT_OF:
+        comparisons = [one for one in findings.comparisons if one.workload == workload]
+        if len(comparisons) > SENTENCES:
+            what = "" if workload == "training" else f"{workload.capitalize()}: "
+            found.append(what + counted(findings, comparisons))
+        else:
+            found += [sentences(findings, one) for one in comparisons]
+    if not found:
+        return [_nothing_to_compare(findings)]
+    return [*found, *not_compared(findings)]
+
+
+def not_compared(findings: Findings) -> list[str]:
+    """The configurations that no comparison has, with the reason and their speed."""
+    texts = []
+    for one in findings.answer.not_compared:
+        names = [_with_speed(findings.cell[name]) for name in one.cells]
+        rest = len(names) - LISTED
+        named = "; ".join(names[:LISTED]) + (f"; and {rest} more" if rest > 0 else "")
+        texts.append(f"Not compared, {one.why}: {named}.")
+    return texts
+
+
+def _with_speed(cell: CellSummary) -> str:
+    unit = UNIT_OF[cell.workload]
+    name = f"{full_label(cell)}, {cell.network} with {cell.dataset}, batch size {cell.batch_size}"
+    if cell.workload == "operation":
+        name = f"{full_label(cell)}, {cell.network} {cell.dataset}"
+    speed = cell.metrics.get("step_rate" if cell.workload == "operation" else "throughput")
+    return f"{name} ({number(speed.median)} {unit})" if speed else name
 
 
 def _nothing_to_compare(findings: Findings) -> str:
@@ -102,114 +137,6 @@ def _operations(findings: Findings) -> str:
     )
 
 
-def remarks(findings: Findings) -> list[str]:
-    """What else belongs to the answer: ages of the frameworks, accuracies, runs that failed."""
-    found = findings.answer
-    sentences = [turns_sentence(findings), _long_runs(findings), _release_sentence(findings)]
-    sentences += [_accuracy_sentence(found.accuracy_gap)] if found.accuracy_gap else []
-    if failed := found.failed_training_runs:
-        sentences.append(
-            f"{sum(failed.values())} of {found.training_runs} runs gave no full result"
-            f" ({counts_text(failed, STATUSES)}); see Outcomes."
-        )
-    text = " ".join(filter(None, sentences))
-    return [text] if text else []
-
-
-def _release_sentence(findings: Findings) -> str:
-    """When the compared versions were released, where years lie between them."""
-    compared = {cell.cell for one in findings.comparisons for cell in one.cells}
-    cells = (cell for cell in findings.cells if cell.name in compared and cell.released)
-    months = {framework_name(cell.framework): cell.released or "" for cell in cells}
-    years = [int(month[:4]) + int(month[5:]) / 12 for month in months.values()]
-    if not years or max(years) - min(years) <= AGES_APART:
-        return ""
-    words = (f"{name} in {month}" for name, month in months.items())
-    return f"The versions compared were released years apart: {listing(words)}."
-
-
-def _counted(findings: Findings) -> list[str]:
-    """Of many comparisons, how often each configuration was the fastest and by how much."""
-    total = len(findings.comparisons)
-    sentences = []
-    for name, ratios in _leads(findings, [one for one in findings.comparisons if one.winner]):
-        by = f"{_span(ratios)} times as fast as the next"
-        sentences.append(f"{name} was fastest in {len(ratios)} of {total} comparisons, {by}.")
-    if alike := sum(one.alike for one in findings.comparisons):
-        sentences.append(f"In {alike} of {total} the fastest are alike to within 2 %.")
-    if undecided := [one for one in findings.comparisons if not (one.winner or one.alike)]:
-        which = "all" if len(undecided) == total else f"{len(undecided)} of"
-        sentences.append(f"Too few runs to tell which is fastest in {which} {total} comparisons.")
-        sentences += [
-            f"The speed of {name} was the highest in {len(ratios)} of these, {_span(ratios)} times"
-            " that of the next."
-            for name, ratios in _leads(findings, undecided)
-        ]
-    return sentences
-
-
-def _leads(
-    findings: Findings, comparisons: Iterable[ComparisonSummary]
-) -> list[tuple[str, list[RatioEstimate]]]:
-    """By leader, its ratios to the next; the most frequent leader first."""
-    found: dict[str, list[RatioEstimate]] = {}
-    for one in comparisons:
-        if ratio := one.leads[0].ratio:
-            found.setdefault(compared_name(one, findings.cell[one.leader]), []).append(ratio)
-    return sorted(found.items(), key=lambda item: -len(item[1]))
-
-
-def _span(ratios: list[RatioEstimate]) -> str:
-    least, most = (f(ratios, key=lambda ratio: ratio.value) for f in (min, max))
-    low, high = _times(least), _times(most)
-    return low if low == high else f"{low} to {high}"
-
-
-def _sentences(findings: Findings, one: ComparisonSummary) -> str:
-    """Who was fastest, at which speed, by how much; else that there are too few runs."""
-    place = comparison_text(one, findings.cell[one.leader])
-    known = [cell for cell in one.cells if cell.speed is not None]
-    if one.n < 2:
-        speeds = "; ".join(_speed(findings, one, cell) for cell in known)
-        runs = "one run each" if all(c.n == 1 for c in known) else "one run of a configuration"
-        return f"{place}: too few runs to tell which is fastest. Measured, {runs}: {speeds}."
-    leader, next_pair, last_pair = known[0], one.leads[0], one.leads[-1]
-    first = compared_name(one, findings.cell[leader.cell])
-    amount = f"{number(leader.speed)} images/s"
-    if one.in_turn and one.in_turn.disturbed:
-        place += ", beside other programs"
-    if one.winner:
-        text = (
-            f"{place}: {first} was fastest with {amount}, {_pair_text(next_pair)} times as fast as"
-            f" {_speed(findings, one, known[1])}"
-        )
-    else:
-        rivals = listing(_speed(findings, one, cell) for cell in known if cell.cell in one.rivals)
-        ratios = listing(_pair_text(pair) for pair in one.leads if pair.slower in one.rivals)
-        units = "sets" if one.in_turn else "runs"
-        text = f"{place}: too few {units} to tell {first} with {amount} apart from {rivals}"
-        if one.alike:
-            text = f"{place}: {first} with {amount} is as fast as {rivals} to within 2 %"
-        text += f": {ratios} times"
-    if last_pair.slower not in (next_pair.slower, *one.rivals):
-        last = _speed(findings, one, known[-1])
-        text += f". The lowest speed was that of {last}: {first} was {_pair_text(last_pair)} times"
-        text += " as fast"
-    return text + "."
-
-
-def _pair_text(pair: ComparedPair) -> str:
-    return _times(pair.ratio) if pair.ratio else "an unknown number of"
-
-
-def _times(ratio: RatioEstimate) -> str:
-    return f"{ratio_text(ratio.value)} {interval_text(ratio)}".strip()
-
-
-def _speed(findings: Findings, one: ComparisonSummary, cell: ComparedCell) -> str:
-    return f"{compared_name(one, findings.cell[cell.cell])} with {number(cell.speed)} images/s"
-
-
 def trust_sentence(trust: Trust | None) -> str:
     """How far to trust the answer, and the main reason."""
     if trust is None:
@@ -231,22 +158,25 @@ def trust_sentence(trust: Trust | None) -> str:
 
 
 def next_step(findings: Findings) -> str:
-    """What would probably settle the study's open question."""
+    """What settles the study's open question."""
     open_ones = sum(one.next_step is not None for one in findings.comparisons)
     return next_step_sentence(findings.answer.next_step, open_ones)
 
 
 def next_step_sentence(step: NextStep | None, undecided: int = 1) -> str:
-    """What would probably settle an open question, and how long that takes."""
+    """What to write into the study to settle an open question, and how long that takes."""
     if step is None:
         return ""
     if step.repeats is None:
-        return f"Even 100 {step.unit} would probably not settle it: the speeds are too alike."
+        return (
+            f"No number of {step.unit} can be promised to settle it: the difference may be nothing,"
+            " or the noise too large."
+        )
     time = f"about {_duration(step.minutes or 0)}"
     if step.decides:
         what = "it" if undecided == 1 else f"the clearest of {undecided} open comparisons"
-        return f"{step.repeats} {step.unit} would probably settle {what}: {time}."
-    return f"{step.repeats} {step.unit} give intervals: {time}."
+        return f"To settle {what} (in 4 of 5 cases), write `{step.edit}` into the study: {time}."
+    return f"For intervals, write `{step.edit}` into the study: {time}."
 
 
 def _duration(minutes: float) -> str:
@@ -262,9 +192,9 @@ def caveat(findings: Findings) -> str:
     if not any(one.n > 1 for one in findings.comparisons):
         return ""
     text = (
-        "In brackets are intervals that hold together with 95 % confidence for all pairs of a"
-        " comparison, on the machine as it was then. At most about 1 in 20 studies names a wrong"
-        " configuration as the fastest (docs/statistics.md)."
+        "The brackets are simultaneous 95 % confidence intervals, for the machine as it was then."
+        " At most about 1 in 20 studies names a wrong configuration as the fastest"
+        " (docs/statistics.md)."
     )
     if flags := findings.answer.flags:
         text += f" Runs carry the flag{'s' if len(flags) > 1 else ''} {listing(flags)}; see below."
@@ -272,34 +202,73 @@ def caveat(findings: Findings) -> str:
 
 
 def matrix(findings: Findings) -> dict[str, Any] | None:
-    """A row for each comparison, a column for each configuration; None where sentences suffice."""
-    if len(findings.comparisons) <= SENTENCES:
-        return None
+    """Of many comparisons a row for each and a column for each configuration; of one in which two
+    factors vary, a row and a column for each of their values. None where sentences suffice."""
+    several = [
+        comparisons
+        for units in (("training", "inference"), ("operation",))
+        if len(comparisons := [o for o in findings.comparisons if o.workload in units]) > SENTENCES
+    ]
+    if several:
+        return _of_comparisons(findings, several[0])
+    crossed = [one for one in findings.comparisons if len(one.effects) == 2]
+    return _of_factors(findings, crossed[0]) if crossed else None
+
+
+def _of_comparisons(findings: Findings, comparisons: list[ComparisonSummary]) -> dict[str, Any]:
     labels = dict.fromkeys(
-        compared_name(one, findings.cell[cell.cell])
-        for one in findings.comparisons
-        for cell in one.cells
+        compared_name(one, findings.cell[cell.cell]) for one in comparisons for cell in one.cells
     )
-    rows = [_matrix_row(findings, one, list(labels)) for one in findings.comparisons]
-    shown: TableRows = first_rows(rows)
-    return {"labels": list(labels), "rows": shown}
+    rows: TableRows = first_rows([_matrix_row(findings, one, list(labels)) for one in comparisons])
+    unit = UNIT_OF[comparisons[0].workload]
+    return {"labels": list(labels), "rows": rows, "unit": unit, "crossed": False}
+
+
+def _of_factors(findings: Findings, one: ComparisonSummary) -> dict[str, Any]:
+    down, across = one.effects
+    leads = {pair.slower: pair.ratio for pair in one.leads}
+    placed = {
+        (cell.factors[down.factor], cell.factors[across.factor]): compared
+        for compared in one.cells
+        if (cell := findings.cell[compared.cell]).factors["mode"] != BEST
+    }
+    framework = common_cell(findings, one).framework
+    rows = [
+        {
+            "place": setting_name(down.factor, row.value, framework),
+            "entries": [
+                _entry(one, cell, leads.get(cell.cell)) if cell and cell.speed else None
+                for column in across.levels
+                for cell in [placed.get((row.value, column.value))]
+            ],
+        }
+        for row in down.levels
+    ]
+    labels = [setting_name(across.factor, level.value, framework) for level in across.levels]
+    unit = UNIT_OF[one.workload]
+    return {"labels": labels, "rows": first_rows(rows), "unit": unit, "crossed": True}
 
 
 def _matrix_row(findings: Findings, one: ComparisonSummary, labels: list[str]) -> dict[str, Any]:
     leads = {pair.slower: pair.ratio for pair in one.leads}
-    entries: dict[str, dict[str, Any]] = {}
-    for cell in one.cells:
-        if cell.speed is None:
-            continue
-        ratio = leads.get(cell.cell)
-        entries[compared_name(one, findings.cell[cell.cell])] = {
-            "speed": number(cell.speed),
-            "ratio": "" if ratio is None else _times(ratio),
-            "relative": relative_text(cell.cell == one.leader, ratio),
-            "first": cell.cell == one.winner,
-        }
-    place = comparison_text(one, findings.cell[one.leader])
+    entries = {
+        compared_name(one, findings.cell[cell.cell]): _entry(one, cell, leads.get(cell.cell))
+        for cell in one.cells
+        if cell.speed is not None
+    }
+    place = comparison_text(one, common_cell(findings, one))
     return {"place": place, "entries": [entries.get(label) for label in labels]}
+
+
+def _entry(
+    one: ComparisonSummary, cell: ComparedCell, ratio: RatioEstimate | None
+) -> dict[str, Any]:
+    return {
+        "speed": number(cell.speed),
+        "ratio": "" if ratio is None or one.too_noisy else times_text(ratio),
+        "relative": relative_text(cell.cell == one.leader, ratio),
+        "first": cell.cell == one.winner,
+    }
 
 
 def turns_sentence(findings: Findings) -> str:
@@ -308,8 +277,8 @@ def turns_sentence(findings: Findings) -> str:
     if not known:
         return ""
     total, count = len(findings.comparisons), len(known)
-    which = "The ratios" if count == total else f"The ratios of {count} of {total} comparisons"
-    sets = listing(str(n) for n in sorted({one.sets for one in known}))
+    which = "The speeds" if count == total else f"The speeds of {count} of {total} comparisons"
+    sets = listing(dict.fromkeys(_of(one.sets, one.all_sets) for one in known))
     used, measured = sum(one.rounds for one in known), sum(one.all_rounds for one in known)
     text = f"{which} are from slices of work in turn: {sets} sets of fresh processes, {used}"
     if disturbed := sum(one.disturbed for one in known):
@@ -333,30 +302,69 @@ def turns_sentence(findings: Findings) -> str:
     return f"{text}."
 
 
-def _long_runs(findings: Findings) -> str:
-    """The ratios of the long runs that have nothing in common with those of the turns."""
-    pairs = [(one, pair) for one in findings.comparisons for pair in one.pairs]
-    other = [(one, pair) for one, pair in pairs if pair.runs_disagree]
-    if not other:
+def remarks(findings: Findings) -> list[str]:
+    """What else belongs to the answer: how it was measured, the long runs, sittings, ages of the
+    frameworks, accuracies, runs that failed."""
+    found = findings.answer
+    texts = [
+        turns_sentence(findings),
+        noisy_turns(findings, findings.comparisons),
+        long_runs(findings, findings.comparisons, SENTENCES),
+        _sittings_sentence(findings),
+        _release_sentence(findings),
+    ]
+    texts += [_accuracy_sentence(findings, found.accuracy_gap)] if found.accuracy_gap else []
+    if failed := found.failed_training_runs:
+        texts.append(
+            f"{sum(failed.values())} of {found.training_runs} runs gave no full result"
+            f" ({counts_text(failed, STATUSES)}); see Outcomes."
+        )
+    text = " ".join(filter(None, texts))
+    return [text] if text else []
+
+
+def _release_sentence(findings: Findings) -> str:
+    """When the compared versions were released, where years lie between them."""
+    compared = {cell.cell for one in findings.comparisons for cell in one.cells}
+    cells = (cell for cell in findings.cells if cell.name in compared and cell.released)
+    months = {framework_name(cell.framework): cell.released or "" for cell in cells}
+    years = [int(month[:4]) + int(month[5:]) / 12 for month in months.values()]
+    if not years or max(years) - min(years) <= AGES_APART:
         return ""
-    if len(findings.comparisons) > SENTENCES:
-        return f"The long runs give other ratios for {len(other)} of {len(pairs)} pairs."
-    words = (
-        f"{_times(pair.runs_ratio)} for {compared_name(one, findings.cell[pair.faster])} to"
-        f" {compared_name(one, findings.cell[pair.slower])}"
-        for one, pair in other
-        if pair.runs_ratio
+    words = (f"{name} in {month}" for name, month in months.items())
+    return f"The versions compared were released years apart: {listing(words)}."
+
+
+def _of(some: int, every: int) -> str:
+    return str(some) if some == every else f"{some} of {every}"
+
+
+def _sittings_sentence(findings: Findings) -> str:
+    """When the runs of an answer were made, where several executions made them."""
+    sittings = findings.setup.sittings
+    of_runs = [one for one in findings.comparisons if not one.in_turn]
+    if len(sittings) < 2 or not of_runs:
+        return ""
+    times = listing(f"{one.began[:10]} {one.began[11:16]} UTC ({one.runs})" for one in sittings)
+    return (
+        f"The runs are from {len(sittings)} sittings (began, runs): {times}. Only runs of one"
+        " sitting are paired; the machine may have changed between them."
     )
-    return f"The long runs give other ratios: {listing(words)}."
 
 
-def _accuracy_sentence(gap: AccuracyGap) -> str:
-    """How far apart the median accuracies of cells compared with one another are, at most."""
+def _accuracy_sentence(findings: Findings, gap: AccuracyGap) -> str:
+    """Which of the cells compared with one another is less accurate, by how many points."""
     if gap.largest == 0:
         return "The median test accuracies of the configurations compared are the same."
-    most = gap.comparisons > 1 and gap.batch_size is not None
-    return (
-        "The median test accuracies of the configurations compared differ by at most"
-        f" {gap.largest * 100:.1f} percentage points"
-        + (f" (at batch size {gap.batch_size})." if most else ".")
-    )
+    points = f"{gap.largest * 100:.1f} percentage points"
+    if gap.largest <= POINT:
+        return f"The test accuracies of the configurations compared differ by at most {points}."
+    compared = (o for o in findings.comparisons if any(c.cell == gap.lower for c in o.cells))
+    cells = [findings.cell[name] for name in (gap.lower, gap.higher)]
+    lower, higher = map(full_label, cells)
+    place = ""
+    if (one := next(compared, None)) is not None:
+        lower, higher = (compared_name(one, cell) for cell in cells)
+        if gap.comparisons > 1:
+            place = f"In {comparison_text(one, common_cell(findings, one))}, "
+    return f"{place}{lower} is {points} less accurate than {higher}."

@@ -28,6 +28,7 @@ def view(findings: Findings) -> dict[str, Any]:
         "differing_from_default": setup.differs_from_default,
         "metrics": METRICS,
         "started": (setup.first_start, setup.last_start),
+        "sittings": setup.sittings,
         "seeds": setup.seeds,
         "versions": setup.touchstone,
     }

@@ -3,6 +3,7 @@
 from typing import Any
 
 from touchstone.analysis.findings_model import Choice, Findings, Scaling, StyleGap
+from touchstone.analysis.part import SPEED_OF, UNIT_OF
 from touchstone.analysis.ranking_model import ComparedCell, ComparedPair, ComparisonSummary
 from touchstone.report.rows import first_rows, sortable_rows
 from touchstone.report.text import (
@@ -34,6 +35,9 @@ def view(findings: Findings) -> dict[str, Any]:
             pairs if any(len(c.pairs) > 1 for c in findings.comparisons) else []
         ),
         "in_turn": any(one.in_turn for one in findings.comparisons),
+        "speed_unit": " or ".join(
+            dict.fromkeys(UNIT_OF[one.workload] for one in findings.comparisons)
+        ),
         "style_gaps": sortable_rows([_gap_row(findings, one) for one in findings.styles]),
         "settings_shown": any(map(setting_of, findings.comparisons)),
         "choices": sortable_rows([_choice_row(findings, one) for one in findings.choices]),
@@ -52,10 +56,11 @@ def _compared_row(
         "setting": setting_of(comparison),
         "is_leader": compared.cell == comparison.leader,
         "is_winner": compared.cell == comparison.winner,
+        "is_equal": compared.cell in comparison.equal,
         "speed": number(compared.speed) if compared.speed is not None else "",
         "relative": relative_text(compared.cell == comparison.leader, lead.ratio if lead else None),
-        "n": comparison.n if comparison.in_turn and compared.n else compared.n,
-        "words": ", ".join(missing_words(cell, "throughput")),
+        "n": compared.n,
+        "words": ", ".join(missing_words(cell, SPEED_OF[comparison.workload])),
         "ratio": lead.ratio if lead else None,
         "equal_computation": compared.equal_computation,
         "not_shown": compared.equal_computation in ("differs", "not shown"),

@@ -1,22 +1,29 @@
-"""The picture next to the answer: for each configuration its runs as dots, and an interval."""
+"""The picture next to the answer: for each configuration its sets or runs as dots, and an
+interval."""
 
 from collections.abc import Iterable, Sequence
 from math import floor, log10
 from typing import Any, NamedTuple
 
 from touchstone.analysis.findings_model import Findings
-from touchstone.analysis.part import RatioEstimate
+from touchstone.analysis.part import UNIT_OF, RatioEstimate
 from touchstone.analysis.ranking_model import ComparedCell, ComparisonSummary
 from touchstone.report.figures.style import style_of
 from touchstone.report.sections.answer import SENTENCES
-from touchstone.report.text import compared_name, comparison_text, number, relative_text
+from touchstone.report.text import (
+    common_cell,
+    compared_name,
+    comparison_text,
+    number,
+    relative_text,
+)
 
 ROWS = 8
 """Configurations of a comparison that are drawn at most."""
 TICKS = 5
 """Steps of the axis at most."""
 ROOM = 1.25
-"""How far the axis may go beyond the fastest run to show the end of an interval, as a ratio."""
+"""How far the axis may go beyond the fastest dot to show the end of an interval, as a ratio."""
 NICE = (1, 2, 2.5, 5, 10)
 """Steps of the axis, times a power of ten."""
 
@@ -30,7 +37,7 @@ class Line(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A configuration: its runs and its speed on the axis, % of its length."""
+    """A configuration: its sets or runs, and its speed on the axis, % of its length."""
 
     name: str
     colour: str
@@ -46,7 +53,7 @@ class Strip(NamedTuple):
     """A comparison: the fastest configuration first.
 
     `ticks` are places on the axis with their numbers, `left_out` is the number of configurations
-    that have a speed and are not drawn.
+    that have a speed and are not drawn; `dots` is what a dot is.
     """
 
     heading: str
@@ -54,6 +61,8 @@ class Strip(NamedTuple):
     ticks: list[tuple[float, str]]
     left_out: int
     has_intervals: bool
+    unit: str
+    dots: str
 
 
 def view(findings: Findings) -> dict[str, Any]:
@@ -85,19 +94,21 @@ def _strip(findings: Findings, one: ComparisonSummary, end: float, ticks: list[f
     leads = {pair.slower: pair.ratio for pair in one.leads}
     rows = [_row(findings, one, cell, end, leads.get(cell.cell)) for cell in _drawn(one)]
     return Strip(
-        heading=comparison_text(one, findings.cell[one.leader]),
+        heading=comparison_text(one, common_cell(findings, one)),
         rows=rows,
         ticks=[(100 * tick / end, f"{tick:,.10g}") for tick in ticks],
         left_out=sum(cell.speed is not None for cell in one.cells) - len(rows),
         has_intervals=any(row.line for row in rows),
+        unit=UNIT_OF[one.workload],
+        dots="set of processes" if one.in_turn else "run",
     )
 
 
 def _values(cells: Sequence[ComparedCell]) -> list[float]:
-    """The runs, and the ends of intervals that are not far beyond them."""
-    runs = [value for cell in cells for value in (*cell.runs, cell.speed or 0)]
+    """The dots, and the ends of intervals that are not far beyond them."""
+    dots = [value for cell in cells for value in (*cell.values, cell.speed or 0)]
     ends = [cell.high for cell in cells if cell.high is not None]
-    return [*runs, *(min(high, ROOM * max(runs)) for high in ends)]
+    return [*dots, *(min(high, ROOM * max(dots)) for high in ends)]
 
 
 def axis(values: Iterable[float]) -> tuple[float, list[float]]:
@@ -118,10 +129,9 @@ def _row(
 ) -> Row:
     summary = findings.cell[cell.cell]
     name = compared_name(one, summary)
-    runs = ", ".join(number(value) for value in cell.runs)
-    text = f"{name}: {cell.n} run{'s' * (cell.n != 1)} with {runs} images/s"
-    if not cell.runs:
-        text = f"{name}: {number(cell.speed)} images/s in turn, no run with a speed"
+    values = ", ".join(number(value) for value in cell.values)
+    what = "set" if one.in_turn else "run"
+    text = f"{name}: {cell.n} {what}{'s' * (cell.n != 1)} with {values} {UNIT_OF[one.workload]}"
     line = None
     if cell.low is not None and cell.high is not None:
         text += f"; interval relative to the fastest {number(cell.low)} to {number(cell.high)}"
@@ -132,7 +142,7 @@ def _row(
         colour=style_of(summary.framework)[0],
         speed=number(cell.speed),
         relative=relative_text(cell.cell == one.leader, lead),
-        dots=[100 * value / end for value in cell.runs],
+        dots=[100 * value / end for value in cell.values],
         middle=100 * (cell.speed or 0) / end,
         line=line,
         description=f"{text}.",

@@ -24,7 +24,10 @@ class Alert(NamedTuple):
 def view(findings: Findings) -> dict[str, Any]:
     """The warnings of a study."""
     found = warnings(findings.disturbed, findings.doubts)
-    return {"warnings": of_machines(findings.setup.machines) + found}
+    return {
+        "warnings": of_machines(findings.setup.machines) + found,
+        "cautions": cautions(findings.disturbed, findings.doubts),
+    }
 
 
 def of_changed(files: Sequence[str]) -> list[Alert]:
@@ -68,9 +71,18 @@ def of_machines(machines: Iterable[dict[str, Any]]) -> list[Alert]:
 
 
 def warnings(disturbed: Disturbed | None, doubts: Iterable[Doubt]) -> list[Alert]:
-    """The warnings on every page: other programs first, then flags, then single runs."""
-    found = [doubt_warning(doubt) for doubt in doubts]
-    if disturbed:
+    """The warnings above an answer: other programs first, then flags, then single runs."""
+    return _alerts(disturbed, doubts, beside=False)
+
+
+def cautions(disturbed: Disturbed | None, doubts: Iterable[Doubt]) -> list[Alert]:
+    """What is said of the numbers of runs where the answer, from turns, does not rest on them."""
+    return _alerts(disturbed, doubts, beside=True)
+
+
+def _alerts(disturbed: Disturbed | None, doubts: Iterable[Doubt], beside: bool) -> list[Alert]:
+    found = [doubt_warning(doubt) for doubt in doubts if doubt.beside == beside]
+    if disturbed and disturbed.ratios_hold == beside:
         remedy = "End those programs and repeat the runs; finished ones are not repeated otherwise:"
         found.insert(0, Alert(f"{disturbed.fault}.", remedy, REPEAT))
     return found
@@ -86,11 +98,11 @@ def doubt_warning(doubt: Doubt) -> Alert:
         )
     if doubt.cause == "cores apart":
         return Alert(
-            f"Before or after {doubt.runs} of {doubt.total} runs the hypervisor had placed the"
-            " cores further apart than in the others. Frameworks whose threads often wait for one"
+            f"Before or after {doubt.runs} of {doubt.total} runs the hypervisor had moved the cores"
+            " further apart than they were at best. Frameworks whose threads often wait for one"
             " another are slower then, some more than others.",
-            "Comparisons in turn leave such moments out (docs/interleaving.md); cores that are"
-            " pinned have none.",
+            "Comparisons in turn leave such moments out (docs/interleaving.md); a machine without"
+            " a hypervisor, or one whose virtual cores are pinned, has none.",
         )
     if len(doubt.flags) == 1:
         flags = f"flagged {next(iter(doubt.flags))}"

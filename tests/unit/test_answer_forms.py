@@ -1,0 +1,231 @@
+"""The answer of studies that ask different questions, and that leave nothing out."""
+
+import csv
+import json
+import re
+
+import pytest
+
+from fixtures.runs import FACTORS, edit_json, make_record
+from fixtures.studies import built, findings_of, gathered, text_of
+from fixtures.turns import computed
+from fixtures.turns import with_latencies as turned
+from touchstone.analysis.findings_file import read_findings
+from touchstone.report.sections import strip
+from touchstone.report.sections.answer import answer, matrix
+
+DATE = "2026-11-28T08:00:00Z"
+
+
+def studied(root, cells, speeds, version=lambda cell: "2.0.0", execution=lambda name, repeat: DATE):
+    """The findings of a study of cells, `cell1` and so on, each with the speeds of its runs.
+
+    Of an operation (`epochs` is empty) these are calls/s, else images/s.
+    """
+    names = list(dict.fromkeys([*FACTORS, "threads", *(name for cell in cells for name in cell)]))
+    rows = [["cell", *names, "repeats"]]
+    for number, (cell, of_runs) in enumerate(zip(cells, speeds, strict=True), start=1):
+        name, factors = f"cell{number}", {**FACTORS, "threads": "", "epochs": 1, **cell}
+        rows.append([name, *(factors[key] for key in names), len(of_runs)])
+        for repeat, speed in enumerate(of_runs, start=1):
+            batch = factors["batch_size"]
+            record = make_record(
+                root / "runs", root / "one", repeat=repeat, train_examples=20 * batch, epochs=1,
+                batch_size=batch, step_seconds=lambda step, b=batch, s=speed: b / s,
+            )  # fmt: skip
+            if factors["epochs"] == "":
+                record["metrics"]["throughput"] |= {"value": None, "reason": "it is called"}
+            record |= {"cell": name}
+            record["provenance"]["start"] |= {"execution": execution(name, repeat)}
+            record["provenance"]["software"] |= {"version": version(cell)}
+            path = root / "records" / name / f"rep{repeat}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(record))
+    (root / "plan.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+    (root / "config.resolved.yaml").write_text("title: Forms\n")
+    gathered(root)
+    return findings_of(root)
+
+
+def with_latencies(root, latencies):
+    """Give the runs of cells these core latencies, ns, before and after each repeat."""
+    for cell, of_runs in latencies.items():
+        for repeat, pair in enumerate(of_runs, start=1):
+            path = root / "records" / cell / f"rep{repeat}.json"
+            edit_json(path, provenance__environment__core_latency=list(pair))
+
+
+def words(findings):
+    return " ".join(answer(findings))
+
+
+def around(speed):
+    return [0.99 * speed, speed, 1.01 * speed]
+
+
+def test_best_beside_threads_and_precisions_is_in_the_answer(tmp_path):
+    """The highest point of the figure was left out of the answer."""
+    cells = [{"threads": t, "precision": p} for t in (1, 2) for p in ("fp32", "bf16")]
+    cells.append({"mode": "best", "threads": "", "precision": "fp32"})
+    findings = studied(tmp_path, cells, [around(s) for s in (100, 200, 150, 300, 400)])
+    (comparison,) = findings.comparisons
+    assert len(comparison.cells) == 5 and comparison.leader == findings.cells[-1].name
+    assert findings.answer.not_compared == []
+    text = words(findings)
+    assert "PyTorch (channels last), batch size 64: with bf16 the speed is 2.00 [" in text
+    assert (
+        "With 2 threads the speed is 1.50 [" in text
+        and " Best was fastest with 400.0 images/s, 1.33 [" in text
+    )
+    table = matrix(findings)
+    assert table["labels"] == ["1 thread", "2 threads"] and table["crossed"]
+    assert [row["place"] for row in table["rows"].rows] == ["fp32", "bf16"]
+    speeds = [[entry["speed"] for entry in row["entries"]] for row in table["rows"].rows]
+    assert speeds == [["100.0", "150.0"], ["200.0", "300.0"]]
+
+
+def test_operations_of_two_frameworks_are_compared(tmp_path):
+    """One was 1.8 times as fast, and the answer had no word on it."""
+    work = {"network": "gemm", "dataset": "9x9x9", "batch_size": 1, "epochs": ""}
+    cells = [{**work, "framework": name} for name in ("scipy", "pytorch")]
+    studied(tmp_path, cells, [around(10), around(18)])
+    (comparison,) = findings_of(tmp_path).comparisons
+    assert comparison.workload == "operation"
+    text = words(findings_of(tmp_path))
+    assert re.search(r"gemm with 9x9x9 .*PyTorch.* fastest with [\d.]+ calls/s, 1\.80 \[", text)
+
+
+def test_two_ordered_factors_have_a_curve_each_and_a_matrix(tmp_path):
+    cells = [{"batch_size": b, "threads": t} for b in (32, 64, 128) for t in (1, 2)]
+    speeds = [around(s) for s in (100, 180, 130, 250, 140, 280)]
+    findings = studied(tmp_path, cells, speeds)
+    (comparison,) = findings.comparisons
+    assert [(one.factor, one.ordered) for one in comparison.effects] == [
+        ("batch_size", True), ("threads", True),
+    ]  # fmt: skip
+    text = words(findings)
+    assert re.search(
+        r"from batch size 32 to batch size 128 the speed is 1\.34 \[[\d., ]+\]"
+        r" \(from 1\.30 to 1\.39\) \(64\) and 1\.48 \[[\d., ]+\] \(from 1\.40 to 1\.56\) \(128\)"
+        r" times that of batch size 32; highest: batch size 128\. With 2 threads the speed is"
+        r" 1\.91 \[",
+        text,
+    )
+    levels = comparison.effects[0].levels
+    assert levels[2].ratio.value == pytest.approx((1.4 * 280 / 180) ** 0.5)
+    assert matrix(findings)["labels"] == ["1 thread", "2 threads"]
+
+
+def test_releases_of_one_framework_are_a_curve_in_the_order_of_their_versions(tmp_path):
+    cells = [{"environment": name} for name in ("new", "old", "middle")]
+    versions = {"new": "2.13.0", "old": "2.9.1", "middle": "2.10.0"}
+    speeds = [around(150), around(100), around(120)]
+    studied(tmp_path, cells, speeds, lambda cell: versions[cell["environment"]])
+    text = words(findings_of(tmp_path))
+    assert "from 2.9.1 (old) to 2.13.0 (new) the speed is 1.20 [" in text
+    assert "(2.10.0) and 1.50 [" in text and "highest: 2.13.0 (new)." in text
+
+
+def test_a_configuration_that_is_compared_with_nothing_is_in_the_answer_with_the_reason(tmp_path):
+    cells = [
+        {"framework": "pytorch"},
+        {"framework": "mxnet"},
+        {"framework": "mxnet", "batch_size": 32},
+    ]
+    findings = studied(tmp_path, cells, [around(s) for s in (300, 200, 100)])
+    assert (
+        "Not compared, the configuration most like it differs in batch size: MXNet (channels last),"
+        " lenet5 with mnist-5k, batch size 32 (100.0 images/s)." in words(findings)
+    )
+
+
+def test_runs_of_two_sittings_are_no_pairs_and_that_is_said(tmp_path):
+    """A partial re-run had turned `too few runs to tell` into a winner."""
+    cells = [{"batch_size": size} for size in (32, 64, 128)]
+    speeds = [around(100), around(150), around(200)]
+    hours = {"cell1": "08", "cell2": "08", "cell3": "09"}
+    studied(
+        tmp_path, cells, speeds,
+        execution=lambda name, repeat: f"2026-11-28T{hours[name]}:00:00Z",
+    )  # fmt: skip
+    built(tmp_path, images=False)
+    findings = read_findings(tmp_path / "findings.json")
+    (comparison,) = findings.comparisons
+    ratios = {(pair.faster, pair.slower): pair.ratio for pair in comparison.pairs}
+    assert ratios["cell2", "cell1"].low > 1
+    assert ratios["cell3", "cell2"] is None and comparison.winner is None
+    text = text_of(tmp_path)
+    assert "in 2 sittings" in text
+    assert (
+        "The runs are from 2 sittings (began, runs): 2026-11-28 08:00 UTC (6) and 2026-11-28 09"
+        in text
+    )
+    assert "o execution ran both batch size 128 and batch size 64 and batch size 32" in text
+
+
+def test_every_run_with_moved_cores_is_flagged_and_counted_beside_an_answer_from_turns(tmp_path):
+    """The least was that of the larger readings, so 1 of 9 runs was counted, not 9."""
+    cells = [{"framework": name} for name in ("mxnet", "pytorch", "tensorflow")]
+    studied(tmp_path, cells, [around(s) for s in (100, 200, 300)])
+    readings = {
+        "cell1": [(314, 303), (309, 327), (308, 315)],
+        "cell2": [(216, 306), (238, 312), (215, 312)],
+        "cell3": [(315, 220), (396, 305), (313, 225)],
+    }
+    with_latencies(tmp_path, readings)
+    built(tmp_path, images=False)
+    text = text_of(tmp_path)
+    assert "Before or after 9 of 9 runs the hypervisor had moved the cores" in text
+    assert text.index("Before or after 9 of 9 runs") < text.index("was fastest")
+    with open(tmp_path / "tables/measurements.csv") as file:
+        flags = {(row["cell"], row["repeat"]): row["flags"] for row in csv.DictReader(file)}
+    assert len(flags) == 9 and all("cores_apart" in of_run for of_run in flags.values())
+
+    group = computed({"cell1": 1e-4, "cell2": 2e-4, "cell3": 3e-4})
+    for one in group.sets:
+        (turns,) = one.turns
+        turns.rounds[:] = [turned(each, 200.5) for each in turns.rounds]
+    built(tmp_path, images=False, interleaved=[group])
+    text = text_of(tmp_path)
+    assert text.count("Before or after 9 of 9") == 1
+    assert "All numbers Before or after 9 of 9 runs" in text
+
+
+@pytest.mark.parametrize(("least", "flagged"), [(150.0, 1), (100.0, 3)])
+def test_the_least_reading_of_turns_is_the_machines_too(tmp_path, least, flagged):
+    cells = [{"framework": name} for name in ("mxnet", "pytorch")]
+    studied(tmp_path, cells, [[100.0, 100.0], [200.0, 200.0]])
+    with_latencies(tmp_path, {"cell1": [(160, 231), (160, 165)], "cell2": [(175, 160), (150, 171)]})
+    group = computed({"cell1": 1e-4, "cell2": 2e-4})
+    (first, *_), *_ = (one.turns for one in group.sets)
+    first.rounds[0] = turned(first.rounds[0], least)
+    gathered(tmp_path, interleaved=[group])
+    found = read_findings(tmp_path / "findings.json")
+    assert found.flags["cores_apart"] == flagged
+    (doubt,) = (one for one in found.doubts if one.cause == "cores apart")
+    assert (doubt.runs, doubt.total, doubt.beside) == (flagged, 4, True)
+
+
+def test_every_speed_of_the_answer_is_in_what_the_page_draws_and_lists(tmp_path):
+    """Sentence, picture, table and first figure order the configurations alike."""
+    cells = [{"framework": name} for name in ("mxnet", "pytorch", "tensorflow")]
+    studied(tmp_path, cells, [around(s) for s in (100, 330, 300)])
+    group = computed({"cell1": 1e-4, "cell2": 2.8e-4, "cell3": 3e-4})
+    built(tmp_path, images=False, interleaved=[group])
+    (found,) = read_findings(tmp_path / "findings.json").comparisons
+    assert [cell.cell for cell in found.cells] == ["cell3", "cell2", "cell1"]
+    for cell in found.cells:
+        assert min(cell.values) <= cell.speed <= max(cell.values)
+    for pair in found.pairs:
+        speed = {cell.cell: cell.speed for cell in found.cells}
+        assert speed[pair.faster] / speed[pair.slower] == pytest.approx(pair.ratio.value)
+    (drawn,) = strip.view(read_findings(tmp_path / "findings.json"))["strips"]
+    assert [row.name.split()[0] for row in drawn.rows] == ["TensorFlow", "PyTorch", "MXNet"]
+    for row in drawn.rows:
+        assert min(row.dots) <= row.middle <= max(row.dots)
+        assert row.line is None or row.line.low < row.middle < row.line.high
+    captions = json.loads((tmp_path / "figures/captions.json").read_text())
+    assert "a set of processes that took turns" in captions["throughput"]["caption"]
+    best = f"The highest geometric mean is {found.cells[0].speed:.0f} images/s: TensorFlow"
+    assert best in captions["throughput"]["alt"]
+    assert "the other order" in text_of(tmp_path)

@@ -1,0 +1,271 @@
+"""A comparison in sentences: what was fastest, by how much, and what the data leave open."""
+
+import re
+from collections.abc import Iterable, Sequence
+from math import ceil
+
+from touchstone.analysis.findings_model import Findings
+from touchstone.analysis.part import UNIT_OF, RatioEstimate
+from touchstone.analysis.ranking_model import (
+    ComparedCell,
+    ComparedPair,
+    ComparisonSummary,
+    FactorEffect,
+    FactorLevel,
+)
+from touchstone.plan.names import setting_name
+from touchstone.report.text import (
+    common_cell,
+    compared_name,
+    comparison_text,
+    interval_text,
+    listing,
+    number,
+    ratio_text,
+)
+
+NAMED = 5
+"""Configurations beside the fastest that a sentence names."""
+
+
+def sentences(findings: Findings, one: ComparisonSummary) -> str:
+    """The answer of a comparison: who was fastest, at which speed, by how much; what each factor
+    changes; and which configurations may be as fast."""
+    place = comparison_text(one, common_cell(findings, one))
+    if one.n < 2:
+        return _measured_once(findings, one, place)
+    if one.too_noisy:
+        return _no_answer(findings, one, place)
+    if one.in_turn and one.in_turn.disturbed:
+        place += ", beside other programs"
+    first, *others = [*effect_sentences(findings, one), *_verdict(findings, one)]
+    return " ".join([f"{place}: {first}", *map(_begun, others)])
+
+
+def _begun(sentence: str) -> str:
+    """A sentence with a capital letter, unless it begins with the name of a precision."""
+    word = sentence.split()[0]
+    return sentence if re.search(r"\d", word) else sentence[0].upper() + sentence[1:]
+
+
+def _measured_once(findings: Findings, one: ComparisonSummary, place: str) -> str:
+    known = [cell for cell in one.cells if cell.speed is not None]
+    speeds = "; ".join(_speed(findings, one, cell) for cell in known)
+    runs = "one run each" if all(c.n == 1 for c in known) else "one run of a configuration"
+    return f"{place}: too few runs to tell which is fastest. Measured, {runs}: {speeds}."
+
+
+def _no_answer(findings: Findings, one: ComparisonSummary, place: str) -> str:
+    """That the noise is too large, why, and what is sure all the same."""
+    text = f"{place}: no answer, the machine was too noisy: {one.too_noisy}."
+    slower = [pair.slower for pair in one.leads if pair.slower not in one.rivals]
+    if not slower:
+        return text
+    names = listing(compared_name(one, findings.cell[name]) for name in slower)
+    return f"{text} Only this is shown: {_name(findings, one, one.leader)} was faster than {names}."
+
+
+def _verdict(findings: Findings, one: ComparisonSummary) -> list[str]:
+    """The fastest against each other configuration: faster, equal, or maybe as fast."""
+    cells = {cell.cell: cell for cell in one.cells}
+    equal, faster, unknown, apart = (list[ComparedPair]() for _ in range(4))
+    for pair in one.leads:
+        kind = faster if pair.slower not in one.rivals else unknown
+        kind = equal if pair.slower in one.equal else kind
+        (apart if pair.ratio is None else kind).append(pair)
+    leader = cells[one.leader]
+    first = _name(findings, one, one.leader)
+    with_speed = f"{first} with {_amount(one, leader)}"
+    parts = []
+    if one.winner:
+        parts.append(f"{first} was fastest with {_amount(one, leader)}, ")
+        parts[0] += _ratios(findings, one, faster)
+    elif equal:
+        within = max(pair.equal_within or 0.0 for pair in equal)
+        others = listing(_speed(findings, one, cells[pair.slower]) for pair in equal[:NAMED])
+        ratios = listing(_pair_text(pair) for pair in equal[:NAMED])
+        text = f"{with_speed} is equal to {others}{_more(equal)} to within {_percent(within)}"
+        parts.append(f"{text}: {ratios} times")
+    if unknown:
+        others = listing(_maybe_as_fast(findings, one, cells, pair) for pair in unknown[:NAMED])
+        who = first if parts else with_speed
+        parts.append(f"cannot tell {who} from {others}{_more(unknown)}")
+    if faster and not one.winner:
+        parts.append(f"{first} was {_ratios(findings, one, faster)}")
+    if apart:
+        names = listing(_name(findings, one, pair.slower) for pair in apart)
+        parts.append(f"no execution ran both {first} and {names}: they have no ratio")
+    return [f"{part}." for part in parts]
+
+
+def _ratios(findings: Findings, one: ComparisonSummary, pairs: Sequence[ComparedPair]) -> str:
+    """`1.10 [1.07, 1.13] times as fast as PyTorch with 13,550 images/s`, and so on."""
+    cells = {cell.cell: cell for cell in one.cells}
+    texts = [
+        f"{_pair_text(pair)} times as fast as {_speed(findings, one, cells[pair.slower])}"
+        for pair in pairs[:NAMED]
+    ]
+    return listing(texts) + _more(pairs)
+
+
+def _more(pairs: Sequence[ComparedPair]) -> str:
+    left = len(pairs) - NAMED
+    return f" ({left} more {'is' if left == 1 else 'are'} in the table)" if left > 0 else ""
+
+
+def _maybe_as_fast(
+    findings: Findings, one: ComparisonSummary, cells: dict[str, ComparedCell], pair: ComparedPair
+) -> str:
+    """A configuration that may be as fast, with the largest difference that is not excluded."""
+    most = _percent(pair.not_excluded or 0.0)
+    speed = _speed(findings, one, cells[pair.slower])
+    return f"{speed}: {_pair_text(pair)} times, so a difference of up to {most} is not excluded"
+
+
+def _percent(share: float) -> str:
+    """A share as per cent, rounded up: `4 %`; below 1 % with a decimal."""
+    exact = 100 * share
+    return f"{ceil(round(exact, 6))} %" if exact > 1 else f"{ceil(round(10 * exact, 6)) / 10:g} %"
+
+
+def effect_sentences(findings: Findings, one: ComparisonSummary) -> list[str]:
+    """What each factor changes, a sentence each: a curve where its values have an order."""
+    framework = common_cell(findings, one).framework
+    alone = len(one.effects) == 1 and len(one.effects[0].levels) == len(one.cells)
+    return [
+        _curve(framework, effect)
+        if effect.ordered and len(effect.levels) > 2
+        else _contrast(framework, effect)
+        for effect in one.effects
+        if not (alone and len(effect.levels) == 2)  # the verdict says the same
+    ]
+
+
+def _curve(framework: str, effect: FactorEffect) -> str:
+    """`from batch size 32 to 256 the speed is 1.31 [..] (64), 1.42 [..] (128) and 1.20 [..] (256)
+    times that at batch size 32; highest at batch size 128.`"""
+    first, *others = effect.levels
+    begin, end = (_level_name(framework, effect, level) for level in (first, effect.levels[-1]))
+    steps = listing(
+        f"{_level_ratio(level)} ({level.version or level.value or 'all'})" for level in others
+    )
+    highest = _level_name(framework, effect, effect.highest)
+    return f"from {begin} to {end} the speed is {steps} times that of {begin}; highest: {highest}."
+
+
+def _contrast(framework: str, effect: FactorEffect) -> str:
+    """`with bf16 the speed is 1.80 [1.60, 2.00] times that with fp32.`"""
+    first, *others = effect.levels
+    texts = listing(
+        f"with {_level_name(framework, effect, level)} the speed is {_level_ratio(level)}"
+        for level in others
+    )
+    return f"{texts} times that with {_level_name(framework, effect, first)}."
+
+
+def _level_name(framework: str, effect: FactorEffect, level: FactorLevel) -> str:
+    if level.version:
+        return f"{level.version} ({level.value})"
+    return setting_name(effect.factor, level.value, framework)
+
+
+def _level_ratio(level: FactorLevel) -> str:
+    """A ratio with its interval, and the range over the other factors' levels."""
+    if level.ratio is None:
+        return "an unknown number of"
+    text = times_text(level.ratio)
+    ends = [ratio_text(end) for end in (level.least, level.most) if end is not None]
+    return f"{text} (from {' to '.join(ends)})" if len(set(ends)) > 1 else text
+
+
+def _pair_text(pair: ComparedPair) -> str:
+    return times_text(pair.ratio) if pair.ratio else "an unknown number of"
+
+
+def times_text(ratio: RatioEstimate) -> str:
+    """A ratio with its interval, `1.10 [1.07, 1.13]`."""
+    return f"{ratio_text(ratio.value)} {interval_text(ratio)}".strip()
+
+
+def _name(findings: Findings, one: ComparisonSummary, cell: str) -> str:
+    return compared_name(one, findings.cell[cell])
+
+
+def _amount(one: ComparisonSummary, cell: ComparedCell) -> str:
+    return f"{number(cell.speed)} {UNIT_OF[one.workload]}"
+
+
+def _speed(findings: Findings, one: ComparisonSummary, cell: ComparedCell) -> str:
+    return f"{_name(findings, one, cell.cell)} with {_amount(one, cell)}"
+
+
+def counted(findings: Findings, comparisons: Sequence[ComparisonSummary]) -> str:
+    """Of many comparisons, how often each configuration was the fastest and by how much."""
+    total = len(comparisons)
+    texts = []
+    noisy = [one for one in comparisons if one.too_noisy and one.n > 1]
+    won = [one for one in comparisons if one.winner]
+    equal = [
+        one for one in comparisons if one.equal and one.rivals == one.equal and one not in noisy
+    ]
+    for name, ratios in _leads(findings, won):
+        by = f"{_span(ratios)} times as fast as the next"
+        texts.append(f"{name} was fastest in {len(ratios)} of {total} comparisons, {by}.")
+    if equal:
+        texts.append(f"In {len(equal)} of {total} the fastest are equal to within 5 %.")
+    if noisy:
+        texts.append(f"In {len(noisy)} of {total} the machine was too noisy for an answer.")
+    decided = [*noisy, *won, *equal]
+    if undecided := [one for one in comparisons if one not in decided]:
+        which = "all" if len(undecided) == total else f"{len(undecided)} of"
+        texts.append(f"Cannot tell which is fastest in {which} {total} comparisons.")
+        texts += [
+            f"The speed of {name} was the highest in {len(ratios)} of these, {_span(ratios)} times"
+            " that of the next."
+            for name, ratios in _leads(findings, undecided)
+        ]
+    return " ".join(texts)
+
+
+def _leads(
+    findings: Findings, comparisons: Iterable[ComparisonSummary]
+) -> list[tuple[str, list[RatioEstimate]]]:
+    """By leader, its ratios to the next; the most frequent leader first."""
+    found: dict[str, list[RatioEstimate]] = {}
+    for one in comparisons:
+        if ratio := one.leads[0].ratio:
+            found.setdefault(_name(findings, one, one.leader), []).append(ratio)
+    return sorted(found.items(), key=lambda item: -len(item[1]))
+
+
+def _span(ratios: list[RatioEstimate]) -> str:
+    least, most = (f(ratios, key=lambda ratio: ratio.value) for f in (min, max))
+    low, high = times_text(least), times_text(most)
+    return low if low == high else f"{low} to {high}"
+
+
+def long_runs(findings: Findings, comparisons: Sequence[ComparisonSummary], most: int) -> str:
+    """Where the long runs order two configurations the other way, or exclude the ratio of turns;
+    of more than `most` comparisons only how often."""
+    pairs = [(one, pair) for one in comparisons for pair in one.pairs if not one.too_noisy]
+    other = [(one, pair) for one, pair in pairs if pair.runs_differ and pair.runs_ratio]
+    if not other:
+        return ""
+    if len(comparisons) > most:
+        return f"The long runs give other ratios for {len(other)} of {len(pairs)} pairs."
+    texts = []
+    for one, pair in other:
+        assert pair.runs_ratio
+        what = "the other order" if pair.runs_turn_round else "another ratio"
+        names = f"{_name(findings, one, pair.faster)} to {_name(findings, one, pair.slower)}"
+        texts.append(f"{what}, {times_text(pair.runs_ratio)}, for {names}")
+    return f"The long runs, a cross-check, give {listing(texts)}."
+
+
+def noisy_turns(findings: Findings, comparisons: Sequence[ComparisonSummary]) -> str:
+    """Where the answer is that of the long runs, since the turns were too noisy for one."""
+    found = [one for one in comparisons if one.noisy_turns]
+    if not found:
+        return ""
+    which = "The answer is" if len(found) == len(comparisons) else f"{len(found)} answers are"
+    return f"{which} from the long runs: the turns were too noisy to have one."
