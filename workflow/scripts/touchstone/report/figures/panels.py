@@ -89,6 +89,10 @@ def setting(study: Study) -> str:
         return ""
     repeats = sorted({cell.plan.repeats for cell in study.cells})
     n = f"n = {repeats[0]}" if len(repeats) == 1 else f"n = {repeats[0]} to {repeats[-1]}"
-    where = "; ".join(describe_machine(machine) for machine in machines(study))
     runs = "run" if repeats == [1] else "runs"
-    return f"{n} {runs} per cell, each a fresh process. Machine: {where}."
+    return f"{n} {runs} per cell, each a fresh process. {place(study)}"
+
+
+def place(study: Study) -> str:
+    """The machines, in a sentence."""
+    return f"Machine: {'; '.join(describe_machine(machine) for machine in machines(study))}."

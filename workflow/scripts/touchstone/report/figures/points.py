@@ -22,6 +22,7 @@ from touchstone.report.figures.panels import (
     legend,
     marker_style,
     message,
+    place,
     setting,
 )
 from touchstone.report.figures.style import darker, panel_title, style_of
@@ -250,14 +251,14 @@ def point_texts(study: Study, kind: PointFigure, in_turn: InTurn = NOT_IN_TURN) 
     )
     middle = "geometric mean" if kind.metric == SPEED else "median"
     point = "Each point is one run"
-    if names := in_turn.keys() & {cell.plan.name for cell in study.cells}:
+    of_runs = [cell for cell in study.cells if cell.plan.name not in in_turn]
+    if len(of_runs) < len(study.cells):
         point = "Each point is a set of processes that took turns"
-        if len(names) < len(study.cells):
-            point += ", or a run of a configuration that took none"
+        point += ", or a run of a configuration that took none" if of_runs else ""
     caption = f"{kind.clock} {point}, the line is their {middle}. "
     if best and any(_words(cell, kind, in_turn) for cell in study.cells):
         caption += "A word is shown where there is no number (1/3: one run of three). "
-    caption += flags(study, rings=True)
+    caption += flags(Study(of_runs), rings=True)
     unit = METRICS[kind.metric].unit.replace("1", "")
     alt = f"Dot plot of {kind.label} by batch size and framework. "
     if best is None:
@@ -271,4 +272,8 @@ def point_texts(study: Study, kind: PointFigure, in_turn: InTurn = NOT_IN_TURN) 
         )
     table = "table of speeds" if in_turn else "summary table"
     alt += f"The {table} holds the same numbers."
-    return {"title": kind.title, "caption": caption + setting(study), "alt": alt}
+    return {
+        "title": kind.title,
+        "caption": caption + (setting(Study(of_runs)) or place(study)),
+        "alt": alt,
+    }
