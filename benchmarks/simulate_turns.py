@@ -11,7 +11,7 @@ import numpy as np
 
 from touchstone.commands.interleave import are_narrow
 from touchstone.plan.parts import Interleave
-from touchstone.results.interleaved import ADAPTIVE, LEAST_QUIET, ratios_by_set
+from touchstone.results.interleaved import ADAPTIVE, LEAST_QUIET, speeds_by_set
 from touchstone.schema.interleaved import APART, MeasuredSet, Round, Slice, Turns
 from touchstone.statistics.groups import compare_groups
 
@@ -83,7 +83,7 @@ def _outcome(sets: list[MeasuredSet], precision: float | None) -> tuple[bool, in
     count = USUAL.sets
     while precision and count < USUAL.max_sets and not are_narrow(sets[:count], precision):
         count += 1
-    (model,) = compare_groups([ratios_by_set(cells, sets[:count])])
+    (model,) = compare_groups([speeds_by_set(cells, sets[:count])])
     if precision:
         model = model._replace(variance=ADAPTIVE * model.variance)
     pairs = [(one, other) for i, one in enumerate(cells) for other in cells[:i]]

@@ -31,7 +31,7 @@ from touchstone.plan.model import Cell
 from touchstone.plan.parts import Interleave
 from touchstone.plan.read import read
 from touchstone.plan.spec import make_spec
-from touchstone.results.interleaved import compare_turns, measured, ratios_by_set
+from touchstone.results.interleaved import compare_turns, measured, speeds_by_set
 from touchstone.schema.interleaved import MeasuredSet, Round, least_latency
 from touchstone.statistics.groups import Group, compare_groups
 
@@ -100,7 +100,7 @@ def model(sets: list[MeasuredSet], all_rounds: bool) -> Group:
         sets = [one._replace(turns=[turns._replace(set_aside=[], rounds=[
             Round([part._replace(others=0.0, core_latency=None) for part in each.slices])
             for each in turns.rounds]) for turns in one.turns]) for one in sets]  # fmt: skip
-    return compare_groups([ratios_by_set(sets[0].turns[0].cells, sets)])[0]
+    return compare_groups([speeds_by_set(sets[0].turns[0].cells, sets)])[0]
 
 
 def measure(cells: Sequence[Candidate], timing: Timing, seed: int) -> list[MeasuredSet]:

@@ -33,7 +33,7 @@ from touchstone.paths import RUNNER
 from touchstone.plan.environment import Places, add_argument, places, remembered_python
 from touchstone.plan.parts import Interleave
 from touchstone.plan.read import digest
-from touchstone.results.interleaved import only_near, ratios_by_set, reach
+from touchstone.results.interleaved import only_near, reach, speeds_by_set
 from touchstone.schema.events import Chunk, Event, outcome_of, read_events
 from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet, least_latency
 from touchstone.schema.spec import (
@@ -177,7 +177,7 @@ def _sets(
 def are_narrow(sets: list[MeasuredSet], precision: float) -> bool:
     """Whether all intervals reach at most so far beyond their ratios."""
     cells = list(dict.fromkeys(cell for turns in sets[0].turns for cell in turns.cells))
-    reached = reach(ratios_by_set(cells, sets))
+    reached = reach(speeds_by_set(cells, sets))
     return reached is not None and reached <= 1 + precision
 
 

@@ -1,6 +1,6 @@
 """What cells that were measured in turn show: their speeds, set by set (docs/interleaving.md)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import combinations
 from math import exp, log
 from pathlib import Path
@@ -26,6 +26,8 @@ BUSY = 0.05
 ADAPTIVE = 1.2
 """Multiplies the variance where the sets ended as soon as intervals were narrow: they end early
 where the noise is too small by chance (simulated in docs/statistics.md)."""
+TOO_WIDE = 1.5
+"""Upper end of an interval / its ratio from which a comparison has no answer."""
 REMEDY = "Delete it and run the workflow again"
 
 
@@ -34,10 +36,9 @@ class Measured(NamedTuple):
 
     Attributes:
         cells: those that took turns, in order of the plan.
-        ratios: of each cell, by set, its speed / that of the first cell.
-        level: the geometric mean of the speeds of all cells in the rounds that count, examples/s.
+        speeds: of each cell, by set, examples/s (`speeds_of`).
         sets, rounds: that count.
-        all_rounds: that were measured.
+        all_sets, all_rounds: that were measured.
         set_aside: slices that were repeated.
         disturbed: rounds that count although other programs used the cores, as too few others were
             quiet.
@@ -51,10 +52,10 @@ class Measured(NamedTuple):
     """
 
     cells: list[str]
-    ratios: dict[str, dict[int, float]]
-    level: float
+    speeds: dict[str, dict[int, float]]
     sets: int
     rounds: int
+    all_sets: int
     all_rounds: int
     set_aside: int
     disturbed: int
@@ -65,17 +66,6 @@ class Measured(NamedTuple):
     paired: str
     excluded: dict[str, str]
     adaptive: bool
-
-    def speeds(self, runs: Values) -> Values:
-        """The ratios as speeds at the level of the `runs`: the geometric mean over the cells that
-        have runs is that of the medians of their runs, which one disturbed run does not lower.
-        Where no cell has a run, or no round was quiet, the level is that of the slices: ratios
-        beside other programs would give speeds that nothing had."""
-        logs = {cell: fmean(map(log, ratios.values())) for cell, ratios in self.ratios.items()}
-        valued = {cell: v for cell in logs if (v := runs[cell].values()) and not self.disturbed}
-        gaps = [log(median(v)) - logs[cell] for cell, v in valued.items()]
-        level = exp(fmean(gaps) if gaps else log(self.level) - fmean(logs.values()))
-        return {c: {s: level * r for s, r in self.ratios[c].items()} for c in self.cells}
 
 
 def read_interleaved(paths: Iterable[Path]) -> list[Interleaved]:
@@ -125,10 +115,10 @@ def measured(found: Interleaved) -> Measured | None:
     ]
     return Measured(
         cells=found.cells,
-        ratios=_ratios(found.cells, counting),
-        level=exp(fmean(log(part.speed) for each in used for part in each.slices)),
+        speeds=_speeds(found.cells, counting),
         sets=len(counting.sets),
         rounds=len(used),
+        all_sets=len(found.sets),
         all_rounds=len(rounds),
         set_aside=sum(len(one.set_aside) for one in found.sets),
         disturbed=sum(not each.quiet for each in used),
@@ -142,9 +132,9 @@ def measured(found: Interleaved) -> Measured | None:
     )
 
 
-def ratios_by_set(cells: Sequence[str], sets: Sequence[MeasuredSet]) -> dict[str, dict[int, float]]:
-    """Of each cell, by set that counts, its speed / that of the first cell."""
-    return _ratios(cells, _counting(sets))
+def speeds_by_set(cells: Sequence[str], sets: Sequence[MeasuredSet]) -> dict[str, dict[int, float]]:
+    """Of each cell, by set that counts, its speed, examples/s (`speeds_of`)."""
+    return _speeds(cells, _counting(sets))
 
 
 def only_near(sets: Sequence[MeasuredSet]) -> bool:
@@ -152,12 +142,12 @@ def only_near(sets: Sequence[MeasuredSet]) -> bool:
     return not _counting(sets).apart
 
 
-def _ratios(cells: Sequence[str], counting: "Counting") -> dict[str, dict[int, float]]:
-    ratios: dict[str, dict[int, float]] = {cell: {} for cell in cells}
+def _speeds(cells: Sequence[str], counting: "Counting") -> dict[str, dict[int, float]]:
+    speeds: dict[str, dict[int, float]] = {cell: {} for cell in cells}
     for one in counting.sets:
-        for cell, ratio in ratios_of(one, cells[0], counting.counts).items():
-            ratios[cell][one.number] = ratio
-    return ratios
+        for cell, speed in speeds_of(one, cells[0], counting.counts).items():
+            speeds[cell][one.number] = speed
+    return speeds
 
 
 class Counting(NamedTuple):
@@ -200,14 +190,23 @@ def _counting(sets: Sequence[MeasuredSet]) -> Counting:
     return Counting(sets, lambda each: True, least)
 
 
-def ratios_of(one: MeasuredSet, first: str, counts: Callable[[Round], bool]) -> dict[str, float]:
-    """The speed of each cell / that of the first, of a set: from the medians over the rounds that
-    count, which rounds in which a cell was slowed down hardly move (docs/interleaving.md)."""
-    found = {first: 1.0}
+def speeds_of(one: MeasuredSet, first: str, counts: Callable[[Round], bool]) -> dict[str, float]:
+    """The speed of each cell in a set, examples/s.
+
+    The ratio of two speeds is from the medians over the rounds that count of each cell's speed /
+    that of its round, which rounds in which a cell was slowed down hardly move
+    (docs/interleaving.md). The level is that at which the speeds are nearest, by least squares of
+    logarithms, to the medians of each cell's slices: speeds that the cells had.
+    """
+    logs = {first: 0.0}
+    slices: dict[str, list[float]] = {}
     for turns in one.turns:
         typical = _typical_logs(turns, counts)
-        found |= {cell: exp(typical[cell] - typical[first]) for cell in turns.cells}
-    return found
+        logs |= {cell: typical[cell] - typical[first] for cell in turns.cells}
+        for part in (part for each in filter(counts, turns.rounds) for part in each.slices):
+            slices.setdefault(part.cell, []).append(log(part.speed))
+    level = fmean(median(slices[cell]) - value for cell, value in logs.items())
+    return {cell: exp(level + value) for cell, value in logs.items()}
 
 
 def _typical_logs(turns: Turns, counts: Callable[[Round], bool]) -> dict[str, float]:
@@ -232,7 +231,7 @@ def compare_with_turns(groups: Sequence[Values], turns: Sequence[Measured | None
         groups: throughputs of runs, by cell and block.
         turns: of the same groups.
     """
-    values = [one.speeds(runs) if one else runs for runs, one in zip(groups, turns, strict=True)]
+    values = [one.speeds if one else runs for runs, one in zip(groups, turns, strict=True)]
     found: dict[int, Group] = {}
     for in_turn in (True, False):
         places = [place for place, one in enumerate(turns) if bool(one) == in_turn]
@@ -244,9 +243,52 @@ def compare_with_turns(groups: Sequence[Values], turns: Sequence[Measured | None
     return [found[place]._replace(groups=total) for place in range(len(groups))]
 
 
+def answering(groups: Sequence[Values], turns: Sequence[Measured | None]) -> list[Measured | None]:
+    """The turns that answer: not those whose intervals reach further than a factor of `TOO_WIDE`
+    where the intervals of the runs do not.
+
+    Args:
+        groups: throughputs of runs, by cell and block.
+        turns: of the same groups.
+    """
+    if not any(turns):
+        return list(turns)
+    of_runs, of_turns = compare_groups(groups), compare_with_turns(groups, turns)
+    return [
+        None if one and is_too_wide(model) and not is_too_wide(runs, one.cells) else one
+        for one, runs, model in zip(turns, of_runs, of_turns, strict=True)
+    ]
+
+
+def is_too_wide(model: Group, cells: Collection[str] = ()) -> bool:
+    """Whether an interval of the fastest cell against another one reaches further beyond its ratio
+    than a factor of `TOO_WIDE`, or there is none.
+
+    Args:
+        cells: that must all have an interval; by default those of the model.
+    """
+    if not model.ranked:
+        return True
+    reach_of_leader = reach_of(model, [(model.ranked[0], cell) for cell in model.ranked[1:]])
+    lacking = set(cells) - set(model.ranked)
+    return bool(lacking) or reach_of_leader is None or reach_of_leader > TOO_WIDE
+
+
+def reach_of(model: Group, pairs: Iterable[tuple[str, str]]) -> float | None:
+    """The largest upper end / ratio of the intervals of some pairs; None where one has none."""
+    reaches = []
+    for pair in pairs:
+        ratio = model.ratio(*pair)
+        ends = ratio.interval() if ratio else None
+        if ratio is None or ends is None:
+            return None
+        reaches.append(ends[1] / ratio.value)
+    return max(reaches, default=None)
+
+
 def compare_turns(turns: Sequence[Measured]) -> list[Group]:
-    """A model of the ratios of each group; their intervals hold together."""
-    models = compare_groups([one.ratios for one in turns])
+    """A model of the speeds of each group; their intervals hold together."""
+    models = compare_groups([one.speeds for one in turns])
     return [_widened(m) if one.adaptive else m for m, one in zip(models, turns, strict=True)]
 
 
@@ -270,19 +312,12 @@ def turns_of(groups: Sequence[Values], interleaved: Iterable[Interleaved]) -> li
     return list(map(turns, groups))
 
 
-def reach(ratios: Values) -> float | None:
+def reach(speeds: Values) -> float | None:
     """The largest upper end / ratio of the intervals of all pairs, where their width ends the
     sets; None with one set.
 
     Args:
-        ratios: of each cell, by set.
+        speeds: of each cell, by set.
     """
-    (model,) = map(_widened, compare_groups([ratios]))
-    reaches = []
-    for pair in combinations(ratios, 2):
-        ratio = model.ratio(*pair)
-        ends = ratio.interval() if ratio else None
-        if ratio is None or ends is None:
-            return None
-        reaches.append(ends[1] / ratio.value)
-    return max(reaches)
+    (model,) = map(_widened, compare_groups([speeds]))
+    return reach_of(model, combinations(speeds, 2))
