@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.commands import call
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
-from touchstone.analysis.compare_results import COLUMNS
+from touchstone.analysis.gate_text import COLUMNS
 from touchstone.results.gathering import gather
 
 CELLS = [{"framework": f, "batch_size": 64} for f in ("pytorch", "mxnet")]
@@ -74,7 +74,7 @@ def test_the_same_again_shows_no_difference(old, new):
     done = compare(old, new)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(
-        "throughput of 2 cells: 0 slower, 0 faster, 2 no difference shown, 0 not comparable\n"
+        "throughput of 2 configurations: 0 slower, 0 faster, 2 no difference shown, 0 not comparable\n"
     )
     for row in changes(new).values():
         assert (
@@ -89,7 +89,7 @@ def test_a_planted_slowdown_of_15_per_cent_is_called_slower(old, tmp_path):
     new = results(tmp_path / "new", {**USUAL, "mxnet": 8000 / 1.15}, seed=2)
     done = compare(old, new)
     assert done.returncode == 1
-    assert f"slower: {MXNET}: new / old 0.8" in done.stdout and "n = 3, indicative" in done.stdout
+    assert f"slower: {MXNET}: 7," in done.stdout and " 3 and 3 runs, indicative" in done.stdout
     found = changes(new)
     assert found[MXNET]["verdict"] == "slower"
     assert found[PYTORCH]["verdict"] == "no difference shown"
@@ -108,7 +108,7 @@ def test_a_shift_of_the_machine_is_taken_out_of_the_cells(tmp_path):
     new = results(tmp_path / "new", rates, seed=2, cells=SIX)
     done = compare(old, new)
     assert done.returncode == 0 and "all cells together: new / old 0.9" in done.stdout
-    assert "]; the ratios below are without it" in done.stdout  # no verdict on the shift
+    assert "]; the ratios below are without it, the speeds with it" in done.stdout  # no verdict on the shift
     for row in changes(new).values():
         assert 0.95 < float(row["ratio"]) < 1.05 and float(row["p_holm"]) > 0.05
     slow = results(
@@ -118,7 +118,7 @@ def test_a_shift_of_the_machine_is_taken_out_of_the_cells(tmp_path):
     shutil.copytree(slow / "records", new / "records", dirs_exist_ok=True)
     done = compare(old, tables(new))
     assert done.returncode == 1
-    assert "Corrected for 6 cells (Holm), 1 of 1 slower cells remain" in done.stdout
+    assert "Corrected for 6 configurations (Holm), 1 of 1 that are slower remain" in done.stdout
     assert 0.45 < float(changes(new)[cell_name({**FACTORS, **SIX[0]})]["ratio"]) < 0.55
 
 
@@ -127,7 +127,7 @@ def test_a_shift_beyond_what_sittings_do_fails(tmp_path):
     rates = {name: 0.7 * rate for name, rate in USUAL.items()}
     done = compare(old, results(tmp_path / "new", rates, seed=2, cells=SIX))
     assert done.returncode == 1 and "], slower; the ratios below are without it" in done.stdout
-    assert done.stdout.startswith("throughput of 6 cells: 0 slower")
+    assert done.stdout.startswith("throughput of 6 configurations: 0 slower")
 
 
 def test_a_time_that_grew_is_slower(old, tmp_path):
@@ -142,7 +142,7 @@ def test_another_machine_is_compared_and_reported(old, new):
         edit_json(path, provenance__software__packages=["numpy==9.9"])
     done = compare(old, new)
     assert done.returncode == 0
-    assert "Differs in 2 cells: cpu_model: AMD EPYC 9B14 / Xeon" in done.stdout
+    assert "Differs in 2 configurations: cpu_model: AMD EPYC 9B14 / Xeon" in done.stdout
     assert "package numpy: 2.4.6 / 9.9" in changes(new)[PYTORCH]["differences"]
 
 

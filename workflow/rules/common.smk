@@ -20,8 +20,9 @@ from touchstone.workflow.resources import JobResources
 # The workflow that uses this one as a module keeps its configuration as it is.
 config = dict(config)
 # These keys are no part of the study: the results folder that `snakemake compare` compares with, the
-# bundles to merge, and the name of this machine in its own bundle.
+# slowdown that it tolerates, the bundles to merge, and the name of this machine in its own bundle.
 AGAINST = config.pop("against", None)
+TOLERANCE = config.pop("tolerance", None)
 BUNDLES = paths(config.pop("bundles", None) or [])
 MACHINE = config.pop("machine", None)
 HOSTNAME = config.pop("hostname", False) is True

@@ -52,13 +52,13 @@ NO_BOTTLENECK = (
 
 
 class InTurn(NamedTuple):
-    """What turns show of a cell: by set, its speed / that of the first cell of its group.
+    """What turns show of a cell: by set, its speed, examples/s.
 
     `group` is its place among the study's groups; `factor` multiplies the variance.
     """
 
     group: int
-    ratios: Mapping[int, float]
+    speeds: Mapping[int, float]
     factor: float
 
 
@@ -218,9 +218,9 @@ def with_changed_labels(
 def with_turns(points: Iterable[Point], turns: Iterable[Measured]) -> list[Point]:
     """Measured figures, of which throughputs have what turns show (docs/interleaving.md)."""
     known = {
-        cell: InTurn(place, ratios, ADAPTIVE if one.adaptive else 1.0)
+        cell: InTurn(place, speeds, ADAPTIVE if one.adaptive else 1.0)
         for place, one in enumerate(turns)
-        for cell, ratios in one.ratios.items()
+        for cell, speeds in one.speeds.items()
     }
     return [
         replace(point, in_turn=known.get(point.cell or "") if point.metric == SPEED else None)
