@@ -154,7 +154,8 @@ def span(low: float, high: float) -> str:
 def _power(judged: Sequence[Change], slower: int) -> str:
     """Which changes would be shown, and how many verdicts hold for all cells together."""
     smallest = sorted(change.ratio.detectable or 0.0 for change in judged if change.ratio)
-    text = f"Changes of {span(smallest[0], smallest[-1])} would be shown in 4 of 5 cases{_uncertainty(judged)}."
+    size = span(smallest[0], smallest[-1])
+    text = f"Changes of {size} would be shown in 4 of 5 cases{_uncertainty(judged)}."
     if len(judged) == 1:
         return text
     certain = sum(change.certain for change in judged if change.verdict == "slower")

@@ -113,7 +113,7 @@ def contrast(one: Point, other: Point) -> Contrast | None:
         return Contrast.of([one.values[b] - other.values[b] for b in blocks], False)
     ours, theirs = one.in_turn, other.in_turn
     if ours and theirs and ours.group == theirs.group:
-        ratio = paired_ratio(ours.ratios, theirs.ratios)
+        ratio = paired_ratio(ours.speeds, theirs.speeds)
         if ratio and ratio.error is not None:
             ratio = ratio._replace(error=ratio.error * sqrt(ours.factor))
     elif one.factors.get("machine") == other.factors.get("machine"):
