@@ -170,7 +170,7 @@ def test_a_slower_python_ends_with_1_and_leaves_a_table_a_page_and_the_sets(
     assert ended.returncode == 1, ended.stderr
     first, second, third = ended.stdout.splitlines()[:3]
     assert first == f"Compares old, {sys.executable}, with new, {tmp_path / 'python'}"
-    assert second.startswith("scipy, 1 configuration on noise in memory: about ")
+    assert second.startswith("SciPy, 1 configuration on noise in memory: about ")
     version = importlib.metadata.version("scipy")
     assert third.startswith(f"SciPy {version} -> {version} on CPU (")
     assert ended.stdout.splitlines()[-1].startswith("Slower: scipy-")

@@ -112,9 +112,7 @@ def _not_excluded(gate: Gate) -> str:
 def _remedy(gate: Gate) -> str:
     """What can be done where nothing is decided."""
     if not gate.session_sd:
-        return (
-            " More sets decide it (--precision, --max-sets, --max-seconds), or a quieter machine."
-        )
+        return " It takes more sets (--precision, --max-sets, --max-seconds) or a quieter machine."
     least = least_slowdown(gate.session_sd)
     assert gate.tolerance is not None
     if gate.tolerance < least:
@@ -123,7 +121,7 @@ def _remedy(gate: Gate) -> str:
             f" sittings differ by {100 * gate.session_sd:g} % (--session-sd)."
             " Measure two installations in turn."
         )
-    return " More repeats decide it, or a quieter machine."
+    return " It takes more repeats or a quieter machine."
 
 
 def _all(gate: Gate) -> str:
@@ -146,9 +144,9 @@ def percent(share: float) -> str:
 
 
 def span(low: float, high: float) -> str:
-    """`3 %`, or `3 to 12 %`."""
-    ends = dict.fromkeys(f"{100 * share:.0f}" for share in (low, high))
-    return f"{' to '.join(ends)} %"
+    """`3 %`, `3 to 12 %`, or `3 to over 100 %`."""
+    ends = ("over 100" if share > 1 else f"{100 * share:.0f}" for share in (low, high))
+    return f"{' to '.join(dict.fromkeys(ends))} %"
 
 
 def _power(judged: Sequence[Change], slower: int) -> str:
@@ -191,7 +189,7 @@ def line_of(change: Change) -> str:
     flags = counted(flag for run in (*change.old, *change.new) for flag in run.flags)
     return (
         f"{change.cell}: {amounts_of(change)}, new / old {interval_of(change.ratio)},"
-        f" {change.basis}{', indicative' * change.ratio.indicative}"
+        f" {'indicative: ' * change.ratio.indicative}{change.basis}"
         + (f"; flags: {flags}" if flags else "")
     )
 

@@ -44,6 +44,7 @@ from touchstone.plan import frameworks
 from touchstone.plan.estimate import seconds_of_turns
 from touchstone.plan.installations import Installation, framework_of
 from touchstone.plan.model import Cell
+from touchstone.plan.names import framework_name
 from touchstone.plan.parts import Interleave
 from touchstone.plan.read import ConfigError, is_operation, read_on_default
 from touchstone.plan.spec import make_spec
@@ -241,12 +242,11 @@ def _announcement(framework: str, cells: dict[str, Cell], options: Interleave) -
     """What is measured, and about how long."""
     cores, folder = usable_cores(), ROOT / "config/datasets"
     times = [seconds_of_turns([cell] * 2, options, folder, cores) for cell in cells.values()]
-    least = sum(filter(None, times))
-    about = f"about {duration(least)} to " if all(times) else ""
-    most = duration(len(cells) * options.max_seconds)
+    about = f"about {duration(sum(filter(None, times)))}; " if all(times) else ""
+    last = duration(len(cells) * options.max_seconds)
     return (
-        f"{framework}, {configurations(len(cells))} on noise in memory:"
-        f" {about or 'up to '}{most}, by how quiet the machine is"
+        f"{framework_name(framework)}, {configurations(len(cells))} on noise in memory: {about}on a"
+        f" busy machine sets begin until {last} have passed"
     )
 
 
