@@ -57,10 +57,18 @@ class Slowdown(NamedTuple):
         return f"{where} -{self.share:.0%}" if self.share else "unchanged"
 
 
+UNCHANGED = Slowdown(0.0, True)
 SLOWDOWNS = (
-    Slowdown(0.0, True), Slowdown(0.05, False), Slowdown(0.1, False), Slowdown(0.25, False),
+    UNCHANGED, Slowdown(0.05, False), Slowdown(0.1, False), Slowdown(0.25, False),
     Slowdown(0.05, True), Slowdown(0.1, True), Slowdown(0.25, True),
 )  # fmt: skip
+
+
+def around(tolerance: float) -> tuple[Slowdown, ...]:
+    """Slowdowns within a tolerance, at it and beyond it."""
+    beyond = Slowdown(2 * tolerance, False)
+    at = Slowdown(tolerance, False), Slowdown(tolerance, True)
+    return UNCHANGED, Slowdown(0.4 * tolerance, True), *at, beyond, beyond._replace(everywhere=True)
 
 
 def of_sittings(
@@ -122,25 +130,26 @@ def print_table(studies: int, seed: int) -> None:
         f"\nExit status 1 of two results folders, {RUNS} runs a side, {studies} studies each, and"
     )
     print(f"in brackets where sittings differ by {SESSION_SD:.0%}:\n")
-    _rows("CV", CELLS, (0.02, 0.05, 0.1), fails)
+    _rows("CV", CELLS, SLOWDOWNS, (0.02, 0.05, 0.1), fails)
     print(f"\nExit status 0 / 1 / 3 with --tolerance {LARGE:.0%}, where sittings differ:\n")
-    _rows("CV", CELLS, (0.02, 0.05, 0.1), of_folders)
+    _rows("CV", CELLS, around(LARGE), (0.02, 0.05, 0.1), of_folders)
     print(f"\nThe same of installations in {SETS} sets of turns, with --tolerance {SMALL:.0%}:\n")
-    _rows("noise of a set", (1, *CELLS), (0.01, 0.02, 0.05), of_installations)
+    _rows("noise of a set", (1, *CELLS), around(SMALL), (0.01, 0.02, 0.05), of_installations)
 
 
 def _rows(
     name: str,
     cells: tuple[int, ...],
+    slowdowns: tuple[Slowdown, ...],
     noises: tuple[float, ...],
     place: Callable[[np.ndarray, float], str],
 ) -> None:
     """A table: numbers of cells and noises, by slowdown."""
-    print(f"| configurations | {name} | {' | '.join(map(str, SLOWDOWNS))} |")
-    print(f"| --- | --- |{' --- |' * len(SLOWDOWNS)}")
+    print(f"| configurations | {name} | {' | '.join(map(str, slowdowns))} |")
+    print(f"| --- | --- |{' --- |' * len(slowdowns)}")
     for n in cells:
         for noise in noises:
-            row = [place(slowdown.logs(n), noise) for slowdown in SLOWDOWNS]
+            row = [place(slowdown.logs(n), noise) for slowdown in slowdowns]
             print(f"| {n} | {noise:.0%} | {' | '.join(row)} |", flush=True)
 
 

@@ -69,6 +69,7 @@ def test_bundles_are_merged(project):
 
 
 def test_two_sittings_are_compared_with_a_tolerance(project):
+    project.run("results/tables/measurements.csv")
     shutil.copytree(project.folder / "results", project.folder / "before")
     options = ("compare", "--config", "against=before", "tolerance=25%")
     status, output = project.snakemake(*options)
