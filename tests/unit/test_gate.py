@@ -19,6 +19,8 @@ from touchstone.analysis.gate import (
     least_slowdown,
 )
 from touchstone.analysis.gate_text import percent, verdict_of
+from touchstone.plan.read import ConfigError
+from touchstone.plan.study import gate_options
 from touchstone.report.gate import make_page
 from touchstone.statistics.intervals import Ratio, logarithms, shared_noise, unpaired_ratio
 
@@ -205,4 +207,15 @@ def test_an_empty_gate_is_not_compared():
     assert Gate([], "throughput", 0.0, None).status == NOT_COMPARED
     assert verdict_of(Gate([], "throughput", 0.0, 0.05)) == (
         "Not compared: there is nothing to compare."
+    )
+
+
+def test_the_workflow_refuses_what_compare_would_refuse_after_the_study(tmp_path):
+    assert gate_options(None, None) == [""]
+    assert gate_options(tmp_path, "5%") == [str(tmp_path), "--tolerance", "5%"]
+    assert gate_options(tmp_path, 0.05) == [str(tmp_path), "--tolerance", "0.05"]
+    with pytest.raises(ConfigError) as refused:
+        gate_options(tmp_path / "gone", 5)
+    assert "gone is no folder; give the old results folder\ntolerance: '5' is no share" in str(
+        refused.value
     )

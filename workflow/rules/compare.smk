@@ -12,8 +12,8 @@ rule compare:
     conda:
         "../../envs/base.yaml"
     params:
-        against=AGAINST or "",
-        tolerance=[] if TOLERANCE is None else ["--tolerance", TOLERANCE],
+        old=GATE_OPTIONS[0],
+        options=GATE_OPTIONS[1:],
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py compare {params.against:q} results {params.tolerance:q}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py compare {params.old:q} results {params.options:q}"
         " --output results/compare/changes.csv 2>&1 | tee {log}"

@@ -8,7 +8,6 @@ together: the exit status is 1 by chance in at most 5 % of comparisons of equal 
 """
 
 import argparse
-import contextlib
 import json
 import os
 import sys
@@ -49,6 +48,7 @@ from touchstone.plan.parts import Interleave
 from touchstone.plan.read import ConfigError, is_operation, read_on_default
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import make_plan
+from touchstone.reading import share_of
 from touchstone.report.gate import make_page
 from touchstone.results.files import InputError
 from touchstone.schema.events import Software, Start, events_of
@@ -81,15 +81,11 @@ def side(text: str) -> Side:
 
 
 def share(text: str) -> float:
-    """`5%` or `0.05`: a share of less than 1."""
-    number, percent, rest = text.strip().partition("%")
-    with contextlib.suppress(ValueError):
-        value = float(number) / (100 if percent else 1)
-        if 0 <= value < 1 and not rest:
-            return value
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is no share from 0 to less than 1; write 5% or 0.05 for five hundredths"
-    )
+    """A share on the command line."""
+    try:
+        return share_of(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
