@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import simulate_claims
 import simulate_drift
+import simulate_gate
 import simulate_repeats
 import simulate_turns
 from numpy.typing import NDArray
@@ -165,6 +166,7 @@ def main() -> None:
     simulate_claims.print_table(options.studies // 2, options.seed)
     simulate_drift.print_table(options.studies // 4, options.seed)
     simulate_turns.print_table(options.studies // 2, options.seed)
+    simulate_gate.print_table(options.studies // 4, options.seed)
 
 
 def _row(shape: Shape, shares: list[float]) -> str:

@@ -9,8 +9,10 @@ import pytest
 
 from fixtures.commands import call
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
-from touchstone.analysis.compare_results import COLUMNS
+from fixtures.turns import computed
+from touchstone.analysis.gate_text import COLUMNS
 from touchstone.results.gathering import gather
+from touchstone.schema.values import to_json
 
 CELLS = [{"framework": f, "batch_size": 64} for f in ("pytorch", "mxnet")]
 PYTORCH, MXNET = (cell_name({**FACTORS, **cell}) for cell in CELLS)
@@ -74,7 +76,7 @@ def test_the_same_again_shows_no_difference(old, new):
     done = compare(old, new)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(
-        "throughput of 2 cells: 0 slower, 0 faster, 2 no difference shown, 0 not comparable\n"
+        "throughput of 2 configurations: 0 slower, 0 faster, 2 no difference shown, 0 not"
     )
     for row in changes(new).values():
         assert (
@@ -89,7 +91,7 @@ def test_a_planted_slowdown_of_15_per_cent_is_called_slower(old, tmp_path):
     new = results(tmp_path / "new", {**USUAL, "mxnet": 8000 / 1.15}, seed=2)
     done = compare(old, new)
     assert done.returncode == 1
-    assert f"slower: {MXNET}: new / old 0.8" in done.stdout and "n = 3, indicative" in done.stdout
+    assert f"slower: {MXNET}: 7," in done.stdout and " indicative: 3 and 3 runs" in done.stdout
     found = changes(new)
     assert found[MXNET]["verdict"] == "slower"
     assert found[PYTORCH]["verdict"] == "no difference shown"
@@ -108,7 +110,9 @@ def test_a_shift_of_the_machine_is_taken_out_of_the_cells(tmp_path):
     new = results(tmp_path / "new", rates, seed=2, cells=SIX)
     done = compare(old, new)
     assert done.returncode == 0 and "all cells together: new / old 0.9" in done.stdout
-    assert "]; the ratios below are without it" in done.stdout  # no verdict on the shift
+    assert (
+        "]; the ratios below are without it, the speeds with it" in done.stdout
+    )  # no verdict on the shift
     for row in changes(new).values():
         assert 0.95 < float(row["ratio"]) < 1.05 and float(row["p_holm"]) > 0.05
     slow = results(
@@ -118,7 +122,7 @@ def test_a_shift_of_the_machine_is_taken_out_of_the_cells(tmp_path):
     shutil.copytree(slow / "records", new / "records", dirs_exist_ok=True)
     done = compare(old, tables(new))
     assert done.returncode == 1
-    assert "Corrected for 6 cells (Holm), 1 of 1 slower cells remain" in done.stdout
+    assert "Corrected for 6 configurations (Holm), 1 of 1 that are slower remain" in done.stdout
     assert 0.45 < float(changes(new)[cell_name({**FACTORS, **SIX[0]})]["ratio"]) < 0.55
 
 
@@ -127,7 +131,59 @@ def test_a_shift_beyond_what_sittings_do_fails(tmp_path):
     rates = {name: 0.7 * rate for name, rate in USUAL.items()}
     done = compare(old, results(tmp_path / "new", rates, seed=2, cells=SIX))
     assert done.returncode == 1 and "], slower; the ratios below are without it" in done.stdout
-    assert done.stdout.startswith("throughput of 6 cells: 0 slower")
+    assert done.stdout.startswith("throughput of 6 configurations: 0 slower")
+
+
+def turns(root, rates, seed, sets=5):
+    """Turns of the two cells beside the runs, with a noise of 2 % in each slice."""
+    speeds = {PYTORCH: rates["pytorch"] / 1e4, MXNET: rates["mxnet"] / 1e4}
+    path = root / "interleaved" / "lenet5.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(to_json(computed(speeds, seed=seed, sets=sets))))
+    return path
+
+
+def test_turns_that_both_sides_have_are_compared_instead_of_noisy_runs(tmp_path):
+    rates = {**USUAL, "mxnet": 4000.0}
+    old = results(tmp_path / "old", USUAL, noise=0.5)
+    new = results(tmp_path / "new", rates, seed=2, noise=0.5)
+    assert compare(old, new).returncode == 0
+    assert changes(new)[MXNET]["basis"] == "3 and 3 runs"
+    turns(old, USUAL, 1)
+    assert compare(old, new).returncode == 0  # only one side has them
+    kept = turns(new, rates, 2)
+    done = compare(old, new)
+    assert done.returncode == 1 and f"slower: {MXNET}: " in done.stdout
+    row = changes(new)[MXNET]
+    assert (row["basis"], row["n_old"]) == ("5 and 5 sets of turns", "5")
+    assert 0.4 < float(row["low"]) < 0.5 < float(row["high"]) < 0.6
+    # Other metrics are the runs' own, and so are turns of another format.
+    assert compare(old, new, "--metric", "training_time").returncode == 0
+    edit_json(kept, format=1)
+    assert compare(old, new).returncode == 0 and changes(new)[MXNET]["basis"] == "3 and 3 runs"
+    kept.write_text("{")
+    done = compare(old, new)
+    assert done.returncode == 2 and "lenet5.json: not valid JSON" in done.stderr
+
+
+def test_turns_with_other_cells_are_no_pair(tmp_path):
+    sides = [results(tmp_path / name, USUAL, seed) for seed, name in enumerate(("old", "new"), 1)]
+    for side in sides:
+        turns(side, USUAL, 1)
+    other = computed({PYTORCH: 0.9, "another": 0.8})
+    (sides[1] / "interleaved" / "lenet5.json").write_text(json.dumps(to_json(other)))
+    compare(*sides)
+    assert changes(sides[1])[PYTORCH]["basis"] == "3 and 3 runs"
+
+
+def test_a_tolerance_that_cannot_be_excluded_ends_with_3(old, new):
+    assert compare(old, new, "--tolerance", "25%").returncode == 0
+    done = compare(old, new, "--tolerance", "5%")
+    assert done.returncode == 3
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("Cannot tell. A slowdown of up to ") and " in 2 of 2." in last
+    page = (new / "changes.html").read_text()
+    assert last in page and PYTORCH in page
 
 
 def test_a_time_that_grew_is_slower(old, tmp_path):
@@ -142,7 +198,7 @@ def test_another_machine_is_compared_and_reported(old, new):
         edit_json(path, provenance__software__packages=["numpy==9.9"])
     done = compare(old, new)
     assert done.returncode == 0
-    assert "Differs in 2 cells: cpu_model: AMD EPYC 9B14 / Xeon" in done.stdout
+    assert "Differs in 2 configurations: cpu_model: AMD EPYC 9B14 / Xeon" in done.stdout
     assert "package numpy: 2.4.6 / 9.9" in changes(new)[PYTORCH]["differences"]
 
 

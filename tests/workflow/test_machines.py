@@ -68,6 +68,19 @@ def test_bundles_are_merged(project):
     assert rows[1]["reference"] == "number one" and float(rows[1]["ratio"]) > 0
 
 
+def test_two_sittings_are_compared_with_a_tolerance(project):
+    project.run("results/tables/measurements.csv")
+    shutil.copytree(project.folder / "results", project.folder / "before")
+    options = ("compare", "--config", "against=before", "tolerance=25%")
+    status, output = project.snakemake(*options)
+    assert "throughput of 1 configuration: " in output and "new / old 1.000 [" in output
+    # Two runs a side may be too noisy.
+    passed = "Passed: no slowdown of more than 25 % in the configuration." in output
+    assert passed or "Cannot tell. A slowdown of up to " in output
+    assert (status == 0) == passed
+    assert (project.folder / "results/compare/changes.html").exists()
+
+
 def test_a_bundle_that_cannot_be_used_is_refused_before_anything(project):
     data = (project.folder / "one.zip").read_bytes()
     (project.folder / "short.zip").write_bytes(data[:-100])

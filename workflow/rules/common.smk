@@ -10,7 +10,7 @@ from touchstone.plan import code_digest, frameworks
 from touchstone.plan.deployment import set_job_variables
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import canonical, digest, is_operation
-from touchstone.plan.study import check_results, make_plan, paths
+from touchstone.plan.study import check_results, gate_options, make_plan, paths
 from touchstone.workflow import start, terminal
 from touchstone.workflow.context import Context, inspected
 from touchstone.workflow.inputs import JobInputs
@@ -20,14 +20,15 @@ from touchstone.workflow.resources import JobResources
 # The workflow that uses this one as a module keeps its configuration as it is.
 config = dict(config)
 # These keys are no part of the study: the results folder that `snakemake compare` compares with, the
-# bundles to merge, and the name of this machine in its own bundle.
-AGAINST = config.pop("against", None)
+# slowdown that it tolerates, the bundles to merge, and the name of this machine in its own bundle.
+GATE = config.pop("against", None), config.pop("tolerance", None)
 BUNDLES = paths(config.pop("bundles", None) or [])
 MACHINE = config.pop("machine", None)
 HOSTNAME = config.pop("hostname", False) is True
 try:
     check_results(Path("results/config.resolved.yaml"))
     PLAN = make_plan(config, ROOT)
+    GATE_OPTIONS = gate_options(*GATE)
 except ConfigError as fault:
     sys.exit(f"error: {fault}")
 

@@ -1,6 +1,6 @@
-# Reads: two results folders (`snakemake compare --config against=OLD_RESULTS`). Prints a verdict, and
-# writes results/tables/changes.csv. The job fails if a cell is slower or cannot be compared; the
-# table is no output, because Snakemake would delete it then.
+# Reads: two results folders (`snakemake compare --config against=OLD_RESULTS [tolerance=5%]`). Prints
+# a verdict, and writes results/compare/. The job fails if a cell is slower, cannot be compared, or with
+# a tolerance cannot be told; the files are no output, because Snakemake would delete them then.
 
 
 rule compare:
@@ -12,7 +12,8 @@ rule compare:
     conda:
         "../../envs/base.yaml"
     params:
-        against=AGAINST or "",
+        old=GATE_OPTIONS[0],
+        options=GATE_OPTIONS[1:],
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py compare {params.against:q} results"
-        " --output results/tables/changes.csv 2>&1 | tee {log}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py compare {params.old:q} results {params.options:q}"
+        " --output results/compare/changes.csv 2>&1 | tee {log}"

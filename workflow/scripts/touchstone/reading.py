@@ -41,6 +41,24 @@ def text_of(path: Path, most: int = MOST_BYTES) -> str:
     return content.decode()
 
 
+def share_of(text: str) -> float:
+    """`5%` or `0.05`: a share from 0 to less than 1.
+
+    Raises:
+        ValueError: it is none.
+    """
+    number, percent, rest = text.strip().partition("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1 or rest:
+        raise ValueError(
+            f"{text!r} is no share from 0 to less than 1; write 5% or 0.05 for five hundredths"
+        )
+    return value
+
+
 def parse_json(text: str | bytes) -> Any:
     """Strict JSON: `NaN`, `Infinity`, numbers out of range and repeated keys are refused too.
 

@@ -1,19 +1,19 @@
 """Two results folders, cell by cell: what is faster, slower, or cannot be compared, and why."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from math import sqrt
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
-from touchstone.reading import rows_of
+from touchstone.reading import parse_json, rows_of
 from touchstone.results.files import InputError, read_object, read_text
+from touchstone.results.interleaved import ADAPTIVE, Measured, measured, read_interleaved
 from touchstone.results.tables import counted
-from touchstone.safe_text import csv_of
+from touchstone.schema.interleaved import FORMAT
 from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import (
     LEVEL,
-    NO_DIFFERENCE,
     SESSION_SD,
     Noise,
     Ratio,
@@ -21,13 +21,7 @@ from touchstone.statistics.intervals import (
     shared_noise,
     unpaired_ratio,
 )
-from touchstone.statistics.sittings import common_shift, holm, without_shift
 
-COLUMNS = (
-    *("cell", "metric", "unit", "n_old", "n_new", "median_old", "median_new"),
-    *("ratio", "low", "high", "p_value", "p_holm", "detectable", "verdict", "why", "differences"),
-    *("flags_old", "flags_new"),
-)
 NOT_COMPARABLE = "not comparable"
 ONLY_NEW = "only in the new results"
 LEAST_RUNS = 2
@@ -48,18 +42,28 @@ class Run(NamedTuple):
 
 
 class ResultsFolder(NamedTuple):
-    """One results folder: settings and runs by cell, fingerprints by data set."""
+    """One results folder: settings and runs by cell, fingerprints by data set, and what cells that
+    were measured in turn show."""
 
     folder: Path
     settings: dict[str, dict[str, str]]
     runs: dict[str, list[Run]]
     fingerprints: dict[str, dict[str, str]]
+    turns: Sequence[Measured] = ()
 
 
 class Change(NamedTuple):
-    """One cell in both folders. `ratio` is new / old; None where it is not comparable.
+    """One cell on both sides.
 
-    `p_holm` is its p-value, corrected for all cells (`judged_together`).
+    Attributes:
+        old, new: its runs; of two installations, the sets of turns.
+        ratio: new / old, without the shift that most cells share (`judged_together`); None where it
+            is not comparable.
+        values: that the ratio is made from, of old and new.
+        basis: what these are: runs, or sets of turns.
+        p_holm: its p-value, corrected for all cells (`judged_together`).
+        whole: new / old with that shift.
+        together: the cells with which it took turns, whose values share the level of a set.
     """
 
     cell: str
@@ -69,24 +73,16 @@ class Change(NamedTuple):
     verdict: str
     why: str
     differences: list[str]
+    values: tuple[list[float], list[float]] = ([], [])
+    basis: str = ""
     p_holm: float | None = None
+    whole: Ratio | None = None
+    together: tuple[str, ...] = ()
 
     @property
     def certain(self) -> bool:
         """Whether its verdict also holds when all cells are judged together."""
         return self.p_holm is not None and self.p_holm < 1 - LEVEL
-
-
-class Gate(NamedTuple):
-    """All cells judged together: `shift` is the ratio of the sittings that most cells share.
-
-    `shift_verdict` is that of the shift, corrected as those of the cells are; both are empty
-    where too few cells are judged.
-    """
-
-    changes: list[Change]
-    shift: Ratio | None
-    shift_verdict: str
 
 
 def read_results(folder: Path, metric: str) -> ResultsFolder:
@@ -126,7 +122,24 @@ def read_results(folder: Path, metric: str) -> ResultsFolder:
     if not runs:
         raise InputError(path, f"no planned run has the metric {metric}", REMEDY)
     datasets = {values["dataset"] for values in settings.values()}
-    return ResultsFolder(folder, settings, dict(runs), fingerprints(folder / "data", datasets))
+    prints = fingerprints(folder / "data", datasets)
+    turns = _turns(folder / "interleaved") if metric == "throughput" else []
+    return ResultsFolder(folder, settings, dict(runs), prints, turns)
+
+
+def _turns(folder: Path) -> list[Measured]:
+    """What the turns of a results folder show; those of an older format are left out."""
+    texts = {path: read_text(path, REMEDY) for path in sorted(folder.glob("*.json"))}
+    current = (path for path, text in texts.items() if _format(path, text) == FORMAT)
+    return [found for one in read_interleaved(current) if (found := measured(one))]
+
+
+def _format(path: Path, text: str) -> Any:
+    try:
+        value = parse_json(text)
+    except ValueError as fault:
+        raise InputError(path, f"not valid JSON ({fault})", REMEDY) from None
+    return value.get("format") if isinstance(value, dict) else None
 
 
 def _checked(provenance: Any) -> dict[str, Any]:
@@ -176,33 +189,70 @@ def compare(
 ) -> list[Change]:
     """Every cell of either folder, matched by name, in the order of the new plan.
 
+    Cells that both sides measured in turn are compared by the speeds of their sets, the others by
+    their runs (docs/statistics.md). The noise of sets and that of runs are moderated apart.
     `session_sd` as `unpaired_ratio` takes it; `side_names` are what messages call the two sides.
     """
     names = [*new.settings, *(name for name in old.settings if name not in new.settings)]
-    sides = [_values(side.runs.get(name, [])) for name in names for side in (old, new)]
-    noise = shared_noise(logarithms(side) for side in sides if side and min(side) > 0)
-    return [_change(name, old, new, metric, session_sd, noise, side_names) for name in names]
+    compared = {name: _compared(name, old, new) for name in names}
+    noises = {
+        in_turn: shared_noise(
+            logarithms(side)
+            for one in compared.values()
+            if one.in_turn == in_turn
+            for side in (one.old, one.new)
+            if side and min(side) > 0
+        )
+        for in_turn in (True, False)
+    }
+    return [
+        _change(name, old, new, metric, one, one.ratio(session_sd, noises[one.in_turn]), side_names)
+        for name, one in compared.items()
+    ]
 
 
-def judged_together(changes: list[Change], metric: str, session_sd: float = SESSION_SD) -> Gate:
-    """The changes without the shift that most of them share, and p-values for all together.
+class Compared(NamedTuple):
+    """The values of a cell that are compared: of its runs, or of the sets in which it took turns.
 
-    The shift is one more test: it may be all that has changed.
+    together: the cells that took these turns; none of runs
+    adaptive: as of `Measured`
     """
-    judged = [change.ratio for change in changes if change.ratio]
-    shift = common_shift(judged, session_sd)
-    ratios = without_shift(judged)
-    tests = [*ratios, shift] if shift else ratios
-    adjusted = holm([1.0 if (p := ratio.p_value) is None else p for ratio in tests])
-    follow = zip(ratios, adjusted, strict=False)
-    together = []
-    for change in changes:
-        if change.ratio:
-            ratio, p = next(follow)
-            change = change._replace(ratio=ratio, verdict=ratio.verdict(metric), p_holm=p)
-        together.append(change)
-    certain = shift and adjusted[-1] < 1 - LEVEL
-    return Gate(together, shift, shift.verdict(metric) if shift and certain else "")
+
+    old: list[float]
+    new: list[float]
+    together: tuple[str, ...] = ()
+    adaptive: bool = False
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether they are of sets."""
+        return bool(self.together)
+
+    @property
+    def basis(self) -> str:
+        """`3 and 5 runs`."""
+        what = "sets of turns" if self.in_turn else "runs"
+        return f"{len(self.old)} and {len(self.new)} {what}"
+
+    def ratio(self, session_sd: float, noise: Noise | None) -> Ratio | None:
+        """New / old, as `unpaired_ratio` of sittings has it."""
+        ratio = unpaired_ratio(self.new, self.old, session_sd, noise)
+        if ratio is None or ratio.error is None or not self.adaptive:
+            return ratio
+        return ratio._replace(error=sqrt(ADAPTIVE) * ratio.error)
+
+
+def _compared(name: str, old: ResultsFolder, new: ResultsFolder) -> Compared:
+    """The sets of turns of a cell, if both sides measured it in turn with the same other cells;
+    else its runs."""
+    for before in old.turns:
+        for after in new.turns:
+            if name in before.cells and set(before.cells) == set(after.cells):
+                sets = [list(side.speeds[name].values()) for side in (before, after)]
+                if min(map(len, sets)) >= LEAST_RUNS:
+                    adaptive = before.adaptive or after.adaptive
+                    return Compared(sets[0], sets[1], tuple(after.cells), adaptive)
+    return Compared(_values(old.runs.get(name, [])), _values(new.runs.get(name, [])))
 
 
 def _values(runs: Iterable[Run]) -> list[float]:
@@ -214,27 +264,27 @@ def _change(
     old: ResultsFolder,
     new: ResultsFolder,
     metric: str,
-    session_sd: float,
-    noise: Noise | None,
+    compared: Compared,
+    ratio: Ratio | None,
     side_names: tuple[str, str],
 ) -> Change:
     sides = old.runs.get(name, []), new.runs.get(name, [])
+    values = compared.old, compared.new
     if name not in old.settings or name not in new.settings:
         why = f"only in the {side_names[name in new.settings]} results"
-        return Change(name, *sides, None, NOT_COMPARABLE, why, [])
+        return Change(name, *sides, None, NOT_COMPARABLE, why, [], values)
     reasons = _reasons_against(name, old, new, side_names)
-    differences = _differences(*sides)
+    differences = differences_of(*sides)
     dataset = new.settings[name]["dataset"]
     if unread := [s for s in (old, new) if dataset not in s.fingerprints]:
         where = " and ".join(side.folder.as_posix() for side in unread)
         differences.append(f"data not checked (no manifest in {where})")
-    if reasons:
-        return Change(name, *sides, None, NOT_COMPARABLE, "; ".join(reasons), differences)
-    ratio = unpaired_ratio(_values(sides[1]), _values(sides[0]), session_sd, noise)
-    if ratio is None:
-        why = "a value is not positive"
-        return Change(name, *sides, None, NOT_COMPARABLE, why, differences)
-    return Change(name, *sides, ratio, ratio.verdict(metric), "", differences)
+    if not reasons and ratio is None:
+        reasons = ["a value is not positive"]
+    if reasons or ratio is None:
+        return Change(name, *sides, None, NOT_COMPARABLE, "; ".join(reasons), differences, values)
+    found = Change(name, *sides, ratio, ratio.verdict(metric), "", differences, values)
+    return found._replace(basis=compared.basis, together=compared.together)
 
 
 def _reasons_against(
@@ -266,7 +316,7 @@ def _reasons_against(
     return reasons
 
 
-def _differences(old: Iterable[Run], new: Iterable[Run]) -> list[str]:
+def differences_of(old: Iterable[Run], new: Iterable[Run]) -> list[str]:
     """What of machine and software differs: `cpu_model: A / B`; `package numpy: 1.0 / 2.0`."""
     before, after = (_facts(side) for side in (old, new))
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
@@ -290,102 +340,3 @@ def _facts(runs: Iterable[Run]) -> dict[str, set[str]]:
             name, _, version = package.partition("==")
             facts[f"package {name}"].add(version)
     return facts
-
-
-def as_table(changes: list[Change], metric: str) -> str:
-    """The changes as CSV."""
-    lines: list[Sequence[object]] = [COLUMNS]
-    for change in changes:
-        sides = (change.old, change.new)
-        values = [_values(side) for side in sides]
-        units = sorted({run.unit for side in sides for run in side})
-        ratio = change.ratio
-        low, high = (ratio.interval() if ratio else None) or (None, None)
-        numbers = [median(side) if side else None for side in values]
-        numbers += (
-            [ratio.value, low, high, ratio.p_value, change.p_holm, ratio.detectable]
-            if ratio
-            else [None] * 6
-        )
-        lines.append(
-            [
-                *(change.cell, metric, " or ".join(units), *map(len, values)),
-                *("" if number is None else repr(float(number)) for number in numbers),
-                *(change.verdict, change.why, "; ".join(change.differences)),
-                *(counted(flag for run in side for flag in run.flags) for side in sides),
-            ]
-        )
-    return csv_of(lines)
-
-
-def as_text(gate: Gate, metric: str) -> str:
-    """The result in a few lines: counts, the cells with something to say, the differences."""
-    changes = gate.changes
-    counts = Counter(change.verdict for change in changes)
-    verdicts = ("slower", "faster", NO_DIFFERENCE, NOT_COMPARABLE)
-    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts)
-    lines = [f"{metric} of {len(changes)} cells: {summary}"]
-    if gate.shift:
-        lines.append(f"  {_shift_line(gate)}")
-    for verdict in ("slower", "faster", NOT_COMPARABLE):
-        found = [change for change in changes if change.verdict == verdict]
-        lines += [f"  {verdict}: {_line(change)}" for change in found[:SHOWN]]
-        if len(found) > SHOWN:
-            lines.append(f"  {verdict}: {len(found) - SHOWN} more cells, all in the table")
-    if judged := [change for change in changes if change.ratio]:
-        smallest = sorted(c.ratio.detectable or 0.0 for c in judged if c.ratio)
-        certain = sum(change.certain for change in judged if change.verdict == "slower")
-        lines.append(
-            f"Changes of {smallest[0]:.0%} to {smallest[-1]:.0%}, depending on the cell, would be"
-            f" shown in 4 of 5 cases{_uncertainty(judged)}. Corrected for {len(judged)} cells"
-            f" (Holm), {certain} of {counts['slower']} slower cells remain; the exit status counts"
-            " these."
-        )
-    differing = Counter(text for change in changes for text in change.differences)
-    lines += [f"Differs in {n} cells: {text}" for text, n in differing.most_common(SHOWN)]
-    return "\n".join(lines)
-
-
-def _uncertainty(judged: Sequence[Change]) -> str:
-    """The smallest and the largest end of the intervals of these changes, in brackets."""
-    limits = (change.ratio.detectable_limits for change in judged if change.ratio)
-    known = [one for one in limits if one]
-    if not known:
-        return ""
-    low, high = min(low for low, _ in known), max(high for _, high in known)
-    return f" (as uncertain as the noise: {low:.0%} to {high:.0%})"
-
-
-def _shift_line(gate: Gate) -> str:
-    """What most cells share, which is taken out of every ratio."""
-    assert gate.shift
-    low, high = gate.shift.interval() or (0.0, 0.0)
-    verdict = f", {gate.shift_verdict}" if gate.shift_verdict else ""
-    return (
-        f"all cells together: new / old {gate.shift.value:.3f} [{low:.3f}, {high:.3f}]{verdict};"
-        " the ratios below are without it"
-    )
-
-
-def _line(change: Change) -> str:
-    if change.ratio is None:
-        return f"{change.cell}: {change.why}"
-    low, high = change.ratio.interval() or (0.0, 0.0)
-    flags = counted(flag for run in (*change.old, *change.new) for flag in run.flags)
-    return (
-        f"{change.cell}: new / old {change.ratio.value:.3f} [{low:.3f}, {high:.3f}],"
-        f" {change.ratio.label}" + (f"; flags: {flags}" if flags else "")
-    )
-
-
-def exit_code(gate: Gate) -> int:
-    """1 where a cell is slower, corrected for the number of cells, or where most cells are; else 2
-    where one that was to be compared cannot be, or none is left; else 0.
-
-    A cell that is only in the new results has nothing to be compared with.
-    """
-    slower = any(change.verdict == "slower" and change.certain for change in gate.changes)
-    if slower or gate.shift_verdict == "slower":
-        return 1
-    in_old = [change for change in gate.changes if change.why != ONLY_NEW]
-    return 2 if not in_old or any(c.verdict == NOT_COMPARABLE for c in in_old) else 0

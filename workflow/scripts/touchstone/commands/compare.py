@@ -1,60 +1,64 @@
 """Compare two results folders, or measure two installations in turn: checkouts of Touchstone, or
 Pythons with a framework.
 
-Exit 0: nothing is slower; 1: a configuration is; 2: one cannot be compared. All configurations are
-judged together: the exit status is 1 by chance in at most 5 % of comparisons of equal sides.
+Exit 0: nothing is shown to be slower, or with --tolerance: a larger slowdown is excluded for every
+configuration; 1: a configuration is slower, by more than is tolerated; 2: one cannot be compared;
+3: a slowdown beyond the tolerance is neither shown nor excluded. All configurations are judged
+together: the exit status is 1 by chance in at most 5 % of comparisons of equal sides.
 """
 
 import argparse
+import json
 import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from touchstone.analysis.compare_in_turn import judge
-from touchstone.analysis.compare_results import (
-    as_table,
-    as_text,
-    compare,
-    exit_code,
-    judged_together,
-    read_results,
+from touchstone.analysis.compare_in_turn import (
+    CALLS,
+    NEW,
+    OLD,
+    UNIT,
+    Configuration,
+    Recorded,
+    changes_in_turn,
+    heading,
 )
+from touchstone.analysis.compare_results import compare, read_results
+from touchstone.analysis.gate import NOT_COMPARED, Gate, judged_in_turn, judged_together
+from touchstone.analysis.gate_text import as_table, as_text, configurations, verdict_of
 from touchstone.commands.interleave import candidate, measure
 from touchstone.environments import EnvironmentFault, ensure, installed
 from touchstone.errors import UsageError, explained
+from touchstone.files import write_atomic
+from touchstone.measure.environment import machine, usable_cores
 from touchstone.measure.interleaving import Candidate
 from touchstone.measure.launch import Fault
 from touchstone.measure.machine_lock import machine_to_itself
+from touchstone.measure.progress import duration
 from touchstone.paths import ROOT, RUNNER
 from touchstone.plan import frameworks
+from touchstone.plan.estimate import seconds_of_turns
+from touchstone.plan.installations import Installation, framework_of
 from touchstone.plan.model import Cell
+from touchstone.plan.names import framework_name
 from touchstone.plan.parts import Interleave
 from touchstone.plan.read import ConfigError, is_operation, read_on_default
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import make_plan
-from touchstone.results.files import InputError, write_atomic
-from touchstone.schema.interleaved import Interleaved
+from touchstone.reading import share_of
+from touchstone.report.gate import make_page
+from touchstone.results.files import InputError
+from touchstone.schema.events import Software, Start, events_of
+from touchstone.schema.values import to_json
 from touchstone.statistics.intervals import SESSION_SD, SPEEDS, TIMES
 
-OLD, NEW = "old", "new"
-"""The names of the two installations in turns and in the text."""
-NOT_COMPARED = 2
-
-
-class Installation(NamedTuple):
-    """A framework and an adapter that can run here.
-
-    python: with the framework; empty for the environment that the checkout pins
-    root: the checkout whose runner and adapters are used
-    """
-
-    python: str
-    root: Path
-
+PRECISION = 0.03
+"""How far an interval reaches beyond its ratio, at most, before no more sets are measured."""
+TABLE = Path("results/compare/changes.csv")
+"""What the comparison of installations writes, with a page and the sets beside it."""
 
 Side = Path | Installation
 """A results folder, or what can be measured."""
@@ -76,11 +80,30 @@ def side(text: str) -> Side:
     )
 
 
+def share(text: str) -> float:
+    """A share on the command line."""
+    try:
+        return share_of(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "a results folder; or a checkout of Touchstone, or a Python: measured in turn"
     parser.add_argument("old", type=side, help=f"what to compare with: {what}")
     parser.add_argument("new", type=side, help="what is in question, of the same kind")
-    parser.add_argument("--output", type=Path, help="the table to write, CSV; of results only")
+    parser.add_argument(
+        "--tolerance",
+        type=share,
+        help="pass only if a larger slowdown is excluded, 5%% or 0.05; the exit status is 3 where"
+        " that cannot be told",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="the table to write, CSV, with a page of the same name beside it (default: none of"
+        f" results folders; {TABLE} of what is measured in turn, with its sets as JSON)",
+    )
     results = parser.add_argument_group("two results folders")
     results.add_argument("--metric", choices=SPEEDS + TIMES, default="throughput")
     results.add_argument(
@@ -90,7 +113,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="standard deviation of the logarithm between sittings (default: %(default)s)",
     )
     turns = parser.add_argument_group("measured in turn")
-    turns.add_argument("--framework", choices=frameworks.adapters(), default="pytorch")
+    turns.add_argument(
+        "--framework",
+        choices=frameworks.adapters(),
+        help="needed where both sides have several frameworks of the study",
+    )
     turns.add_argument(
         "--config",
         type=Path,
@@ -100,9 +127,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     turns.add_argument(
         "--precision",
         type=float,
-        default=0.03,
-        help="measure until each interval reaches at most this share beyond its ratio"
-        " (default: %(default)s)",
+        help="measure until each interval reaches at most this share beyond its ratio (default:"
+        f" {PRECISION}, or half of the tolerance where that is less)",
     )
     usual, options = "of fresh processes (default: %(default)s)", Interleave()
     turns.add_argument("--sets", type=int, default=options.sets, help=f"the fewest sets {usual}")
@@ -140,34 +166,38 @@ def _compare_results(old_folder: Path, new_folder: Path, arguments: argparse.Nam
         print(f"error: {error}", file=sys.stderr)
         return NOT_COMPARED
     changes = compare(old, new, arguments.metric, arguments.session_sd)
-    gate = judged_together(changes, arguments.metric, arguments.session_sd)
-    print(as_text(gate, arguments.metric))
+    gate = judged_together(changes, arguments.metric, arguments.session_sd, arguments.tolerance)
+    print(as_text(gate))
     if arguments.output:
-        write_atomic(arguments.output, as_table(gate.changes, arguments.metric))
-        print(f"The table: {arguments.output}")
-    return exit_code(gate)
+        _write(gate, arguments.output, f"{old_folder} -> {new_folder}")
+    print(verdict_of(gate))
+    return gate.status
+
+
+def _write(gate: Gate, table: Path, title: str) -> None:
+    """Write the table and the page beside it, and say where they are."""
+    page = table.with_suffix(".html")
+    write_atomic(table, as_table(gate))
+    write_atomic(page, make_page(gate, title, table.name))
+    print(f"The table: {table}; the page: {page}")
 
 
 def _compare_installations(
     old: Installation, new: Installation, arguments: argparse.Namespace
 ) -> int:
-    try:
-        options = Interleave(
-            sets=arguments.sets,
-            rounds=arguments.rounds,
-            precision=arguments.precision,
-            max_sets=arguments.max_sets,
-            max_seconds=arguments.max_seconds,
-        )
-    except ValidationError as fault:
-        faults = (f"--{one['loc'][0]}: {one['msg']}".replace("_", "-") for one in fault.errors())
-        raise UsageError("; ".join(faults)) from None
-    if arguments.output:
-        raise UsageError("--output is for two results folders")
+    options = _options(arguments)
     sides = {OLD: old, NEW: new}
+    print(f"Compares {OLD}, {old.place}, with {NEW}, {new.place}", flush=True)
     try:
-        cells = _cells(arguments.framework, arguments.config)
-        with machine_to_itself(), tempfile.TemporaryDirectory() as folder:
+        cells = _cells(arguments.config)
+        studied = list(dict.fromkeys(cell.framework for cell in cells.values()))
+        framework = framework_of(sides, studied, arguments.framework)
+        cells = {name: cell for name, cell in cells.items() if cell.framework == framework}
+        print(_announcement(framework, cells, options), flush=True)
+        with (
+            machine_to_itself(f"compare, {framework}"),
+            tempfile.TemporaryDirectory() as folder,
+        ):
             compared = [
                 _measured(name, cell, sides, options, Path(folder) / name)
                 for name, cell in cells.items()
@@ -175,30 +205,83 @@ def _compare_installations(
     except (ConfigError, EnvironmentFault, Fault, OSError) as fault:
         print(f"error: {explained(fault)}", file=sys.stderr)
         return NOT_COMPARED
-    judged = judge(compared)
-    print("\n".join(one.text for one in judged))
-    verdicts = {one.verdict for one in judged}
-    return NOT_COMPARED if "not compared" in verdicts else int("slower" in verdicts)
+    gate = judged_in_turn(changes_in_turn(compared), arguments.tolerance)
+    title = heading(compared) or f"{framework}: {old.place} -> {new.place}"
+    table = arguments.output or TABLE
+    sets = json.dumps([to_json(one.turns) for one in compared])
+    write_atomic(table.with_suffix(".json"), f"{sets}\n")
+    print(f"{title}\n{as_text(gate)}")
+    _write(gate, table, title)
+    print(verdict_of(gate))
+    return gate.status
 
 
-def _cells(framework: str, file: Path | None) -> dict[str, Cell]:
-    """The cells of a framework in a study, on noise, by name. Raises ConfigError."""
+def _options(arguments: argparse.Namespace) -> Interleave:
+    """How the installations take turns. Raises UsageError."""
+    precision = arguments.precision
+    if precision is None:
+        precision = min(PRECISION, (arguments.tolerance or 2 * PRECISION) / 2)
+    try:
+        return Interleave(
+            sets=arguments.sets,
+            rounds=arguments.rounds,
+            precision=precision,
+            max_sets=arguments.max_sets,
+            max_seconds=arguments.max_seconds,
+        )
+    except ValidationError as fault:
+        faults = (f"--{one['loc'][0]}: {one['msg']}".replace("_", "-") for one in fault.errors())
+        raise UsageError("; ".join(faults)) from None
+
+
+def _announcement(framework: str, cells: dict[str, Cell], options: Interleave) -> str:
+    """What is measured, and about how long."""
+    cores, folder = usable_cores(), ROOT / "config/datasets"
+    times = [seconds_of_turns([cell] * 2, options, folder, cores) for cell in cells.values()]
+    about = f"about {duration(sum(filter(None, times)))}; " if all(times) else ""
+    last = duration(len(cells) * options.max_seconds)
+    return (
+        f"{framework_name(framework)}, {configurations(len(cells))} on noise in memory: {about}on a"
+        f" busy machine sets begin until {last} have passed"
+    )
+
+
+def _cells(file: Path | None) -> dict[str, Cell]:
+    """The cells of a study that take turns, on noise, by name. Raises ConfigError."""
     planned = make_plan(read_on_default(ROOT, file), ROOT).cells
     found = {
         name: cell if is_operation(cell) else cell.model_copy(update={"input": "synthetic"})
         for name, cell in planned.items()
-        if cell.framework == framework and cell.world_size == 1
+        if cell.world_size == 1
     }
     if not found:
-        raise ConfigError(f"the study has no configuration of {framework}; give --framework")
+        raise ConfigError("the study has no configuration with one replica; give another --config")
     return found
 
 
 def _measured(
     name: str, cell: Cell, sides: dict[str, Installation], options: Interleave, folder: Path
-) -> Interleaved:
+) -> Configuration:
     candidates = [_candidate(key, cell, one, folder / key) for key, one in sides.items()]
-    return measure(name, "", options, candidates, {}, folder / "sets")
+    turns = measure(name, "", options, candidates, {}, folder / "sets")
+    recorded = {one.cell: _recorded(one.events) for one in candidates}
+    unit = CALLS if is_operation(cell) else UNIT
+    return Configuration(turns, unit, _device(cell.device), recorded)
+
+
+def _recorded(events: Path) -> Recorded:
+    """What the last process of a side recorded; nothing where it could not."""
+    try:
+        return Recorded.of(events_of(events.read_text(encoding="utf-8"), Start, Software))
+    except (OSError, ValueError):
+        return Recorded()
+
+
+def _device(device: str) -> str:
+    """`CPU (AMD EPYC 9B14)`: what computes, by the machine's own words."""
+    here = machine({})
+    names = [one["name"] for one in here["gpus"]] if device == "gpu" else [here["cpu_model"]]
+    return f"{device.upper()} ({', '.join(dict.fromkeys(filter(None, names))) or 'unknown'})"
 
 
 def _candidate(key: str, cell: Cell, one: Installation, folder: Path) -> Candidate:

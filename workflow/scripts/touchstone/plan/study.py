@@ -21,6 +21,7 @@ from touchstone.plan.model import RESULTS_FORMAT, Cell, Study
 from touchstone.plan.parts import Environment, Interleave, Scale
 from touchstone.plan.read import ConfigError, name_of, read
 from touchstone.plan.scale import scaled
+from touchstone.reading import share_of
 
 MOST_CELLS = 100_000
 """Of a sweep: Snakemake itself needs 0.12 MiB for each."""
@@ -147,6 +148,27 @@ def paths(given: Any) -> list[str]:
     """The paths of a list, or of a text with commas between them, as a command line gives it."""
     parts = given if isinstance(given, list) else str(given).split(",")
     return [str(part).strip() for part in parts if str(part).strip()]
+
+
+def gate_options(against: Any, tolerance: Any) -> list[str]:
+    """The old results folder, empty if none is given, and the options of `compare`, as a command
+    line of Snakemake gives them.
+
+    Raises:
+        ConfigError: there is no such folder, or the tolerance is no share.
+    """
+    faults = []
+    if against is not None and not Path(str(against)).is_dir():
+        faults.append(f"against: {against} is no folder; give the old results folder")
+    if tolerance is not None:
+        try:
+            share_of(str(tolerance))
+        except ValueError as fault:
+            faults.append(f"tolerance: {fault}")
+    if faults:
+        raise ConfigError("\n".join(faults))
+    options = [] if tolerance is None else ["--tolerance", str(tolerance)]
+    return ["" if against is None else str(against), *options]
 
 
 def check_results(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
+from math import inf, sqrt
 from statistics import median
 
 from touchstone.statistics.intervals import SESSION_SD, Ratio
@@ -16,21 +16,31 @@ OF_MEDIAN = 1.2533
 """The standard error of a median over that of a mean, of normal values: the root of pi / 2."""
 
 
-def common_shift(ratios: Sequence[Ratio], session_sd: float = SESSION_SD) -> Ratio | None:
+def common_shift(
+    ratios: Sequence[Ratio], session_sd: float = SESSION_SD, shared: float = 0.0
+) -> Ratio | None:
     """The ratio of two sittings, new / old, that most cells share: the median of their logarithms.
 
     Up to half of the cells may have changed by themselves. The standard error is that of a median,
     from the median absolute deviation, with 2 `session_sd`^2 for what sittings on one machine
-    differ by; so the interval says whether more than the machine's mood has changed.
+    differ by; so the interval says whether more than the machine's mood has changed. The degrees of
+    freedom are Satterthwaite's (1946, Biometrics Bulletin 2, 110): those of the deviation are the
+    cells less one, and the other parts count as known.
+
+    Args:
+        shared: variance of what the noise of several cells has in common, which their deviations
+            from the median do not show.
 
     Returns:
         None for fewer than `LEAST_CELLS` cells.
     """
-    if (shared := _shared(ratios)) is None:
+    if (found := _median(ratios)) is None:
         return None
-    middle, error = shared
+    middle, error = found
     n = min(ratio.n for ratio in ratios)
-    return Ratio(n, middle, sqrt(error**2 + 2 * session_sd**2), len(ratios) - 1)
+    square = error**2 + shared + 2 * session_sd**2
+    freedom = (len(ratios) - 1) * (square / error**2) ** 2 if error else inf
+    return Ratio(n, middle, sqrt(square), freedom)
 
 
 def without_shift(ratios: Sequence[Ratio]) -> list[Ratio]:
@@ -38,9 +48,9 @@ def without_shift(ratios: Sequence[Ratio]) -> list[Ratio]:
 
     They are as they were where there are fewer than `LEAST_CELLS`.
     """
-    if (shared := _shared(ratios)) is None:
+    if (found := _median(ratios)) is None:
         return list(ratios)
-    middle, error = shared
+    middle, error = found
     return [
         ratio._replace(
             log=ratio.log - middle,
@@ -50,7 +60,7 @@ def without_shift(ratios: Sequence[Ratio]) -> list[Ratio]:
     ]
 
 
-def _shared(ratios: Sequence[Ratio]) -> tuple[float, float] | None:
+def _median(ratios: Sequence[Ratio]) -> tuple[float, float] | None:
     """The median of the logarithms, and its standard error; None for too few ratios."""
     if len(ratios) < LEAST_CELLS:
         return None
