@@ -116,6 +116,20 @@ def test_two_ordered_factors_have_a_curve_each_and_a_matrix(tmp_path):
     assert matrix(findings)["labels"] == ["1 thread", "2 threads"]
 
 
+def test_batch_sizes_beside_frameworks_have_a_curve_for_each(tmp_path):
+    cells = [{"framework": f, "batch_size": b} for b in (32, 64) for f in ("pytorch", "mxnet")]
+    findings = studied(tmp_path, cells, [around(s) for s in (100, 50, 150, 60)])
+    assert len(findings.comparisons) == 2 and len(findings.curves) == 2
+    assert re.search(
+        r" Batch size, by the long runs: PyTorch \(channels last\), from batch size 32 to batch"
+        r" size 64 the speed is 1\.50 \[[\d., ]+\] \(64\) times that of batch size 32; highest:"
+        r" batch size 64; MXNet \(channels last\), from batch size 32 to batch size 64 the speed is 1\.20 \[",
+        words(findings),
+    )
+    noisy = studied(tmp_path / "noisy", cells, [[s, 9 * s, s] for s in (100, 50, 150, 60)])
+    assert "too noisy to tell for" not in words(noisy)  # whole blocks are slow: that is paired away
+
+
 def test_releases_of_one_framework_are_a_curve_in_the_order_of_their_versions(tmp_path):
     cells = [{"environment": name} for name in ("new", "old", "middle")]
     versions = {"new": "2.13.0", "old": "2.9.1", "middle": "2.10.0"}

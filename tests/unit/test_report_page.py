@@ -95,7 +95,7 @@ def test_the_picture_is_in_the_answer_without_a_script(good):
     answer = page[page.index('<section class="answer"') : page.index('id="figure-throughput"')]
     assert answer.count("<circle") == 18 and answer.count('class="track" role="img"') == 6
     assert answer.count("<title id=") == answer.count("<desc id=") == 6
-    assert answer.count("<li>") == 2 + 6  # comparisons, and configurations
+    assert answer.count("<li>") == 3 + 6  # comparisons, and configurations
     assert page.index('id="figure-throughput"') < page.index('id="ranking"')
     assert "(max-width: 36rem)" in page[page.index('id="figure-throughput"') :]
 

@@ -5,17 +5,21 @@ from collections.abc import Iterable, Sequence
 from math import exp, inf, log
 from statistics import fmean
 
-from touchstone.analysis.part import RatioEstimate
-from touchstone.analysis.ranking_model import FactorEffect, FactorLevel
+from touchstone.analysis.groups import differing_by
+from touchstone.analysis.part import SPEED_OF, RatioEstimate, Workload
+from touchstone.analysis.ranking_model import ComparisonSummary, Curve, FactorEffect, FactorLevel
 from touchstone.analysis.ratio import estimate
 from touchstone.plan.names import BEST
+from touchstone.results.interleaved import is_too_wide
 from touchstone.results.planned import COMPARED
-from touchstone.results.study import Cell
-from touchstone.statistics.groups import Group
+from touchstone.results.study import Cell, Study
+from touchstone.statistics.groups import Group, compare_groups
 from touchstone.statistics.intervals import UNDECIDED
 
 NUMBERS = ("batch_size", "threads", "reader_threads", "replicas", "nodes")
 """Factors whose values are numbers; an empty one, of all threads, is the largest."""
+OF_CURVES = ("batch_size", "threads", "reader_threads")
+"""Those of them that have a curve beside comparisons of frameworks; replicas have a table."""
 RELEASES = "environment"
 """The factor whose values have the order of their framework's versions."""
 
@@ -40,6 +44,40 @@ def effects(cells: Sequence[Cell], compared: Sequence[str], group: Group) -> lis
     fixed = [cell for cell in cells if cell.plan.factors["mode"] != BEST]
     found = (_effect(factor, fixed, group, {}) for factor in compared if factor not in COMPARED)
     return [effect for effect in found if any(level.ratio for level in effect.levels)]
+
+
+def curves(
+    study: Study, workload: Workload, comparisons: Iterable[ComparisonSummary]
+) -> list[Curve]:
+    """How each of `OF_CURVES` changes the speed of the configurations of a study, by its runs;
+    none of those that ran once."""
+    together = [{cell.cell for cell in one.cells} for one in comparisons]
+    compared = set().union(*together)
+    found: list[tuple[str, list[Cell]]] = []
+    for factor in OF_CURVES:
+        for cells in differing_by(study.cells, factor):
+            valued = [cell for cell in cells if cell.values(SPEED_OF[workload])]
+            names = {cell.plan.name for cell in valued}
+            if len(names) > 1 and names <= compared and not any(names <= one for one in together):
+                found.append((factor, valued))
+    models = compare_groups(
+        [{c.plan.name: c.by_block(SPEED_OF[workload]) for c in cells} for _, cells in found]
+    )
+    return [
+        _curve(workload, factor, cells, model)
+        for (factor, cells), model in zip(found, models, strict=True)
+        if model.freedom
+    ]
+
+
+def _curve(workload: Workload, factor: str, cells: Sequence[Cell], model: Group) -> Curve:
+    named = {cell.plan.name: cell for cell in cells}
+    return Curve(
+        workload=workload,
+        cells=model.ranked,
+        effect=_effect(factor, [named[name] for name in model.ranked], model, {}),
+        too_noisy=is_too_wide(model),
+    )
 
 
 def _effect(

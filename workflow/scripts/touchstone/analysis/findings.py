@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from touchstone.analysis import bottleneck, comparison, precision, scaling, styles, trials
+from touchstone.analysis import bottleneck, comparison, effects, precision, scaling, styles, trials
 from touchstone.analysis import peaks as measured_peaks
 from touchstone.analysis.answer import answer
 from touchstone.analysis.cells import UNITS, metrics_without_values, summaries
@@ -89,6 +89,11 @@ def compute(
         cells=cells,
         metrics_without_values=metrics_without_values(trained),
         comparisons=comparisons,
+        curves=[
+            curve
+            for workload, part in parts
+            for curve in effects.curves(part, workload, comparisons)
+        ],
         precision=[precision.summary(gain) for gain in answers.gains],
         styles=styles.gaps(comparisons, {cell.name: cell for cell in cells}),
         bottlenecks=[bottleneck.summary(verdict) for verdict in answers.verdicts],

@@ -11,7 +11,7 @@ from touchstone.analysis.disturbed import Disturbed
 from touchstone.analysis.doubts import Doubt
 from touchstone.analysis.part import Part, RatioEstimate, Workload
 from touchstone.analysis.profile_model import LayerProfile
-from touchstone.analysis.ranking_model import Answer, ComparisonSummary
+from touchstone.analysis.ranking_model import Answer, ComparisonSummary, Curve
 from touchstone.analysis.setup_model import Setup
 from touchstone.plan.names import stack_of
 
@@ -323,6 +323,9 @@ class Findings(Part):
     """Metrics that no training run has a value of, and why."""
     comparisons: list[ComparisonSummary]
     """Cells side by side; training first, then inference."""
+    curves: list[Curve]
+    """How batch size and threads change the speed of configurations that are compared at each of
+    their values."""
     precision: list[PrecisionGain]
     """What precision changes."""
     styles: list[StyleGap]

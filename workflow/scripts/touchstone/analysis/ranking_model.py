@@ -247,6 +247,20 @@ class ComparisonSummary(Part):
         return [pair for pair in self.pairs if pair.faster == self.leader]
 
 
+class Curve(Part):
+    """How the speed of a configuration changes with a number, by its runs, where each of its cells
+    is in another comparison."""
+
+    workload: Workload
+    """What the cells do."""
+    cells: list[str]
+    """The cells, which differ in the factor only, the fastest first."""
+    effect: FactorEffect
+    """What it changes."""
+    too_noisy: bool
+    """Whether an interval of the fastest reaches further than a factor of 1.5 beyond its ratio."""
+
+
 class AccuracyGap(Part):
     """How far apart the median test accuracies of compared cells are."""
 

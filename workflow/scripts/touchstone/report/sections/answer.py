@@ -15,6 +15,7 @@ from touchstone.plan.names import BEST, framework_name, setting_name
 from touchstone.report.rows import TableRows, first_rows
 from touchstone.report.sections.ranking import (
     counted,
+    curve_sentences,
     long_runs,
     noisy_turns,
     sentences,
@@ -79,7 +80,7 @@ def rankings(findings: Findings) -> list[str]:
             found += [sentences(findings, one) for one in comparisons]
     if not found:
         return [_nothing_to_compare(findings)]
-    return [*found, *not_compared(findings)]
+    return [*found, *curve_sentences(findings), *not_compared(findings)]
 
 
 def not_compared(findings: Findings) -> list[str]:

@@ -1,6 +1,7 @@
 """A comparison in sentences: what was fastest, by how much, and what the data leave open."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import ceil
 
@@ -10,6 +11,7 @@ from touchstone.analysis.ranking_model import (
     ComparedCell,
     ComparedPair,
     ComparisonSummary,
+    Curve,
     FactorEffect,
     FactorLevel,
 )
@@ -18,11 +20,13 @@ from touchstone.report.text import (
     common_cell,
     compared_name,
     comparison_text,
+    full_label,
     interval_text,
     listing,
     number,
     ratio_text,
 )
+from touchstone.results.metrics import words
 
 NAMED = 5
 """Configurations beside the fastest that a sentence names."""
@@ -151,6 +155,35 @@ def _curve(framework: str, effect: FactorEffect) -> str:
     )
     highest = _level_name(framework, effect, effect.highest)
     return f"from {begin} to {end} the speed is {steps} times that of {begin}; highest: {highest}."
+
+
+def curve_sentences(findings: Findings) -> list[str]:
+    """How a number changes the speed of the configurations, by their long runs: a sentence each, or
+    of more than `NAMED` where the speed is the highest."""
+    found = []
+    factors = dict.fromkeys((one.workload, one.effect.factor) for one in findings.curves)
+    for workload, factor in factors:
+        known = [o for o in findings.curves if (o.workload, o.effect.factor) == (workload, factor)]
+        about = f"{words(factor)}, by the long runs"
+        noisy = [one for one in known if one.too_noisy]
+        clear = [one for one in known if not one.too_noisy]
+        texts = [_of_configuration(findings, one) for one in clear]
+        if len(clear) > NAMED:
+            highest = Counter(_highest(findings, one) for one in clear)
+            texts = [f"highest: {level} in {n} of {len(clear)}" for level, n in highest.items()]
+        if noisy:
+            texts.append(f"too noisy to tell for {len(noisy)} of {len(known)} configurations")
+        found.append(f"{about[0].upper()}{about[1:]}: {'; '.join(texts)}.")
+    return found
+
+
+def _of_configuration(findings: Findings, one: Curve) -> str:
+    cell = findings.cell[one.cells[0]]
+    return f"{full_label(cell)}, {_curve(cell.framework, one.effect).removesuffix('.')}"
+
+
+def _highest(findings: Findings, one: Curve) -> str:
+    return _level_name(findings.cell[one.cells[0]].framework, one.effect, one.effect.highest)
 
 
 def _contrast(framework: str, effect: FactorEffect) -> str:
