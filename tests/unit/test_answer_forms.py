@@ -123,7 +123,8 @@ def test_batch_sizes_beside_frameworks_have_a_curve_for_each(tmp_path):
     assert re.search(
         r" Batch size, by the long runs: PyTorch \(channels last\), from batch size 32 to batch"
         r" size 64 the speed is 1\.50 \[[\d., ]+\] \(64\) times that of batch size 32; highest:"
-        r" batch size 64; MXNet \(channels last\), from batch size 32 to batch size 64 the speed is 1\.20 \[",
+        r" batch size 64; MXNet \(channels last\), from batch size 32 to batch size 64 the speed is"
+        r" 1\.20 \[",
         words(findings),
     )
     noisy = studied(tmp_path / "noisy", cells, [[s, 9 * s, s] for s in (100, 50, 150, 60)])
