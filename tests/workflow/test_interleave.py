@@ -7,6 +7,7 @@ import json
 import pytest
 
 from fixtures.interpreters import plant
+from touchstone.analysis.again import Kept
 from touchstone.environments import ensure
 from workflow.project import ENVIRONMENTS, IN_TURN, OPERATION, ROOT, Project
 
@@ -107,6 +108,19 @@ def test_a_finished_set_survives_and_a_damaged_one_is_measured_again(project):
     assert after["set1.json"] == before["set1.json"] and after["set2.json"] == before["set2.json"]
     assert after["set3.json"] != before["set3.json"] and json.loads(after["set3.json"])
     assert [one["number"] for one in json.loads(path.read_text())["sets"]] == [1, 2, 3]
+
+
+def test_a_first_run_that_is_repeated_measures_no_turn_again(project):
+    sets = {path: path.read_text() for path in project.folder.glob("results/interleaved/*/*.json")}
+    (run,) = project.folder.glob("results/runs/scipy-mine-*/rep1/events.jsonl")
+    before = run.stat().st_mtime_ns
+    project.flag("*/rep1")
+    project.flag("scipy-mine-*/rep1", "noisy_machine")
+    output = project.make(Kept("turns").again("disturbed"))
+    assert "turns: 1 of 4 runs is repeated" in output and "1 runs: about" in output
+    assert run.stat().st_mtime_ns != before
+    assert sets == {path: path.read_text() for path in sets}
+    assert project.jobs() == {}
 
 
 def test_a_cell_whose_first_run_failed_takes_no_turn(project):

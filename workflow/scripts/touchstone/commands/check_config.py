@@ -16,13 +16,14 @@ from touchstone.published.forecast import forecast_of
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path)
+    parser.add_argument("--quiet", action="store_true", help="print nothing but faults")
 
 
 def run(arguments: argparse.Namespace) -> None:
     try:
         config = read_on_default(ROOT, arguments.file)
         plan = make_plan(config, ROOT)
-        claims = forecast_of(plan, config, ROOT, skip.no_device)
+        claims = forecast_of(plan, config, ROOT, skip.no_device) if not arguments.quiet else ""
     except (ConfigError, DossierError) as fault:
         sys.exit(f"error: {fault}")
     print(f"{plan.study.study}: {len(plan.cells)} cells, {len(plan.order)} runs")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from touchstone.analysis.again import Kept
 from touchstone.analysis.doubts import disturbed_runs, doubts
 from touchstone.analysis.machines import (
     QUANTITIES,
@@ -39,8 +40,12 @@ def _answer(first: str, throughputs: Mapping[str, Against]) -> str:
 
 
 def _warnings(machine: Machine) -> list[Alert]:
-    """The warnings of a machine's study, each with the machine's name."""
-    found = warnings(disturbed_runs(machine.study), doubts(machine.study))
+    """The warnings of a machine's study, each with the machine's name.
+
+    Their commands are for that machine, whose bundle is then to be made again.
+    """
+    kept = Kept(str(machine.manifest["study"]))
+    found = warnings(disturbed_runs(machine.study), doubts(machine.study), kept)
     return [alert._replace(fault=f"{machine.name}: {alert.fault}") for alert in found]
 
 

@@ -10,11 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from touchstone.analysis.again import Kept
 from touchstone.measure import progress, skip
 from touchstone.measure.variables import dropped
 from touchstone.plan.estimate import estimate
 from touchstone.plan.slurm import impossible, orphans, partitions, refusal
 from touchstone.results.files import InputError
+from touchstone.results.interleaved import read_interleaved
 from touchstone.workflow import lock
 from touchstone.workflow.context import Context
 from touchstone.workflow.resources import JobResources
@@ -79,8 +81,10 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     # every job that has ended, during a measured run.
     workflow.scheduler.job_rate_limiter = None
     needed = Counter(job.wildcards.cell for job in runs)
-    groups = [job.wildcards.group for job in begun if is_of(job, "interleave")]
-    turns = [context.turns[group] for group in groups]
+    groups = [
+        job for job in begun if is_of(job, "interleave") and not finds_its_sets(job, workflow)
+    ]
+    turns = [context.turns[job.wildcards.group] for job in groups]
     # The number of runs, for the remaining time in the lines of progress.
     progress.start(needed.total())
     if (needed or turns) and workflow.is_main_process:
@@ -90,6 +94,19 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
         print(expected.text, file=sys.stderr)
         if line := claims_line(context):
             print(line, file=sys.stderr)
+
+
+def finds_its_sets(job: Any, workflow: Any) -> bool:
+    """Whether a job that measures in turn is begun only because first runs are repeated: their
+    cells have taken turns, and the sets are kept."""
+    reason = workflow.dag.reason(job)
+    if reason.missing_output or reason.forced or reason.is_provenance_triggered():
+        return False
+    try:
+        (found,) = read_interleaved([Path(str(job.output[0]))])
+    except InputError:
+        return False
+    return not found.excluded
 
 
 def claims_line(context: Context) -> str:
@@ -106,7 +123,7 @@ def succeed(workflow: Any, context: Context) -> None:
     """Print how long the execution took, whether other programs disturbed it, and its answer."""
     if line := progress.closing():
         print(line, file=sys.stderr)
-    if workflow.is_main_process and (line := disturbance_of(FINDINGS)):
+    if workflow.is_main_process and (line := disturbance_of(FINDINGS, context.kept)):
         print(f"warning: {line}", file=sys.stderr)
     print_answer(workflow, context)
 
@@ -123,10 +140,10 @@ def print_answer(workflow: Any, context: Context) -> None:
     print(f"Report: {report}", *pages, sep="\n", file=sys.stderr)
 
 
-def disturbance_of(path: Path) -> str:
+def disturbance_of(path: Path, kept: Kept) -> str:
     """The warning that other programs disturbed the study of these findings; empty without one."""
     findings = _findings(path)
-    return findings.disturbed.line if findings and findings.disturbed else ""
+    return findings.disturbed.line(kept) if findings and findings.disturbed else ""
 
 
 def answer_of(path: Path) -> list[str]:
