@@ -3,6 +3,8 @@
 import copy
 import csv
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -37,7 +39,7 @@ def project(tmp_path_factory):
         for name in ("mine", "other")
     }
     made = Project(folder / "home", ENVIRONMENTS, STUDY)
-    made.run()
+    made.output = made.run()
     return made
 
 
@@ -63,6 +65,17 @@ def test_each_comparison_has_its_sets_and_the_page_says_so(project):
     with open(project.folder / "results/tables/comparisons.csv", newline="") as file:
         basis = {(row["metric"], row["basis"]) for row in csv.DictReader(file)}
     assert ("throughput", "turns") in basis and ("throughput", "runs") not in basis
+
+
+def test_the_estimate_is_that_of_the_check_and_printed_once(project):
+    check = [sys.executable, "workflow/scripts/cli.py", "check-config", "config/config.yaml"]
+    done = subprocess.run(
+        check, cwd=project.folder, env=project.variables, capture_output=True, text=True, check=True
+    )
+    size, estimate = done.stdout.splitlines()
+    assert size == "turns: 4 cells, 4 runs"
+    assert estimate.startswith("4 runs and 2 comparisons in turn: about ")
+    assert project.output.count(estimate) == project.output.count("of disk without software") == 1
 
 
 def test_nothing_changed_nothing_runs(project):

@@ -17,7 +17,7 @@ from touchstone.plan.names import Stack
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import is_operation
 from touchstone.plan.study import Plan
-from touchstone.workflow.interleaving import groups
+from touchstone.results.turn_groups import groups
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Wildcards = Any

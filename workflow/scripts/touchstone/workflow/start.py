@@ -34,6 +34,11 @@ def is_of(job: Any, rule: str) -> bool:
     return str(job.rule.name).endswith(rule)
 
 
+def has_report(workflow: Any) -> bool:
+    """Whether the report of the study is among what this execution was asked for."""
+    return any(is_of(job, "report") for job in workflow.dag.jobs)
+
+
 def check_lock(arguments: Sequence[str]) -> None:
     """Print what to do about the lock of an execution that was killed; see `lock`.
 
@@ -110,7 +115,7 @@ def finds_its_sets(job: Any, workflow: Any) -> bool:
 
 
 def claims_line(context: Context) -> str:
-    """How many claims of a published study this machine can judge; empty for another study."""
+    """How many claims of a published study this machine can decide; empty for another study."""
     if not context.pages:
         return ""
     # It takes a second, and only a published study needs it.
@@ -123,6 +128,8 @@ def succeed(workflow: Any, context: Context) -> None:
     """Print how long the execution took, whether other programs disturbed it, and its answer."""
     if line := progress.closing():
         print(line, file=sys.stderr)
+    if not has_report(workflow):
+        return  # a bundle, say, whose command has said what there is to say
     if workflow.is_main_process and (line := disturbance_of(FINDINGS, context.kept)):
         print(f"warning: {line}", file=sys.stderr)
     print_answer(workflow, context)
@@ -130,7 +137,7 @@ def succeed(workflow: Any, context: Context) -> None:
 
 def print_answer(workflow: Any, context: Context) -> None:
     """Print the study's answer and the paths of its pages, if this execution has the report."""
-    if not any(is_of(job, "report") for job in workflow.dag.jobs):
+    if not has_report(workflow):
         return
     width = min(shutil.get_terminal_size().columns, LONGEST_LINE)
     pages = [f"Page of the study: {Path(page).absolute()}" for page in context.pages]
