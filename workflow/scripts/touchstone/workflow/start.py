@@ -96,9 +96,8 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
         # A run uses all cores unless its cell sets `threads`, whatever --cores says.
         folder = context.root / "config/datasets"
         expected = estimate(context.plan, needed, folder, os.cpu_count() or 1, turns)
-        print(expected.text, file=sys.stderr)
-        if line := claims_line(context):
-            print(line, file=sys.stderr)
+        lines = (context.plan.left_out_text, expected.text, claims_line(context))
+        print(*filter(None, lines), sep="\n", file=sys.stderr)
 
 
 def finds_its_sets(job: Any, workflow: Any) -> bool:
