@@ -358,7 +358,7 @@ def test_page_shows_the_proof_next_to_the_speeds(tmp_path):
 
 def test_a_page_without_certificates_says_so(good):
     page = text_of(good)
-    assert "No certificate was asked for in this study" in page
+    assert "This study asks for no certificate" in page
     assert "PyTorch not shown" in page and "parity_not_shown 3" in page
 
 

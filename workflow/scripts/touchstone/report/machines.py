@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from touchstone.analysis.again import Kept
 from touchstone.analysis.doubts import disturbed_runs, doubts
 from touchstone.analysis.machines import (
     QUANTITIES,
@@ -21,6 +20,7 @@ from touchstone.report.rendering import templates
 from touchstone.report.sections.warnings import Alert, warnings
 from touchstone.statistics.intervals import LEVEL, SESSION_SD
 
+THERE = " on that machine, before you make its bundle again"
 ROWS = 200
 """Cells that a table of the page has at most."""
 
@@ -40,13 +40,15 @@ def _answer(first: str, throughputs: Mapping[str, Against]) -> str:
 
 
 def _warnings(machine: Machine) -> list[Alert]:
-    """The warnings of a machine's study, each with the machine's name.
-
-    Their commands are for that machine, whose bundle is then to be made again.
-    """
-    kept = Kept(str(machine.manifest["study"]))
-    found = warnings(disturbed_runs(machine.study), doubts(machine.study), kept)
-    return [alert._replace(fault=f"{machine.name}: {alert.fault}") for alert in found]
+    """The warnings of a machine's study, each with the machine's name; commands are for there."""
+    found = warnings(disturbed_runs(machine.study), doubts(machine.study), machine.kept)
+    return [
+        alert._replace(
+            fault=f"{machine.name}: {alert.fault}",
+            remedy=alert.remedy.removesuffix(":") + f"{THERE}:" if alert.command else alert.remedy,
+        )
+        for alert in found
+    ]
 
 
 def make_pages(machines: Sequence[Machine], figure: str, texts: dict[str, str]) -> tuple[str, str]:
