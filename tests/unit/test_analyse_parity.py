@@ -124,8 +124,8 @@ def test_the_page_on_reading_promises_what_a_certificate_allows(root):
     page = " ".join((root / "docs/reading.md").read_text().split())
     double, adam = TOLERANCES["fp64"], TOLERANCES["adam"]
     told = (
-        f"in double precision, gradients agree to {double['gradients']:.0e}, what ten steps change in"
-        f" the weights to {double['update']:.0e} with SGD and to {adam['update']:.0e} with Adam, and"
-        f" running statistics to {double['statistics']:.0e}"
+        f"gradients agree to {double['gradients']:.0e}, what ten steps change in the weights to "
+        f"{double['update']:.0e} with SGD and to {adam['update']:.0e} with Adam, and running "
+        f"statistics to {double['statistics']:.0e}"
     )
     assert told.replace("e-0", "e-") in page
