@@ -16,14 +16,17 @@ help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; \
 	    do printf '%-14s %s\n' "$$name" "$$text"; done
 
-# The shell gets the name of the file from its environment, so that it is never part of a command;
+# The shell gets what the user says from its environment, so that it is never part of a command;
 # `value` keeps `make` from expanding it.
 override CONFIG := $(value CONFIG)
-export CONFIG
+override RERUN := $(value RERUN)
+export CONFIG RERUN
 
-# Certificates and data sets are prepared in parallel; runs never overlap.
+# Certificates and data sets are prepared in parallel; runs never overlap. RERUN=disturbed repeats the runs
+# of the study that other programs disturbed, RERUN=all all of its runs.
 run: .venv/base ## run the default study, or another one: make run CONFIG=my-study.yaml
-	@$(if $(CONFIG),.venv/bin/python workflow/scripts/cli.py check-config -- "$$CONFIG")
+	@$(if $(CONFIG),.venv/bin/python workflow/scripts/cli.py check-config --quiet -- "$$CONFIG")
+	@$(if $(RERUN),.venv/bin/python workflow/scripts/cli.py repeat -- "$$RERUN" $(if $(CONFIG),"$$CONFIG"))
 	@$(SNAKEMAKE) --cores all $(if $(CONFIG),--configfile "$$CONFIG")
 
 unlock: .venv/base ## remove the lock that a killed execution left

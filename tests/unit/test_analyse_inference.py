@@ -8,6 +8,7 @@ from fixtures.records import require_valid, value
 from fixtures.runs import FACTORS, START, edit_json, read_events, write_events, write_plan
 from fixtures.specs import timed
 from fixtures.studies import BLANK
+from touchstone.analysis.again import Kept
 from touchstone.analysis.findings import compute
 from touchstone.report.page import FIGURES, make_report
 from touchstone.results.answers import OF_INFERENCE
@@ -156,7 +157,12 @@ def test_the_report_has_a_table_and_compares_frameworks(tmp_path):
     for name in FIGURES:
         (figures / f"{name}.svg").write_bytes(BLANK["svg"])
     html = make_report(
-        compute(study, {}), figures, title="Predicted", config_name="", config_text=""
+        compute(study, {}),
+        figures,
+        title="Predicted",
+        kept=Kept("one"),
+        config_name="",
+        config_text="",
     )
     assert '<h2 id="inference">Inference</h2>' in html
     assert "<td>15.6</td>" in html.replace('<span class="range">15.6</span>', "")

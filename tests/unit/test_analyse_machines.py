@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import random
+import re
 import shutil
 import stat
 import zipfile
@@ -348,6 +349,20 @@ def test_machines_side_by_side(fast, slow, packed, tmp_path):
     for name in made:
         same = (tmp_path / "again" / name).read_bytes() == (tmp_path / "merged" / name).read_bytes()
         assert same, name
+
+
+def test_a_command_of_another_machines_page_is_for_that_machine(packed, tmp_path):
+    root = results(tmp_path / "hot", model="Intel(R) Xeon(R) CPU @ 2.20GHz", seed=3)
+    for path in root.glob("records/*/*.json"):
+        edit_json(path, flags=["throttled"])
+    pack(root, tmp_path / "hot.zip")
+    assert merge(packed, tmp_path / "hot.zip", "--output", tmp_path / "merged").returncode == 0
+    page = (tmp_path / "merged/index.html").read_text()
+    (warning,) = re.findall(r'<p class="warning">(.*?)</p>', page)
+    assert "Intel Xeon" in warning and warning.endswith(
+        "To repeat these runs on that machine, before you make its bundle again: "
+        "<code>make run CONFIG=results/report/fake/config.yaml RERUN=disturbed</code>"
+    )
 
 
 def test_a_results_folder_comes_before_the_bundles(slow, packed, tmp_path):

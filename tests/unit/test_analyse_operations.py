@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from fixtures.records import require_valid, value
 from fixtures.runs import FACTORS, edit_json, make_run, read_events, write_events
 from fixtures.specs import timed
+from touchstone.analysis.again import Kept
 from touchstone.analysis.findings import compute
 from touchstone.analysis.peaks import peaks, share_of_peak
 from touchstone.report.figures.operations import _name
@@ -114,7 +115,12 @@ def test_a_study_of_operations_only_has_its_figures_and_its_page(tmp_path):
     (tmp_path / "figures/captions.json").write_text(json.dumps(captions))
     assert "4 GFLOP/s and 0.0 GB/s on the CPU" in captions["operations"]["caption"]
     page = make_report(
-        compute(study, {}), tmp_path / "figures", title="Operations", config_name="", config_text=""
+        compute(study, {}),
+        tmp_path / "figures",
+        title="Operations",
+        kept=Kept("one"),
+        config_name="",
+        config_text="",
     )
     assert "Basic operations" in page and "memory copy" in page
     assert page.count("<figure") == 6

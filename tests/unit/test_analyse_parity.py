@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.commands import call
 from touchstone.results.certificates import proof, read_certificates
-from touchstone.results.parity import compare
+from touchstone.results.parity import TOLERANCES, compare
 
 
 @pytest.fixture
@@ -118,3 +118,14 @@ def test_what_failed_or_differs_ends_the_table_with_an_error(entry, why, tmp_pat
     assert ended.returncode == 1
     assert ended.stderr == f"error: not shown to be equal: net in c ({why})\n"
     assert verdicts == {"b": "yes", "c": f"no: {why}"}
+
+
+def test_the_page_on_reading_promises_what_a_certificate_allows(root):
+    page = " ".join((root / "docs/reading.md").read_text().split())
+    double, adam = TOLERANCES["fp64"], TOLERANCES["adam"]
+    told = (
+        f"gradients agree to {double['gradients']:.0e}, what ten steps change in the weights to "
+        f"{double['update']:.0e} with SGD and to {adam['update']:.0e} with Adam, and running "
+        f"statistics to {double['statistics']:.0e}"
+    )
+    assert told.replace("e-0", "e-") in page

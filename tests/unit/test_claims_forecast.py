@@ -1,13 +1,16 @@
-"""How many claims a machine can judge, known before anything runs."""
+"""How many claims a machine can decide, known before anything runs."""
 
 import pytest
 
+from fixtures.published import made, verdicts
 from touchstone.plan.read import read_on_default
 from touchstone.plan.study import make_plan
 from touchstone.published.dossier import read_dossier
 from touchstone.published.forecast import forecast, forecast_of
 from touchstone.workflow.context import Context
 from touchstone.workflow.start import claims_line
+
+STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
 
 
 def nothing_but_a_cpu(device, replicas=1):
@@ -41,31 +44,57 @@ def yin(root):
 
 
 def test_a_cpu_judges_a_part_of_the_claims_and_replaces_a_gpu(root, yin):
-    found = forecast(yin, pairs_of(root, "yin2020", scale="paper"), nothing_but_a_cpu)
+    found = forecast(yin, pairs_of(root, "yin2020", scale="paper"), nothing_but_a_cpu, 3)
     assert found.claims == len(yin.claims) and found.shortened == 0
-    assert 0 < found.stand_ins < found.judged < found.claims
-    both = forecast(yin, pairs_of(root, "yin2020", ("cpu", "gpu"), scale="paper"), anything)
+    assert 0 < found.stand_ins < found.decided == found.judged < found.claims
+    both = forecast(yin, pairs_of(root, "yin2020", ("cpu", "gpu"), scale="paper"), anything, 3)
     assert both.judged > found.judged and both.stand_ins == 0
 
 
 def test_cells_of_a_gpu_that_is_not_there_judge_nothing(root, yin):
-    found = forecast(yin, pairs_of(root, "yin2020", ("gpu",), scale="paper"), nothing_but_a_cpu)
+    found = forecast(yin, pairs_of(root, "yin2020", ("gpu",), scale="paper"), nothing_but_a_cpu, 3)
     assert found.judged == 0
 
 
 def test_a_short_scale_leaves_out_the_claims_that_need_the_whole_study(root, yin):
-    whole = forecast(yin, pairs_of(root, "yin2020", scale="paper"), nothing_but_a_cpu)
-    short = forecast(yin, pairs_of(root, "yin2020", scale="smoke"), nothing_but_a_cpu)
+    whole = forecast(yin, pairs_of(root, "yin2020", scale="paper"), nothing_but_a_cpu, 3)
+    short = forecast(yin, pairs_of(root, "yin2020", scale="smoke"), nothing_but_a_cpu, 3)
     assert short.shortened > 5 and short.judged + short.shortened == whole.judged
     assert f"; {short.shortened} more need the scale 'paper'." in short.text
 
 
-@pytest.mark.parametrize("name", ["keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020"])
+def test_one_run_of_each_configuration_decides_nothing_without_turns(root):
+    """Turns have an interval of speeds; what is counted needs none."""
+    config = configured(root, "yin2020", scale="smoke")
+    once = forecast_of(make_plan(config, root), config, root, nothing_but_a_cpu)
+    assert "can decide none; 20 have figures without an interval, as each configuration" in once
+    config["interleave"] = {}
+    in_turn = forecast_of(make_plan(config, root), config, root, nothing_but_a_cpu)
+    decided = int(in_turn.split("can decide ")[1].split()[0].rstrip(",;"))
+    assert 0 < decided < 20 and f"; {20 - decided} have figures without an interval" in in_turn
+    config = configured(root, "lawrence2017", scale="smoke")
+    counted = forecast_of(make_plan(config, root), config, root, nothing_but_a_cpu)
+    assert "can decide 1" in counted
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_what_is_decided_at_the_shortest_scale_is_what_was_forecast(root, name):
+    config = configured(root, name, scale="smoke")
+    line = forecast_of(make_plan(config, root), config, root, nothing_but_a_cpu)
+    found = list(verdicts(made(root, name, "smoke")).values())
+    decided = sum(found.count(verdict) for verdict in ("reproduced", "contradicted"))
+    assert f"claims this machine can decide {decided or 'none'}" in line
+    undecided = found.count("cannot tell")
+    assert ("without an interval" in line) == bool(undecided)
+    assert not undecided or f"; {undecided} have figures without an interval" in line
+
+
+@pytest.mark.parametrize("name", STUDIES)
 def test_a_machine_without_a_gpu_judges_claims_of_every_study(root, name):
     """`lawrence2017` names one that a CPU decides: the number of parameters."""
     config = configured(root, name, scale="paper")
     line = forecast_of(make_plan(config, root), config, root, nothing_but_a_cpu)
-    assert line.startswith("Of the study's ") and "can judge 0" not in line
+    assert line.startswith("Of the study's ") and "can decide none" not in line
 
 
 def test_a_study_without_claims_says_nothing(root):
@@ -77,6 +106,6 @@ def test_a_study_without_claims_says_nothing(root):
 def test_an_execution_says_it_before_it_begins(root):
     config = configured(root, "yin2020", scale="smoke")
     line = claims_line(Context(make_plan(config, root), root, 2, True))
-    assert line.startswith("Of the study's 57 claims this machine can judge ")
+    assert line.startswith("Of the study's 57 claims this machine can decide none; ")
     config = configured(root, "scaling")
     assert claims_line(Context(make_plan(config, root), root, 2, True)) == ""

@@ -16,6 +16,7 @@ from touchstone.datasets import formats, manifest_file
 from touchstone.datasets.catalogue import Dataset
 from touchstone.datasets.convert import convert
 from touchstone.datasets.errors import REPAIR
+from touchstone.paths import snakemake
 
 
 @pytest.fixture
@@ -172,7 +173,9 @@ def test_a_repair_deletes_what_is_damaged_and_nothing_else(
     assert len(said) == len(names) - 1  # one was gone before
     assert f"deleted {data}/toy/png/train.map: 5 bytes, not " in done.stdout
     wanted = sorted(name for name in names if name.endswith((".done", "manifest.json")))
-    command = " ".join(["snakemake --cores all", *(str(data.parent / name) for name in wanted)])
+    command = " ".join(
+        [f"{snakemake()} --cores all", *(str(data.parent / name) for name in wanted)]
+    )
     assert f"keep all finished runs, type: {command}\n" in done.stdout
     done = call("verify", data, *folder)
     assert (done.returncode, done.stdout) == (0, "toy lmdb: ok\n")

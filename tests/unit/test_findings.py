@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from fixtures.runs import make_record, write_plan
 from fixtures.studies import findings_of, gathered, large, speeds
+from touchstone.analysis.again import Kept
 from touchstone.analysis.disturbed import Disturbed, disturbed
-from touchstone.analysis.doubts import doubts
+from touchstone.analysis.doubts import Doubt, doubts
 from touchstone.analysis.findings import compute
 from touchstone.analysis.findings_file import read_findings, write_findings
 from touchstone.analysis.findings_model import Findings
@@ -20,6 +21,7 @@ from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.ranking_model import NextStep
 from touchstone.commands.document_findings import PAGE, reference
 from touchstone.files import with_section
+from touchstone.plan.scale import scaled
 from touchstone.report.sections import strip
 from touchstone.report.sections.answer import (
     answer,
@@ -28,13 +30,15 @@ from touchstone.report.sections.answer import (
     next_step_sentence,
     trust_sentence,
 )
-from touchstone.report.sections.warnings import doubt_warning
+from touchstone.report.sections.warnings import doubt_warning, warnings
 from touchstone.report.text import interval_text, number
 from touchstone.results.files import InputError
 from touchstone.results.planned import MOST_COMPARED, PlannedCell, comparable
 from touchstone.results.tables import chosen
 from touchstone.schema.spec import Trial
 from touchstone.schema.status import STATUSES
+
+KEPT = Kept("one")
 
 
 def answered(study):
@@ -192,7 +196,7 @@ def test_flags_on_more_than_a_third_of_the_runs_are_a_doubt(tmp_path):
     for run in study.runs[:3]:
         run.flags.append("throttled")
     (doubt,) = doubts(study)
-    assert doubt_warning(doubt).fault == (
+    assert doubt_warning(doubt, KEPT).fault == (
         "Do not trust these numbers: 3 of 6 runs are flagged throttled."
     )
     assert compute(study, {}).answer.trust.reason == "disturbed"
@@ -203,8 +207,41 @@ def test_flags_that_are_together_on_more_than_a_third_of_the_runs_are_a_doubt(tm
     for run, flag in zip(study.runs, ("throttled", "throttled", "drifting"), strict=False):
         run.flags.append(flag)
     (doubt,) = doubts(study)
-    assert doubt_warning(doubt).fault == (
+    assert doubt_warning(doubt, KEPT).fault == (
         "Do not trust these numbers: 3 of 6 runs are flagged (drifting 1, throttled 2)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "edit"),
+    [
+        ({"study": "one"}, "`repeats: 3`"),
+        ({"study": "one", "scale": "paper", "scales": {"smoke": {"repeats": 1}}}, "`repeats: 3`"),
+        ({"study": "one", "scale": "smoke", "scales": {"smoke": {}}}, "`repeats: 3`"),
+        (
+            {"study": "one", "scale": "smoke", "scales": {"smoke": {"repeats": 1}}},
+            "`repeats: 3`, under `scales` and there under `smoke`,",
+        ),
+    ],
+)
+def test_a_single_run_names_the_edit_that_gives_more(config, edit):
+    doubt = Doubt(cause="one run", flags={}, runs=2, total=2)
+    (alert,) = warnings(None, [doubt], Kept.of(config))
+    assert alert.remedy.startswith(f"Write {edit} into the study's file and run it again")
+    made = {**config, "scales": {**config.get("scales", {})}, "repeats": 1}
+    (made["scales"]["smoke"] if "there under" in edit else made)["repeats"] = 3
+    assert scaled({**made, "sweeps": [{}]}, [])["repeats"] == 3
+
+
+def test_every_command_is_of_the_study_whose_page_it_is_on():
+    disturbed = Disturbed(runs=2, total=3, share=40.0)
+    doubt = Doubt(cause="flags", flags={"throttled": 2}, runs=2, total=3)
+    command = "make run CONFIG=results/report/one/config.yaml RERUN=disturbed"
+    found = warnings(disturbed, [doubt], KEPT)
+    assert [alert.command for alert in found] == [command, command]
+    assert disturbed.line(KEPT).endswith(f"repeat these runs: {command}")
+    assert KEPT._replace(study="$(touch x)").again("all") == (
+        "make run CONFIG='results/report/$(touch x)/config.yaml' RERUN=all"
     )
 
 

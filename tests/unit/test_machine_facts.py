@@ -4,6 +4,7 @@ import pytest
 
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, make_run, write_plan
 from fixtures.studies import gathered
+from touchstone.analysis.again import Kept
 from touchstone.measure import environment
 from touchstone.report.sections import warnings
 from touchstone.results.files import write_json
@@ -65,7 +66,7 @@ def alerts(root, **changed):
     write_plan(root / "plan.tsv", [{}], repeats=2)
     study = gathered(root)
     machines = [run.provenance["machine"] for run in study.runs]
-    return [one.fault for one in warnings.of_machines(machines)]
+    return [one.fault for one in warnings.of_machines(machines, Kept("one"))]
 
 
 def test_a_machine_that_changed_between_runs_is_warned_about(tmp_path):

@@ -1,14 +1,17 @@
 """The plan: cells, names, order, and what a configuration is refused for."""
 
+import json
 import subprocess
 import sys
 
 import pytest
+import yaml
 
 from fixtures.studies import faults
 from touchstone.plan.max_batch import as_planned, searches
 from touchstone.plan.model import Cell, Study
-from touchstone.plan.read import ConfigError, canonical, name_of, read
+from touchstone.plan.parts import Interleave
+from touchstone.plan.read import ConfigError, canonical, name_of, read, read_on_default
 from touchstone.plan.spec import make_spec, spec_digests
 from touchstone.plan.study import check_results, make_plan
 
@@ -278,14 +281,31 @@ def test_results_of_another_format_are_refused(tmp_path):
 
 
 def test_the_generated_pages_are_not_stale(root):
-    import json
-
     from touchstone.commands.document_config import readme, schema
 
     for text in ((root / "config/README.md").read_text(), readme()):
         assert all(f"| `{key}` |" in text for key in (*Cell.model_fields, *Study.model_fields))
     assert (root / "config/README.md").read_text() == readme(), "run `make docs`"
     assert json.loads((root / "config/schema.json").read_text()) == schema(), "run `make docs`"
+
+
+def test_the_defaults_of_the_generated_page_are_what_a_study_has(root, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("study: mine\ntitle: Mine\n")
+    study = make_plan(read_on_default(root, path), root).study
+    page = (root / "config/README.md").read_text()
+    sections = page.split("\n## ")[1:3]
+    for text, found in zip(sections, (study, study.interleave), strict=True):
+        for key, field in type(found).model_fields.items():
+            if field.is_required():
+                continue
+            (row,) = [line for line in text.splitlines() if line.startswith(f"| `{key}` |")]
+            value = getattr(found, key)
+            shown = row.split(" | ")[2]
+            if key == "interleave":
+                assert Interleave(**json.loads(shown.split("`")[1])) == value
+            else:
+                assert json.loads(shown.split("`")[1]) == value, key
 
 
 def test_the_schema_accepts_the_default_study_and_refuses_a_typo(root):
@@ -333,3 +353,29 @@ print("numpy" in sys.modules)
     command = [sys.executable, "-c", asked]
     ended = subprocess.run(command, cwd=root, env=variables, capture_output=True, text=True)
     assert ended.stdout == "False\n", ended.stderr
+
+
+@pytest.mark.parametrize("name", ["lawrence2017", "piccione2018", "vo2021", "yin2020"])
+def test_a_published_study_can_be_planned_on_a_gpu_too(root, name):
+    """As its head says; frameworks without an environment for GPUs are left out."""
+    text = (root / f"config/studies/{name}.yaml").read_text()
+    on_cpu = make_plan(study_of(root, text), root)
+    assert "[cpu]" in text and not on_cpu.left_out_text
+    both = make_plan(study_of(root, text.replace("[cpu]", "[cpu, gpu]")), root)
+    without = {"mxnet", "caffe", "cntk"}
+    missing = sum(cell.framework in without for cell in on_cpu.cells.values())
+    assert len(both.cells) + missing == 2 * len(on_cpu.cells)
+    assert sum(both.left_out.values()) == missing
+    lines = both.left_out_text.splitlines()
+    assert len(lines) == len(without & {cell.framework for cell in on_cpu.cells.values()})
+    assert all(line.endswith("-gpu.yaml is not there") for line in lines)
+
+
+def study_of(root, text):
+    """A study's text on top of the default study."""
+    return {**read(root / "config/config.yaml"), **yaml.safe_load(text)}
+
+
+def test_a_framework_that_is_asked_for_on_a_gpu_only_is_refused(study, root):
+    study["sweeps"] = [{**study["sweeps"][0], "framework": ["mxnet"], "device": "gpu"}]
+    assert "device: mxnet cannot train on gpu, for envs/mxnet-gpu.yaml" in faults(study, root)

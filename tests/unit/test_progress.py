@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 def follow(folder, seconds, **phases):
     """Follow a run whose measured phase took `seconds`; what was printed."""
     events = folder / "events.jsonl"
-    events.write_text(event_to_line(Phase("measured", 5.0, 5.0 + seconds, steps=10)))
+    events.write_text(event_to_line(Phase("measured", 5.0, 5.0 + seconds, steps=10, examples=100)))
     printed = io.StringIO()
     spec = SPEC._replace(phases=SPEC.phases._replace(**phases))
     progress.Progress(spec, events, printed).finish("ok")
@@ -80,7 +80,7 @@ def lines_at(columns, folder, monkeypatch, out):
     events = folder / "events.jsonl"
     followed = progress.Progress(spec, events, out)
     followed.update()
-    events.write_text(event_to_line(Phase("measured", 5.0, 6.0, steps=1298)))
+    events.write_text(event_to_line(Phase("measured", 5.0, 6.0, steps=1298, examples=12980)))
     followed.update()
     followed.finish("ok")
     return out.getvalue().removesuffix("\n").replace("\n", "").split("\r\033[K")[1:]
@@ -101,6 +101,25 @@ def test_progress_fits_the_terminal(columns, folder, monkeypatch):
 )
 def test_small_speeds_have_digits(folder, seconds, said):
     assert f"  ok  {said} images/s  " in follow(folder, seconds)
+
+
+def test_the_last_line_has_the_throughput_of_the_whole_measured_phase(folder):
+    """What comes after it, batches one by one, counts as little as evaluations within it; its last
+    batch may be a partial one."""
+    events, printed = folder / "events.jsonl", io.StringIO()
+    followed = progress.Progress(SPEC, events, printed)
+    written = [
+        Chunk("measured", 0, 10, 0.0, 1.0, [None] * 10),
+        Phase("measured", 0.0, 1.0, steps=10, examples=100),
+        Phase("evaluation", 1.0, 5.0),
+        Chunk("measured", 10, 10, 5.0, 8.0, [None] * 10),
+        Phase("measured", 5.0, 8.0, steps=10, examples=96),
+        *(Chunk("latency", 20 + n, 1, 8.0 + n / 1e3, 8.001 + n / 1e3, [None]) for n in range(9)),
+        Phase("latency", 8.0, 8.009, steps=9, examples=90),
+    ]
+    events.write_text("".join(map(event_to_line, written)))
+    followed.finish("ok")
+    assert "  ok  49 images/s  " in printed.getvalue()
 
 
 def test_a_log_has_whole_names_and_one_line_of_a_run(folder, monkeypatch):

@@ -11,7 +11,8 @@ import pytest
 from fixtures.browser import NEEDED, dump
 from fixtures.runs import default_telemetry, edit_json, make_record, make_study, write_plan
 from fixtures.studies import built, large, page_of, plot, report, study_of, text_of
-from touchstone.analysis.disturbed import REPEAT, Disturbed
+from touchstone.analysis.again import Kept
+from touchstone.analysis.disturbed import Disturbed
 from touchstone.analysis.findings_file import read_findings
 from touchstone.report.page import FIGURES
 from touchstone.report.rows import ROWS
@@ -20,6 +21,7 @@ from touchstone.results.max_batch import read_max_batches
 from touchstone.workflow import start
 
 MODELS = (
+    "again",
     "findings_model",
     "bottleneck_model",
     "profile_model",
@@ -29,7 +31,7 @@ MODELS = (
     "disturbed",
     "doubts",
 )
-"""The files of `analysis/` that say what findings hold."""
+"""The files of `analysis/` that say what findings hold, and the commands that pages print."""
 
 
 class Checker(HTMLParser):
@@ -168,7 +170,7 @@ def others_used(root, shares):
         place = root / "runs", root / "records"
         make_record(*place, repeat=repeat, telemetry=telemetry, **ended)
     write_plan(root / "plan.tsv", [{}], repeats=len(shares))
-    (root / "config.resolved.yaml").write_text("title: Others\n")
+    (root / "config.resolved.yaml").write_text("study: others\ntitle: Others\n")
     return root
 
 
@@ -178,20 +180,24 @@ def test_the_warning_about_other_programs_is_above_the_answer(tmp_path):
         "Do not trust these numbers: other programs used the CPU during 2 of 3 runs "
         "(38 % of the machine at the median)"
     )
-    remedy = "End those programs and repeat the runs; finished ones are not repeated otherwise"
-    assert f"{fault}. {remedy}: {REPEAT}" in text_of(root)
+    command = "make run CONFIG=results/report/others/config.yaml RERUN=disturbed"
+    line = f"{fault}. End those programs and repeat these runs: {command}"
+    assert line in text_of(root)
     found = read_findings(root / "findings.json").disturbed
     assert found == Disturbed(runs=2, total=3, share=37.5)
-    line = f"{fault}. End those programs and repeat the runs: {REPEAT}"
-    assert found.line == start.disturbance_of(root / "findings.json") == line
+    kept = Kept("others")
+    assert found.line(kept) == start.disturbance_of(root / "findings.json", kept) == line
+    # The command's configuration is that of the page.
+    config = (root / "config.resolved.yaml").read_text()
+    assert (root / "report/config.yaml").read_text() == config
 
 
 def test_a_third_of_the_runs_may_be_disturbed(tmp_path):
     root = built(others_used(tmp_path, [0.5, 0.0625, 0.0]), images=False)
     assert "noisy_machine" in page_of(root) and "Do not trust" not in page_of(root)
     assert read_findings(root / "findings.json").disturbed is None
-    assert not start.disturbance_of(root / "findings.json")
-    assert not start.disturbance_of(root / "none.json")
+    assert not start.disturbance_of(root / "findings.json", Kept("others"))
+    assert not start.disturbance_of(root / "none.json", Kept("others"))
 
 
 SEARCH = {
@@ -350,7 +356,7 @@ def test_page_shows_the_proof_next_to_the_speeds(tmp_path):
 
 def test_a_page_without_certificates_says_so(good):
     page = text_of(good)
-    assert "No certificate was asked for in this study" in page
+    assert "This study asks for no certificate" in page
     assert "PyTorch not shown" in page and "parity_not_shown 3" in page
 
 

@@ -225,6 +225,21 @@ def test_an_estimate_has_two_digits_and_its_bounds():
     assert Estimate(9, 336.0, 0, 2e6).text.startswith("9 runs: about 5.6 min (110 s to 17 min), ")
 
 
+def test_the_page_on_studies_has_their_estimates(root):
+    """At the scale `smoke`, on two cores."""
+    names = ("lawrence2017", "vo2021", "keras3", "yin2020", "piccione2018")
+    minutes = []
+    for name in names:
+        config = {**read_on_default(root, root / f"config/studies/{name}.yaml"), "scale": "smoke"}
+        plan = make_plan(config, root)
+        runs = dict.fromkeys(plan.cells, plan.study.repeats)
+        seconds = estimate(plan, runs, root / "config/datasets", cores=2).seconds
+        minutes.append(f"{seconds / 60:.2g}")
+    page = " ".join((root / "docs/studies.md").read_text().split())
+    listed = f"{', '.join(minutes[:-1])} and {minutes[-1]} min on two cores ({', '.join(names)})"
+    assert f"The estimates of the five `smoke` are {listed}." in page
+
+
 def test_runs_on_a_gpu_are_counted_and_not_estimated(study, root):
     study["defaults"] |= {"device": "gpu", "framework": "pytorch", "input": "synthetic"}
     plan = make_plan(study, root)

@@ -1,8 +1,10 @@
 """A copy of the project that a test may edit, with its own results."""
 
 import atexit
+import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -89,6 +91,18 @@ class Project:
         assert status == 0, output[-5000:]
         return output
 
+    def make(self, command: str, *more: str) -> str:
+        """Do what the Makefile does for `make run CONFIG=... RERUN=...`; its output."""
+        make, run, *given = shlex.split(command)
+        assert (make, run) == ("make", "run")
+        settings = dict(word.split("=", 1) for word in given)
+        repeat = [sys.executable, "workflow/scripts/cli.py", "repeat"]
+        done = subprocess.run(
+            [*repeat, settings["RERUN"], settings["CONFIG"]],
+            cwd=self.folder, env=self.variables, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout + self.run("--configfile", settings["CONFIG"], *more)
+
     def jobs(self) -> dict[str, int]:
         """The jobs that a dry run would make, by rule, `all` left out."""
         output = self.run("--dry-run")
@@ -98,6 +112,16 @@ class Project:
             return {}
         counts = dict(line.split() for line in table[1].splitlines() if line.strip())
         return {rule: int(count) for rule, count in counts.items() if rule != "all"}
+
+    def flag(self, runs: str, *flags: str) -> dict[Path, bytes]:
+        """Give the records of these runs, CELL/repN with stars, such flags; what was there."""
+        kept = {}
+        for path in self.folder.glob(f"results/records/{runs}.json"):
+            kept[path], times = path.read_bytes(), path.stat()
+            path.write_text(json.dumps({**json.loads(kept[path]), "flags": list(flags)}))
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert kept
+        return kept
 
     def change(self, module: str, **values: object) -> None:
         """Give constants of one of our modules in the copy other values."""

@@ -3,6 +3,7 @@
 import copy
 import csv
 import json
+import re
 import shutil
 
 import pytest
@@ -33,7 +34,7 @@ TABLES = {"gather": 1, "plot": 1, "report": 1}
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("project") / "home", ENVIRONMENTS, STUDY)
-    project.run()
+    project.output = project.run()
     return project
 
 
@@ -64,6 +65,15 @@ def test_inference_follows_the_training_of_its_weights(finished):
     assert (
         '<h2 id="inference">' in (finished.folder / "results/report/predict/index.html").read_text()
     )
+
+
+def test_the_terminal_has_the_throughput_of_the_records(finished):
+    shown = re.findall(r"run \d of 6  (\S+) rep(\d)  ok  ([0-9,.]+) images/s", finished.output)
+    assert len(shown) == 6
+    for cell, repeat, speed in shown:
+        path = finished.folder / f"results/records/{cell}/rep{repeat}.json"
+        recorded = json.loads(path.read_text())["metrics"]["throughput"]["value"]
+        assert float(speed.replace(",", "")) == pytest.approx(recorded, rel=0.01), cell
 
 
 def test_another_batch_size_of_inference_trains_nothing(finished, study):

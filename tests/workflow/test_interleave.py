@@ -3,10 +3,13 @@
 import copy
 import csv
 import json
+import subprocess
+import sys
 
 import pytest
 
 from fixtures.interpreters import plant
+from touchstone.analysis.again import Kept
 from touchstone.environments import ensure
 from workflow.project import ENVIRONMENTS, IN_TURN, OPERATION, ROOT, Project
 
@@ -36,7 +39,7 @@ def project(tmp_path_factory):
         for name in ("mine", "other")
     }
     made = Project(folder / "home", ENVIRONMENTS, STUDY)
-    made.run()
+    made.output = made.run()
     return made
 
 
@@ -62,6 +65,17 @@ def test_each_comparison_has_its_sets_and_the_page_says_so(project):
     with open(project.folder / "results/tables/comparisons.csv", newline="") as file:
         basis = {(row["metric"], row["basis"]) for row in csv.DictReader(file)}
     assert ("throughput", "turns") in basis and ("throughput", "runs") not in basis
+
+
+def test_the_estimate_is_that_of_the_check_and_printed_once(project):
+    check = [sys.executable, "workflow/scripts/cli.py", "check-config", "config/config.yaml"]
+    done = subprocess.run(
+        check, cwd=project.folder, env=project.variables, capture_output=True, text=True, check=True
+    )
+    size, estimate = done.stdout.splitlines()
+    assert size == "turns: 4 cells, 4 runs"
+    assert estimate.startswith("4 runs and 2 comparisons in turn: about ")
+    assert project.output.count(estimate) == project.output.count("of disk without software") == 1
 
 
 def test_nothing_changed_nothing_runs(project):
@@ -107,6 +121,19 @@ def test_a_finished_set_survives_and_a_damaged_one_is_measured_again(project):
     assert after["set1.json"] == before["set1.json"] and after["set2.json"] == before["set2.json"]
     assert after["set3.json"] != before["set3.json"] and json.loads(after["set3.json"])
     assert [one["number"] for one in json.loads(path.read_text())["sets"]] == [1, 2, 3]
+
+
+def test_a_first_run_that_is_repeated_measures_no_turn_again(project):
+    sets = {path: path.read_text() for path in project.folder.glob("results/interleaved/*/*.json")}
+    (run,) = project.folder.glob("results/runs/scipy-mine-*/rep1/events.jsonl")
+    before = run.stat().st_mtime_ns
+    project.flag("*/rep1")
+    project.flag("scipy-mine-*/rep1", "noisy_machine")
+    output = project.make(Kept("turns").again("disturbed"))
+    assert "turns: 1 of 4 runs is repeated" in output and "1 runs: about" in output
+    assert run.stat().st_mtime_ns != before
+    assert sets == {path: path.read_text() for path in sets}
+    assert project.jobs() == {}
 
 
 def test_a_cell_whose_first_run_failed_takes_no_turn(project):

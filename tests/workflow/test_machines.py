@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from touchstone.measure import skip
+from touchstone.measure import attempts, skip
 from workflow.project import ENVIRONMENTS, Project
 
 pytestmark = pytest.mark.long
@@ -79,6 +79,44 @@ def test_two_sittings_are_compared_with_a_tolerance(project):
     assert passed or "Cannot tell. A slowdown of up to " in output
     assert (status == 0) == passed
     assert (project.folder / "results/compare/changes.html").exists()
+
+
+def test_a_bundle_repeats_no_run_and_says_how_its_runs_are(project):
+    """Another execution of the study would repeat the one that other programs ended."""
+    first, second = sorted(project.folder.glob("results/runs/*/rep*"))
+    attempts.note(second, "it ran 60 s after its first step")
+    assert project.jobs()["train"] == 1
+    before = written(project)
+    project.flag("*/rep1", "noisy_machine")
+    project.flag("*/rep2")
+    output = project.run("bundle", "--config", "machine=two")
+    assert "warning: of the bundle's 2 runs 1 was disturbed\n" in output
+    assert "Do not trust" not in output
+    assert written(project) == before
+    bundle = project.folder / "results/bundle.zip"
+    whole = bundle.read_bytes()
+    (record,) = project.folder.glob("results/records/*/rep2.json")
+    kept = record.read_bytes()
+    record.write_text("{}")
+    status, output = project.snakemake("bundle", "--config", "machine=two")
+    assert status != 0 and "rep2.json: not a record of format 1" in output
+    assert bundle.read_bytes() == whole
+    record.write_bytes(kept)
+    (second / attempts.NAME).unlink()
+
+
+def written(project):
+    """When the files of runs were written."""
+    return {path: path.stat().st_mtime_ns for path in project.folder.glob("results/runs/*/*/*")}
+
+
+def test_bundles_that_are_refused_leave_the_page_that_is_there(project):
+    project.run("merge", "--config", "bundles=one.zip,two.zip")
+    pages = {path: path.read_bytes() for path in project.folder.glob("results/merged/*")}
+    assert len(pages) == 5
+    status, output = project.snakemake("merge", "--config", "bundles=one.zip,one.zip")
+    assert status != 0 and "error: one.zip: " in output
+    assert pages == {path: path.read_bytes() for path in project.folder.glob("results/merged/*")}
 
 
 def test_a_bundle_that_cannot_be_used_is_refused_before_anything(project):

@@ -5,12 +5,12 @@ the thing back.
 """
 
 import copy
-import re
+import json
 import shutil
 
 import pytest
 
-from touchstone.analysis.disturbed import REPEAT
+from touchstone.analysis.again import Kept
 from workflow.project import ENVIRONMENTS, Project
 
 STUDY = {
@@ -213,18 +213,8 @@ def test_a_data_set_that_was_repaired(project):
     assert project.jobs() == {}
 
 
-def test_all_runs_are_made_again_by_the_command_that_a_disturbed_study_names(project):
-    _, *arguments = REPEAT.split()
-    assert arguments[:2] == ["--cores", "all"]
-    output = project.run(*arguments, "--dry-run")
-    assert re.search(r"^train +4$", output, re.M) and re.search(r"^report +1$", output, re.M)
-    assert not re.search(r"^(parity_steps|convert) ", output, re.M)
-
-
 def test_runs_followed_the_randomised_blocks(finished):
     """The order really executed, from the runs' own clocks, is the planned one."""
-    import json
-
     from touchstone.plan.read import read
     from touchstone.plan.study import make_plan
 
@@ -236,3 +226,36 @@ def test_runs_followed_the_randomised_blocks(finished):
     assert (
         sorted(started, key=lambda run: started[run]) == make_plan(planned, finished.folder).order
     )
+
+
+def written(folder, pattern):
+    """When each file was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.glob(pattern)}
+
+
+def test_a_command_of_a_page_repeats_the_disturbed_runs_of_its_study_and_nothing_else(
+    finished, study
+):
+    """Another study of the same folder, which has the same cells, ran last."""
+    finished.configure({**study, "study": "another", "repeats": 1})
+    finished.run()
+    kept = finished.flag("*/rep*", "threads_sleep")
+    assert "small: 0 of 4 runs are repeated" in finished.make(
+        Kept("small").again("disturbed"), "--dry-run"
+    )
+    finished.flag("mxnet-*/rep2", "noisy_machine")
+    finished.flag("pytorch-*/rep2", "threads_sleep", "throttled")
+    flagged = {path.parent.name for path in finished.folder.glob("results/records/*/rep2.json")}
+    before = written(finished.folder, "results/runs/*/rep*/events.jsonl")
+    proofs = written(finished.folder, "results/parity/*.json")
+    output = finished.make(Kept("small").again("disturbed"))
+    assert "small: 2 of 4 runs are repeated" in output
+    assert "2 runs: about" in output and "run 2 of 2" in output
+    after = written(finished.folder, "results/runs/*/rep*/events.jsonl")
+    changed = {path.parts[-3:-1] for path in before if before[path] != after[path]}
+    assert changed == {(cell, "rep2") for cell in flagged}
+    assert proofs == written(finished.folder, "results/parity/*.json")
+    finished.configure(study)
+    assert finished.jobs() == {}
+    for path in (path for path in kept if path.name == "rep1.json"):
+        path.write_bytes(kept[path])

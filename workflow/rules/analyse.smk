@@ -129,6 +129,7 @@ rule report:
             labels={"page": "report"},
         ),
         answer=f"{STUDY.report}/answer.json",
+        config=f"{STUDY.report}/config.yaml",
     log:
         "results/logs/report.log",
     localrule: True

@@ -22,16 +22,13 @@ NAMED = f"--machine {quote(str(MACHINE).strip())}" if MACHINE is not None else "
 PAGES = ("index.html", "section.html", "machines.csv", "machines.svg", "machines.png")
 
 
+# Neither a bundle nor a comparison is an output: Snakemake would delete the one that is there before it
+# knows whether the other can be made.
 rule bundle:
     input:
         plan="results/plan.tsv",
         config="results/config.resolved.yaml",
-        records=INPUTS.records,
-        environments=INPUTS.environments,
-        manifests=INPUTS.manifests,
-        certificates=STUDY.certificates,
-    output:
-        "results/bundle.zip",
+        missing=INPUTS.not_there_to_pack,
     log:
         "results/logs/bundle.log",
     localrule: True
@@ -40,9 +37,8 @@ rule bundle:
     params:
         name=NAMED,
         hostname="--hostname" if HOSTNAME else "",
-        code=code_digest.digest("commands/bundle.py"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py bundle results --output {output} {params.name}"
+        "python $TOUCHSTONE_SCRIPTS/cli.py bundle results --output results/bundle.zip {params.name}"
         " {params.hostname} 2>&1 | tee {log}"
 
 
@@ -82,15 +78,11 @@ rule machines:
 rule merge:
     input:
         BUNDLES,
-    output:
-        expand("results/merged/{page}", page=PAGES),
     log:
         "results/logs/merge.log",
     localrule: True
     conda:
         "../../envs/base.yaml"
-    params:
-        code=rules.machines.params.code,
     shell:
         "python $TOUCHSTONE_SCRIPTS/cli.py merge {input:q} --output results/merged 2>&1"
         " | tee {log}"

@@ -9,3 +9,10 @@ CLI = SCRIPTS / "cli.py"
 RUNNER = SCRIPTS / "run_in_framework.py"
 """Starts a run in a framework's environment."""
 RECORD_SCHEMA = ROOT / "workflow/schemas/record.schema.json"
+
+
+def snakemake() -> str:
+    """Snakemake as a command names it here: that of `make`, or the one of an active conda
+    environment."""
+    own = ".venv/bin/snakemake"
+    return own if Path(own).exists() else "snakemake"

@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+from touchstone.analysis.again import DISTURBED, Kept
 from touchstone.analysis.part import Part
 
 FLAG, METRIC = "noisy_machine", "other_cpu_utilization"
 MOST = 1 / 3
 """Share of a study's runs that may be disturbed without a warning above all else."""
-REPEAT = (
-    ".venv/bin/snakemake --cores all --configfile results/config.resolved.yaml --forcerun train"
-)
-"""The command that repeats all runs of the study; a finished run is not repeated otherwise."""
+REMEDY = "End those programs and repeat these runs:"
 
 
 class Disturbed(Part):
@@ -41,10 +39,9 @@ class Disturbed(Part):
             * self.ratios_hold
         )
 
-    @property
-    def line(self) -> str:
-        """The same for the terminal, and what to do."""
-        return f"{self.fault}. End those programs and repeat the runs: {REPEAT}"
+    def line(self, kept: Kept) -> str:
+        """The same for the terminal, and what to do about it in the study that is `kept`."""
+        return f"{self.fault}. {REMEDY} {kept.again(DISTURBED)}"
 
 
 def disturbed(runs: Iterable[tuple[Sequence[str], float | None]]) -> Disturbed | None:

@@ -6,10 +6,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import yaml
+
+from touchstone.analysis.again import Kept
 from touchstone.analysis.compare_results import Change, ResultsFolder, Run, compare, fingerprints
-from touchstone.results.bundle import FRESH, unpack
+from touchstone.results.bundle import CONFIG, FRESH, unpack
 from touchstone.results.certificates import read_certificates
-from touchstone.results.files import InputError
+from touchstone.results.files import InputError, read_text
 from touchstone.results.gathering import gather
 from touchstone.results.metrics import METRICS
 from touchstone.results.study import Cell, Result, Study
@@ -17,6 +20,7 @@ from touchstone.results.tables import counted
 from touchstone.safe_text import csv_of
 from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import SESSION_SD, Ratio, summarise, unpaired_ratio
+from touchstone.yaml_file import parsed
 
 COLUMNS = (
     *("cell", "machine", "reference", "metric", "unit", "status", "n", "median", "min", "max"),
@@ -33,6 +37,7 @@ class Machine(NamedTuple):
     manifest: dict[str, Any]
     study: Study
     fingerprints: dict[str, dict[str, str]]
+    kept: Kept
 
     @property
     def cells(self) -> dict[str, Cell]:
@@ -85,11 +90,21 @@ def read_machines(bundles: Sequence[tuple[str, Path]], scratch: Path) -> list[Ma
             study = gather(folder / "plan.tsv", folder / "records", folder / "tables", certificates)
             datasets = {cell.plan.factors["dataset"] for cell in study.cells}
             prints = fingerprints(folder / "data", datasets)
+            kept = _kept(folder / CONFIG)
         except InputError as error:
             cause = str(error).replace(f"{folder}/", "").rstrip(".")
             raise InputError(source, cause, FRESH) from None
-        machines.append(Machine(manifest["machine"]["name"], source, manifest, study, prints))
+        name = manifest["machine"]["name"]
+        machines.append(Machine(name, source, manifest, study, prints, kept))
     return machines
+
+
+def _kept(path: Path) -> Kept:
+    """The configuration that a machine's report keeps. Raises InputError."""
+    try:
+        return Kept.of(parsed(read_text(path, FRESH))[0])
+    except (yaml.YAMLError, AttributeError):
+        raise InputError(path, "not a mapping of settings", FRESH) from None
 
 
 def _digests(manifest: dict[str, Any]) -> set[str]:

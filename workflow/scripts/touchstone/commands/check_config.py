@@ -9,24 +9,36 @@ from touchstone.measure import skip
 from touchstone.paths import ROOT
 from touchstone.plan.estimate import estimate
 from touchstone.plan.read import ConfigError, read_on_default
-from touchstone.plan.study import make_plan
+from touchstone.plan.study import Plan, make_plan
 from touchstone.published.dossier import DossierError
 from touchstone.published.forecast import forecast_of
+from touchstone.results.turn_groups import groups
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path)
+    parser.add_argument("--quiet", action="store_true", help="print nothing but faults")
 
 
 def run(arguments: argparse.Namespace) -> None:
     try:
         config = read_on_default(ROOT, arguments.file)
         plan = make_plan(config, ROOT)
-        claims = forecast_of(plan, config, ROOT, skip.no_device)
+        if not arguments.quiet:
+            print(described(plan, forecast_of(plan, config, ROOT, skip.no_device)))
     except (ConfigError, DossierError) as fault:
         sys.exit(f"error: {fault}")
-    print(f"{plan.study.study}: {len(plan.cells)} cells, {len(plan.order)} runs")
+
+
+def described(plan: Plan, claims: str) -> str:
+    """The size of a study, and what the start of an execution prints where nothing is made yet:
+    how long it takes, and the line on its `claims`."""
     runs = dict.fromkeys(plan.cells, plan.study.repeats)
-    print(estimate(plan, runs, ROOT / "config/datasets", os.cpu_count() or 1).text)
-    if claims:
-        print(claims)
+    folder, cores = ROOT / "config/datasets", os.cpu_count() or 1
+    lines = [
+        f"{plan.study.study}: {len(plan.cells)} cells, {len(plan.order)} runs",
+        plan.left_out_text,
+        estimate(plan, runs, folder, cores, groups(plan).values()).text,
+        claims,
+    ]
+    return "\n".join(filter(None, lines))

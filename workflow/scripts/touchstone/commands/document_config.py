@@ -2,6 +2,8 @@
 
 import argparse
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,17 +13,22 @@ from pydantic_core import PydanticUndefined
 from touchstone.paths import ROOT
 from touchstone.plan.model import Cell, Study
 from touchstone.plan.parts import Environment, Interleave
+from touchstone.plan.read import read
 
 HEAD = """# Configuration
 
 `config/config.yaml` is the default study. `snakemake --configfile config/studies/NAME.yaml` runs
-another one: its keys replace those of the default study, but `defaults` is merged with the default
-study's. `--config repeats=5` replaces a single key. Unknown keys, wrong types, impossible values
-and settings that no cell heeds are errors, which are all reported at once before any run. An editor
-can check the file while you type: begin it with `# yaml-language-server: $schema=schema.json`.
+another one: its keys replace those of the default study, in `defaults` and `interleave` one by one.
+`--config repeats=5` replaces a single key. Unknown keys, wrong types, impossible values and
+settings without an effect on any cell are errors, which are all reported at once before any run.
+An editor can check the file while you type: begin it with
+`# yaml-language-server: $schema=schema.json`.
 
 A sweep combines every value of each list with every value of the others. A study can have several
 sweeps, but no cell may be in two of them.
+
+A default "in `config/config.yaml`" is what a study has that leaves the key out. What follows "else"
+is for a configuration that nothing is merged with, as in a module (`docs/module.md`).
 
 ```yaml
 study: batches
@@ -58,20 +65,24 @@ def schema() -> dict[str, Any]:
 
 def readme() -> str:
     """The page of every key: type, default, meaning."""
-    parts = [HEAD, "## The study\n", _table(Study)]
-    parts += ["## Measuring in turn, in `interleave`\n", _table(Interleave)]
+    usual = read(ROOT / "config/config.yaml")
+    parts = [HEAD, "## The study\n", _table(Study, usual)]
+    in_turn = _table(Interleave, usual.get("interleave") or {})
+    parts += ["## Measuring in turn, in `interleave`\n", in_turn]
     parts += ["## Environments of your own, in `environments`\n", _table(Environment)]
-    parts += ["## The settings of a cell, in `defaults` and in `sweeps`\n", _table(Cell)]
+    of_cells = _table(Cell, usual.get("defaults") or {})
+    parts += ["## The settings of a cell, in `defaults` and in `sweeps`\n", of_cells]
     return "\n".join([*parts, FOOT])
 
 
-def _table(model: type[BaseModel]) -> str:
+def _table(model: type[BaseModel], usual: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The keys of a model; `usual` are those that the default study sets."""
     rows = ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
     properties = model.model_json_schema()["properties"]
     for key, field in model.model_fields.items():
         meaning = (field.description or "").replace("|", "\\|")
         words = type_in_words(properties[key])
-        rows.append(f"| `{key}` | {words} | {_default(field)} | {meaning} |")
+        rows.append(f"| `{key}` | {words} | {_default(field, usual.get(key))} | {meaning} |")
     return "\n".join(rows) + "\n"
 
 
@@ -99,8 +110,14 @@ def type_in_words(value: dict[str, Any]) -> str:
     return f"{name} {' and '.join(limits)}".strip()
 
 
-def _default(field: FieldInfo) -> str:
-    return "required" if field.default is PydanticUndefined else f"`{json.dumps(field.default)}`"
+def _default(field: FieldInfo, usual: Any) -> str:
+    """The default of a key in words; `usual` is its value in the default study, None without."""
+    if field.default is PydanticUndefined:
+        return "required"
+    own = f"`{json.dumps(field.default)}`"
+    if usual is None or usual == field.default:
+        return own
+    return f"`{json.dumps(usual)}` in `config/config.yaml`, else {own}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from touchstone.analysis.again import Kept
 from touchstone.analysis.machines import Machine, read_machines
 from touchstone.analysis.styles import gaps_of
 from touchstone.paths import ROOT
@@ -57,6 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
     folder = os.path.relpath(arguments.output, arguments.page.parent)
     result = make(
         done.study.title,
+        Kept.of(config),
         done.study.scale,
         (whole.study.repeats, done.study.repeats),
         table,

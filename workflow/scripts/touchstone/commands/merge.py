@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from touchstone.analysis.machines import as_table, read_machines
+from touchstone.paths import snakemake
 from touchstone.report.figures.machines import draw_machines
 from touchstone.report.figures.render import drawing, render
 from touchstone.report.machines import make_pages
@@ -31,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
             raise InputError(
                 "bundles",
                 f"{len(bundles)} to compare, it takes two",
-                "Name them: snakemake merge --config bundles=ONE.zip,OTHER.zip",
+                f"Name them: {snakemake()} merge --config bundles=ONE.zip,OTHER.zip",
             )
         machines = read_machines(bundles, Path(scratch))
         with drawing():

@@ -1,7 +1,7 @@
 """Write the report of a study from its findings: one page of HTML that needs no network.
 
-Next to the page are the tables and figures that it links to, so that a later study changes none of
-them. `--list` writes the page on all studies that have a report.
+Next to the page are the tables and figures that it links to, and the study's configuration, so that
+a later study changes none of them. `--list` writes the page on all studies that have a report.
 """
 
 import argparse
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from touchstone.analysis.again import CONFIG, Kept
 from touchstone.analysis.findings_file import read_findings
 from touchstone.analysis.findings_model import Findings
 from touchstone.report.page import make_report
@@ -46,10 +47,12 @@ def run(arguments: argparse.Namespace) -> None:
     findings = read_findings(arguments.findings)
     results, folder = arguments.findings.parent, arguments.output.parent
     title = str(config.get("title") or config.get("study") or "Benchmark")
+    kept = Kept.of(config)
     page = make_report(
         findings,
         arguments.figures,
         title=title,
+        kept=kept,
         config_name=arguments.config.name,
         config_text=config_text,
         machines_section=(
@@ -62,9 +65,10 @@ def run(arguments: argparse.Namespace) -> None:
     )
     for name, content in dict(_linked(page, results)).items():
         write_atomic(folder / name, content)
+    write_atomic(folder / CONFIG, config_text)
     write_atomic(arguments.output, page)
     if arguments.list:
-        write_json(folder / ENTRY, entry(findings, title))
+        write_json(folder / ENTRY, entry(findings, title, kept))
         write_atomic(arguments.list, make_list(arguments.list.parent))
 
 

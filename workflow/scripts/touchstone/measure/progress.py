@@ -99,7 +99,9 @@ class Progress:
         self.printed = 0.0
         self.events = events
         self.follower = Follower(events)
-        self.phase, self.steps_done, self.rate, self.measured = "import", 0, 0.0, 0.0
+        self.phase, self.steps_done = "import", 0
+        self.rate = 0.0  # of the last chunks, steps/s
+        self.measured, self.examples = 0.0, 0  # seconds of the measured phase, and its examples
         self.last_end = self.begin
         self.first_step: float | None = None  # when it had ended, on the monotonic clock
         self.operation = isinstance(spec, OperationSpec)
@@ -131,9 +133,10 @@ class Progress:
         parts = [self.phase]
         expected = None
         if self.rate and (self.operation or not self.steps):
-            parts += [self._speed()]
+            parts += [self._speed(self.rate * self.batch_size)]
         elif self.rate:
-            parts += [f"{self.steps_done / self.steps:.0%}", self._speed()]
+            speed = self._speed(self.rate * self.batch_size)
+            parts += [f"{self.steps_done / self.steps:.0%}", speed]
             expected = elapsed + (self.steps - self.steps_done) / self.rate
         known = self.ended + ([expected] if expected is not None else [])
         if known and not self.probe:
@@ -144,12 +147,17 @@ class Progress:
         self._print(parts, end="")
 
     def finish(self, status: str) -> None:
-        """Print how the run ended, and add it to the account."""
+        """Print how the run ended, with its throughput, and add it to the account.
+
+        Of a run that ended before the measured phase did, the speed is that of its last chunks.
+        """
         self._follow()
         seconds = time.monotonic() - self.begin
         parts = [status]
-        if self.rate:
-            parts.append(self._speed())
+        if self.measured:
+            parts.append(self._speed(self.examples / self.measured))
+        elif self.rate:
+            parts.append(self._speed(self.rate * self.batch_size))
         parts.append(f"{seconds:.0f} s")
         self._print(parts, end="\n")
         if PATH.exists():
@@ -157,9 +165,8 @@ class Progress:
                 line = {"seconds": round(seconds, 1), "measured": round(self.measured, 3)}
                 account.write(json.dumps(line) + "\n")
 
-    def _speed(self) -> str:
-        """The speed in examples or calls, of which small ones have three digits."""
-        speed = self.rate * self.batch_size
+    def _speed(self, speed: float) -> str:
+        """A speed in examples or calls, of which small ones have three digits."""
         digits = f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}"
         return f"{digits} {'calls/s' if self.operation else 'images/s'}"
 
@@ -177,7 +184,8 @@ class Progress:
         if isinstance(event, Chunk):
             self.phase = event.phase
             self.steps_done = event.first_step + event.steps
-            if event.phase != "first_step" and seconds > 0:
+            # Those of the latency come after the throughput, one batch at a time.
+            if event.phase not in ("first_step", "latency") and seconds > 0:
                 # From end to end: a chunk begins before the one before it has ended.
                 rate = event.steps / seconds
                 self.rate = 0.8 * self.rate + 0.2 * rate if self.rate else rate
@@ -189,7 +197,8 @@ class Progress:
         if event.name == "first_step":
             self.first_step = event.end
         if event.name == "measured" and seconds > 0:
-            self.measured += seconds  # a phase that evaluations interrupt has parts
+            # A phase that evaluations interrupt has parts.
+            self.measured, self.examples = self.measured + seconds, self.examples + event.examples
             self.rate = event.steps / seconds
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -106,6 +106,20 @@ class Known:
         same = {"batch_size": 1, "input": "synthetic", "mode": mode}
         return [cell.model_copy(update={**same, "dataset": shape}) for shape in shapes]
 
+    def lacking(self, cell: Cell) -> str | None:
+        """The environment file that a cell needs and that is not there, or None."""
+        pinned = frameworks.environment(cell.framework, cell.device, cell.style)
+        there = cell.environment != PINNED or pinned in self.environments
+        return None if there else pinned
+
+    def left_out(self, cell: Cell, devices: Iterable[str]) -> str:
+        """What a cell asks for that is left out, since there is an environment of its framework on
+        another one of these devices and none on its own; else empty."""
+        others = (cell.model_copy(update={"device": device}) for device in devices)
+        if not (lacking := self.lacking(cell)) or all(map(self.lacking, others)):
+            return ""
+        return f"{cell.framework} on {cell.device}, as {lacking} is not there"
+
     def faults(self, cell: Cell) -> list[str]:
         """What is wrong with the cell as a whole, each fault led by its key."""
         found = []
@@ -143,10 +157,9 @@ class Known:
                 f"epochs: {cell.epochs} end before the last of the milestones {cell.milestones} "
                 f"and the {cell.lr_warmup_epochs} epochs of warm-up; train for longer"
             )
-        pinned = frameworks.environment(cell.framework, cell.device, cell.style)
-        if cell.environment == PINNED and pinned not in self.environments:
+        if lacking := self.lacking(cell):
             found.append(
-                f"device: {cell.framework} cannot train on {cell.device}, for {pinned} "
+                f"device: {cell.framework} cannot train on {cell.device}, for {lacking} "
                 "is not there; write that file, or choose another device"
             )
         if is_operation(cell):

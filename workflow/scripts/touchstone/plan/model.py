@@ -386,7 +386,7 @@ class Study(BaseModel):
         Field(
             description="also measure the cells of each comparison in turn, slice by slice, and"
             " take the ratios of speeds from there: noise of the machine changes all cells alike"
-            " (`docs/interleaving.md`). `interleave: {}` has the usual values; null: no"
+            " (`docs/interleaving.md`); null: no"
         ),
     ] = None
     profile: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -40,12 +41,14 @@ class Plan:
 
     `study.repeats` are those of the study's scale, `whole_repeats` those of the whole study.
     `weights_from` has by inference cell the training cell whose weights it predicts with.
+    `left_out` says by reason how many cells a sweep over devices has not.
     """
 
     study: Study
     cells: dict[str, Cell]
     whole_repeats: int
     weights_from: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def order(self) -> list[tuple[str, int]]:
@@ -60,6 +63,12 @@ class Plan:
             random.Random(f"{seed} {repeat}").shuffle(block)
             runs += [(name, repeat) for name in block]
         return runs
+
+    @property
+    def left_out_text(self) -> str:
+        """A line for each reason; empty where every cell is planned."""
+        counts = self.left_out.items()
+        return "\n".join(f"left out: {n} cells of {why}" for why, n in counts)
 
     def resolved(self) -> dict[str, Any]:
         """The configuration with nothing left out, as plain values."""
@@ -87,6 +96,7 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     cells: dict[str, Cell] = {}
     origin: dict[str, int] = {}
     every: list[Cell] = []
+    left_out = Counter[str]()
     if isinstance(defaults, dict) and isinstance(sweeps, list):
         known = Known(root, study.environments if study else {})
         faults += known.own_faults
@@ -113,6 +123,9 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
             faults += [f"{where}.{fault}" for fault in without_effect(sweep, planned)]
             every += planned
             for one in planned:
+                if why := known.left_out(one, settings.get("device", ())):
+                    left_out[why] += len(known.resolved(one))
+                    continue
                 for cell in known.resolved(one):
                     cell_faults = known.faults(cell)
                     faults += [f"{where}.{f}" for f in cell_faults if f"{where}.{f}" not in faults]
@@ -141,7 +154,7 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"the configuration has {count}:\n" + "\n".join(f"  {f}" for f in faults))
     study = study.model_copy(update={"repeats": config.get("repeats", whole)})
-    return Plan(study, cells, whole, weights_from)
+    return Plan(study, cells, whole, weights_from, dict(left_out))
 
 
 def paths(given: Any) -> list[str]:

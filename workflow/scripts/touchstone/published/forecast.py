@@ -1,9 +1,10 @@
-"""Which claims of a study a machine can judge, known from the plan before anything runs."""
+"""Which claims of a study a machine can decide, known from the plan before anything runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from touchstone.plan.model import Cell
@@ -12,8 +13,10 @@ from touchstone.plan.study import Plan, make_plan
 from touchstone.published.claims import NOT_COMPARABLE, NOT_MEASURED, STAND_IN, Judge
 from touchstone.published.dossier import PARAMETERS, Dossier, read_dossier
 from touchstone.published.entries import changes
-from touchstone.published.points import OF_CALLS, Point, factors_of, sums, totals
+from touchstone.published.evidence import Group
+from touchstone.published.points import OF_CALLS, SPEED, InTurn, Point, factors_of, sums, totals
 from touchstone.results.metrics import CENSORED, METRICS
+from touchstone.results.turn_groups import groups
 
 Without = Callable[[str, int], str | None]
 """Why nothing can run on so many devices of a kind: `measure.skip.no_device`."""
@@ -22,36 +25,53 @@ OF_PREDICTION = ("throughput", "total_inference_time", "cpu_utilization", "host_
 
 
 class Forecast(NamedTuple):
-    """How many of a study's claims this machine can judge.
+    """How many of a study's claims this machine can decide.
 
-    `stand_ins` are those of them that a CPU judges in place of a GPU. `shortened` claims are not
-    among them: the scale of the study changes what they need.
+    Claims that are `judged` have figures; those that are `decided` have figures with an interval,
+    or counted ones. `stand_ins` are those of these that a CPU decides in place of a GPU.
+    `shortened` claims are not among them: the scale of the study changes what they need.
     """
 
     claims: int
     judged: int
+    decided: int
     stand_ins: int
     shortened: int
 
     @property
     def text(self) -> str:
         """The line that is printed before anything runs."""
-        text = f"Of the study's {self.claims} claims this machine can judge {self.judged}"
+        decided = self.decided or "none"
+        text = f"Of the study's {self.claims} claims this machine can decide {decided}"
         if self.stand_ins:
             text += f", {self.stand_ins} of them by a {STAND_IN} (a CPU in place of a GPU)"
+        if undecided := self.judged - self.decided:
+            text += (
+                f"; {undecided} have figures without an interval, as each configuration runs once"
+            )
         if self.shortened:
             text += f"; {self.shortened} more need the scale 'paper'"
         return f"{text}."
 
 
-def forecast(dossier: Dossier, pairs: Sequence[tuple[Cell, Cell]], no_device: Without) -> Forecast:
+def forecast(
+    dossier: Dossier,
+    pairs: Sequence[tuple[Cell, Cell]],
+    no_device: Without,
+    repeats: int,
+    turns: Mapping[int, int] = MappingProxyType({}),
+) -> Forecast:
     """Judge the claims by figures of which only the settings are known.
 
     Args:
         pairs: for each cell, that of the whole study and the one that will run.
         no_device: why nothing can run on so many devices of a kind here; None if it can.
+        repeats: how often each cell will run.
+        turns: the group of cells that are measured in turn, by the places of its cells in `pairs`.
     """
     points = []
+    # Two blocks have an interval.
+    blocks = dict.fromkeys((1, 2) if repeats > 1 else (1,), 1.0)
     changed = {}
     for place, (whole, short) in enumerate(pairs):
         if no_device(whole.device, whole.replicas):
@@ -59,18 +79,24 @@ def forecast(dossier: Dossier, pairs: Sequence[tuple[Cell, Cell]], no_device: Wi
         name = str(place)
         changed[name] = changes([(whole, short)])
         points += [
-            Point(metric, "", factors_of(whole), {1: 1.0}, cell=name)
+            Point(
+                metric, "", factors_of(whole), blocks, cell=name, counted=metric == PARAMETERS,
+                in_turn=InTurn(turns[place], {1: 1.0, 2: 1.0}, 1.0)
+                if metric == SPEED and place in turns else None,
+            )
             for metric in _metrics(whole, dossier.claimed | {"step_rate"})
-        ]
+        ]  # fmt: skip
     points += totals([one for one in points if one.metric == "step_rate"], dossier.totals)
     points += sums(points, dossier.sums)
     judge = Judge(points, exact=False, changed=changed)
     found = [judge.judge(claim) for claim in dossier.claims]
     judged = [one for one in found if one.verdict not in (NOT_MEASURED, NOT_COMPARABLE)]
+    decided = [one for one in judged if any(map(_has_interval, one.groups))]
     return Forecast(
         len(found),
         len(judged),
-        sum(one.stand_in for one in judged),
+        len(decided),
+        sum(one.stand_in for one in decided),
         sum(one.verdict == NOT_COMPARABLE for one in found),
     )
 
@@ -93,7 +119,15 @@ def forecast_of(plan: Plan, config: dict[str, Any], root: Path, no_device: Witho
         return ""
     whole = make_plan({**config, "scale": "paper"}, root)
     pairs = list(zip(whole.cells.values(), plan.cells.values(), strict=True))
-    return forecast(dossier, pairs, no_device).text
+    places = {name: place for place, name in enumerate(plan.cells)}
+    grouped = enumerate(groups(plan).values())
+    turns = {places[name]: number for number, names in grouped for name in names}
+    return forecast(dossier, pairs, no_device, plan.study.repeats, turns).text
+
+
+def _has_interval(group: Group) -> bool:
+    """Whether what is found in a group can decide anything."""
+    return group.n > 1 or group.low is not None
 
 
 def _metrics(cell: Cell, wanted: set[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from touchstone.analysis.again import Kept
 from touchstone.analysis.doubts import disturbed_runs, doubts
 from touchstone.analysis.peaks import peaks
 from touchstone.analysis.styles import Gap
@@ -111,13 +112,14 @@ class OtherMachine(NamedTuple):
 
 
 def make(
-    title: str, scale: str, repeats: tuple[int, int], table: Table, dossier: Dossier,
+    title: str, kept: Kept, scale: str, repeats: tuple[int, int], table: Table, dossier: Dossier,
     study: Study, pairs: Sequence[tuple[Cell, Cell]], folder: str,
     others: Sequence[OtherMachine] = (), turns: Sequence[Measured] = (), gaps: Sequence[Gap] = (),
 ) -> Result:  # fmt: skip
     """Judge, tabulate and draw a study.
 
     Args:
+        kept: the study's configuration, with which runs are repeated.
         scale: of the study; `repeats` are those of the whole study, and these.
         pairs: for each cell of `study`, that of the whole study and the one that was run.
         folder: where the page finds the files.
@@ -205,7 +207,7 @@ def make(
         table=table,
         machine=machine,
         runs=len(study.runs),
-        warnings=warnings(disturbed_runs(study), doubts(study)),
+        warnings=warnings(disturbed_runs(study), doubts(study), kept),
         dates=dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}",
         answer=[
             *reached(study),

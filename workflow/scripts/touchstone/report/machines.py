@@ -20,6 +20,7 @@ from touchstone.report.rendering import templates
 from touchstone.report.sections.warnings import Alert, warnings
 from touchstone.statistics.intervals import LEVEL, SESSION_SD
 
+THERE = " on that machine, before you make its bundle again"
 ROWS = 200
 """Cells that a table of the page has at most."""
 
@@ -39,9 +40,15 @@ def _answer(first: str, throughputs: Mapping[str, Against]) -> str:
 
 
 def _warnings(machine: Machine) -> list[Alert]:
-    """The warnings of a machine's study, each with the machine's name."""
-    found = warnings(disturbed_runs(machine.study), doubts(machine.study))
-    return [alert._replace(fault=f"{machine.name}: {alert.fault}") for alert in found]
+    """The warnings of a machine's study, each with the machine's name; commands are for there."""
+    found = warnings(disturbed_runs(machine.study), doubts(machine.study), machine.kept)
+    return [
+        alert._replace(
+            fault=f"{machine.name}: {alert.fault}",
+            remedy=alert.remedy.removesuffix(":") + f"{THERE}:" if alert.command else alert.remedy,
+        )
+        for alert in found
+    ]
 
 
 def make_pages(machines: Sequence[Machine], figure: str, texts: dict[str, str]) -> tuple[str, str]:

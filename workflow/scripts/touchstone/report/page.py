@@ -11,6 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from touchstone.analysis.again import Kept
 from touchstone.analysis.findings_model import Findings
 from touchstone.plan.names import framework_name, mode_name
 from touchstone.report.rendering import templates
@@ -38,7 +39,7 @@ from touchstone.report.text import (
 from touchstone.results.files import REMAKE, InputError, parse_json, read_text
 from touchstone.results.study import describe_machine
 
-SECTIONS = (warnings, answer, strip, outcomes, speed, parity, numbers, profile, workloads, setup)
+SECTIONS = (answer, strip, outcomes, speed, parity, numbers, profile, workloads, setup)
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
 
@@ -76,6 +77,7 @@ def make_report(
     figures: Path,
     *,
     title: str,
+    kept: Kept,
     config_name: str,
     config_text: str,
     machines_section: str = "",
@@ -89,6 +91,7 @@ def make_report(
     Args:
         figures: folder written by the command `plot`.
         title: of the study.
+        kept: its configuration, with which runs are repeated.
         config_name: file name of the resolved configuration.
         config_text: its content, quoted in full.
         machines_section: HTML of the comparison with other machines, if there is one.
@@ -111,7 +114,8 @@ def make_report(
     values: dict[str, Any] = {}
     for section in SECTIONS:
         values |= section.view(findings)
-    values["warnings"] = warnings.of_changed(changed) + values["warnings"]
+    values["warnings"] = warnings.of_changed(changed) + warnings.of_study(findings, kept)
+    values["cautions"] = warnings.cautions(findings.disturbed, findings.doubts, kept)
     trains = bool(findings.cells_of("training")) or not findings.cells_of("operation")
     first = "throughput" if trains else "operations"
     drawn = sorted(_figures(figures), key=lambda figure: figure["name"] != first)

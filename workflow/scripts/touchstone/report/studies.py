@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from touchstone.analysis.again import Kept
 from touchstone.analysis.findings_model import Findings
 from touchstone.report.rendering import templates
 from touchstone.report.sections.answer import answer
@@ -14,13 +15,14 @@ ENTRY = "answer.json"
 AGAIN = "Delete it and run this study again"
 
 
-def entry(findings: Findings, title: str) -> dict[str, Any]:
+def entry(findings: Findings, title: str, kept: Kept) -> dict[str, Any]:
     """What the list says of a study, as JSON."""
+    found = warnings(findings.disturbed, findings.doubts, kept)
     return {
         "format": 1,
         "title": title,
         "answer": answer(findings),
-        "warnings": [one.fault for one in warnings(findings.disturbed, findings.doubts)],
+        "warnings": [one.fault for one in found],
         "started": findings.setup.last_start,
     }
 

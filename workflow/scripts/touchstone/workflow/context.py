@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from touchstone.analysis.again import Kept
 from touchstone.plan import frameworks
 from touchstone.plan.environment import Place
 from touchstone.plan.inference import is_inference
@@ -16,7 +17,7 @@ from touchstone.plan.names import Stack
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import is_operation
 from touchstone.plan.study import Plan
-from touchstone.workflow.interleaving import groups
+from touchstone.results.turn_groups import groups
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Wildcards = Any
@@ -90,6 +91,11 @@ class Context:
         cells = self.plan.cells.items()
         names = [name for name, cell in cells if not (is_operation(cell) or is_inference(cell))]
         return [f"results/profiles/{name}.json" for name in names]
+
+    @cached_property
+    def kept(self) -> Kept:
+        """The configuration that the study's report keeps."""
+        return Kept.of(self.plan.resolved())
 
     @cached_property
     def report(self) -> str:

@@ -1,5 +1,6 @@
 """The files that jobs read."""
 
+import os
 import sys
 
 from snakemake.exceptions import WorkflowError
@@ -55,6 +56,17 @@ class JobInputs:
     def manifests(self, wildcards: Wildcards) -> list[str]:
         """The manifests of all data."""
         return sorted({path for cell in self.plan.cells.values() for path in _manifest(cell)})
+
+    def not_there_to_pack(self, wildcards: Wildcards) -> list[str]:
+        """What a bundle needs and is not there: what is there is packed as it is, so that no run is
+        made again."""
+        wanted = (
+            *self.records(wildcards),
+            *self.environments(wildcards),
+            *self.manifests(wildcards),
+            *self.context.certificates,
+        )
+        return [path for path in wanted if not os.path.exists(path)]
 
     def searched(self, wildcards: Wildcards) -> Cell:
         """A cell with the settings of a search for the largest batch."""

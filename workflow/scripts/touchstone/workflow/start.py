@@ -10,11 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from touchstone.analysis.again import Kept
 from touchstone.measure import progress, skip
 from touchstone.measure.variables import dropped
 from touchstone.plan.estimate import estimate
 from touchstone.plan.slurm import impossible, orphans, partitions, refusal
 from touchstone.results.files import InputError
+from touchstone.results.interleaved import read_interleaved
 from touchstone.workflow import lock
 from touchstone.workflow.context import Context
 from touchstone.workflow.resources import JobResources
@@ -30,6 +32,11 @@ LONGEST_LINE = 100
 def is_of(job: Any, rule: str) -> bool:
     """Whether a job is of our rule of this name; a workflow that uses ours may give it a prefix."""
     return str(job.rule.name).endswith(rule)
+
+
+def has_report(workflow: Any) -> bool:
+    """Whether the report of the study is among what this execution was asked for."""
+    return any(is_of(job, "report") for job in workflow.dag.jobs)
 
 
 def check_lock(arguments: Sequence[str]) -> None:
@@ -79,21 +86,35 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     # every job that has ended, during a measured run.
     workflow.scheduler.job_rate_limiter = None
     needed = Counter(job.wildcards.cell for job in runs)
-    groups = [job.wildcards.group for job in begun if is_of(job, "interleave")]
-    turns = [context.turns[group] for group in groups]
+    groups = [
+        job for job in begun if is_of(job, "interleave") and not finds_its_sets(job, workflow)
+    ]
+    turns = [context.turns[job.wildcards.group] for job in groups]
     # The number of runs, for the remaining time in the lines of progress.
     progress.start(needed.total())
     if (needed or turns) and workflow.is_main_process:
         # A run uses all cores unless its cell sets `threads`, whatever --cores says.
         folder = context.root / "config/datasets"
         expected = estimate(context.plan, needed, folder, os.cpu_count() or 1, turns)
-        print(expected.text, file=sys.stderr)
-        if line := claims_line(context):
-            print(line, file=sys.stderr)
+        lines = (context.plan.left_out_text, expected.text, claims_line(context))
+        print(*filter(None, lines), sep="\n", file=sys.stderr)
+
+
+def finds_its_sets(job: Any, workflow: Any) -> bool:
+    """Whether a job that measures in turn is begun only because first runs are repeated: their
+    cells have taken turns, and the sets are kept."""
+    reason = workflow.dag.reason(job)
+    if reason.missing_output or reason.forced or reason.is_provenance_triggered():
+        return False
+    try:
+        (found,) = read_interleaved([Path(str(job.output[0]))])
+    except InputError:
+        return False
+    return not found.excluded
 
 
 def claims_line(context: Context) -> str:
-    """How many claims of a published study this machine can judge; empty for another study."""
+    """How many claims of a published study this machine can decide; empty for another study."""
     if not context.pages:
         return ""
     # It takes a second, and only a published study needs it.
@@ -106,14 +127,16 @@ def succeed(workflow: Any, context: Context) -> None:
     """Print how long the execution took, whether other programs disturbed it, and its answer."""
     if line := progress.closing():
         print(line, file=sys.stderr)
-    if workflow.is_main_process and (line := disturbance_of(FINDINGS)):
+    if not has_report(workflow):
+        return  # a bundle, say, whose command has said what there is to say
+    if workflow.is_main_process and (line := disturbance_of(FINDINGS, context.kept)):
         print(f"warning: {line}", file=sys.stderr)
     print_answer(workflow, context)
 
 
 def print_answer(workflow: Any, context: Context) -> None:
     """Print the study's answer and the paths of its pages, if this execution has the report."""
-    if not any(is_of(job, "report") for job in workflow.dag.jobs):
+    if not has_report(workflow):
         return
     width = min(shutil.get_terminal_size().columns, LONGEST_LINE)
     pages = [f"Page of the study: {Path(page).absolute()}" for page in context.pages]
@@ -123,10 +146,10 @@ def print_answer(workflow: Any, context: Context) -> None:
     print(f"Report: {report}", *pages, sep="\n", file=sys.stderr)
 
 
-def disturbance_of(path: Path) -> str:
+def disturbance_of(path: Path, kept: Kept) -> str:
     """The warning that other programs disturbed the study of these findings; empty without one."""
     findings = _findings(path)
-    return findings.disturbed.line if findings and findings.disturbed else ""
+    return findings.disturbed.line(kept) if findings and findings.disturbed else ""
 
 
 def answer_of(path: Path) -> list[str]:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from touchstone.analysis.disturbed import REPEAT, Disturbed
+from touchstone.analysis.again import ALL, DISTURBED, Kept
+from touchstone.analysis.disturbed import REMEDY, Disturbed
 from touchstone.analysis.doubts import Doubt
 from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.setup_model import setting_text
@@ -11,6 +12,8 @@ from touchstone.report.text import counts_text
 
 NAMED = 5
 """Files that a warning names."""
+REPEATS = 3
+"""The least with which differences of runs have an interval that is of use."""
 
 
 class Alert(NamedTuple):
@@ -21,13 +24,10 @@ class Alert(NamedTuple):
     command: str = ""
 
 
-def view(findings: Findings) -> dict[str, Any]:
-    """The warnings of a study."""
-    found = warnings(findings.disturbed, findings.doubts)
-    return {
-        "warnings": of_machines(findings.setup.machines) + found,
-        "cautions": cautions(findings.disturbed, findings.doubts),
-    }
+def of_study(findings: Findings, kept: Kept) -> list[Alert]:
+    """The warnings of a study, whose report keeps its configuration."""
+    found = warnings(findings.disturbed, findings.doubts, kept)
+    return of_machines(findings.setup.machines, kept) + found
 
 
 def of_changed(files: Sequence[str]) -> list[Alert]:
@@ -45,7 +45,7 @@ def of_changed(files: Sequence[str]) -> list[Alert]:
     ]
 
 
-def of_machines(machines: Iterable[dict[str, Any]]) -> list[Alert]:
+def of_machines(machines: Iterable[dict[str, Any]], kept: Kept) -> list[Alert]:
     """The warning that a machine was set up differently for some of its runs, or none.
 
     `machines` are the different ones of the study; those with one name are the same machine.
@@ -65,36 +65,39 @@ def of_machines(machines: Iterable[dict[str, Any]]) -> list[Alert]:
     return [
         Alert(
             f"Do not trust these numbers: the machine changed between runs: {named}.",
-            "Set it up in one way, and repeat all runs: move results/runs away and start again.",
+            "Set it up in one way, and repeat all runs:",
+            kept.again(ALL),
         )
     ]
 
 
-def warnings(disturbed: Disturbed | None, doubts: Iterable[Doubt]) -> list[Alert]:
+def warnings(disturbed: Disturbed | None, doubts: Iterable[Doubt], kept: Kept) -> list[Alert]:
     """The warnings above an answer: other programs first, then flags, then single runs."""
-    return _alerts(disturbed, doubts, beside=False)
+    return _alerts(disturbed, doubts, kept, beside=False)
 
 
-def cautions(disturbed: Disturbed | None, doubts: Iterable[Doubt]) -> list[Alert]:
+def cautions(disturbed: Disturbed | None, doubts: Iterable[Doubt], kept: Kept) -> list[Alert]:
     """What is said of the numbers of runs where the answer, from turns, does not rest on them."""
-    return _alerts(disturbed, doubts, beside=True)
+    return _alerts(disturbed, doubts, kept, beside=True)
 
 
-def _alerts(disturbed: Disturbed | None, doubts: Iterable[Doubt], beside: bool) -> list[Alert]:
-    found = [doubt_warning(doubt) for doubt in doubts if doubt.beside == beside]
+def _alerts(
+    disturbed: Disturbed | None, doubts: Iterable[Doubt], kept: Kept, beside: bool
+) -> list[Alert]:
+    found = [doubt_warning(doubt, kept) for doubt in doubts if doubt.beside == beside]
     if disturbed and disturbed.ratios_hold == beside:
-        remedy = "End those programs and repeat the runs; finished ones are not repeated otherwise:"
-        found.insert(0, Alert(f"{disturbed.fault}.", remedy, REPEAT))
+        found.insert(0, Alert(f"{disturbed.fault}.", REMEDY, kept.again(DISTURBED)))
     return found
 
 
-def doubt_warning(doubt: Doubt) -> Alert:
+def doubt_warning(doubt: Doubt, kept: Kept) -> Alert:
     """The warning for one doubt."""
     if doubt.cause == "one run":
         return Alert(
             "Do not trust these numbers: every configuration ran only once, so a difference may be"
             " chance.",
-            "Ask for 3 repeats or more.",
+            f"Write {kept.edit(REPEATS)} into the study's file and run it again; finished runs are"
+            " kept.",
         )
     if doubt.cause == "cores apart":
         return Alert(
@@ -110,5 +113,6 @@ def doubt_warning(doubt: Doubt) -> Alert:
         flags = f"flagged ({counts_text(doubt.flags)})"
     return Alert(
         f"Do not trust these numbers: {doubt.runs} of {doubt.total} runs are {flags}.",
-        "docs/measuring.md says what the flags mean.",
+        "docs/measuring.md says what the flags mean. To repeat these runs:",
+        kept.again(DISTURBED),
     )
