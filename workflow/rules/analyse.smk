@@ -31,7 +31,7 @@ rule parse_run:
     params:
         code=code_digest.digest("commands/parse.py", "../../schemas/record.schema.json"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py parse --output {output}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py parse --output {output}'
         " results/runs/{wildcards.cell}/rep{wildcards.repeat} > {log} 2>&1"
 
 
@@ -74,7 +74,7 @@ rule gather:
         scaling="--scaling" if STUDY.scaling else "",
         profiles=PROFILES,
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py gather --plan {input.plan} --records results/records"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py gather --plan {input.plan} --records results/records'
         " --output results/tables --findings {output.findings}"
         " --certificates {input.certificates} --interleaved {input.interleaved} {params.max_batches} {params.scaling}"
         " {params.profiles} > {log} 2>&1"
@@ -107,7 +107,7 @@ rule plot:
         code=code_digest.digest("commands/plot.py"),
         profiles=PROFILES,
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py plot --plan {input.plan} --tables results/tables"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py plot --plan {input.plan} --tables results/tables'
         " --records results/records --output results/figures --interleaved {input.interleaved} {params.profiles} > {log} 2>&1"
 
 
@@ -149,6 +149,6 @@ rule report:
             "report/static/sortable.js",
         ),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py report --findings {input.findings}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py report --findings {input.findings}'
         " --config {input.config} --figures results/figures --output {output.page} --list {output.list}"
         " {params.machines} > {log} 2>&1"

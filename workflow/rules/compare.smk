@@ -15,5 +15,5 @@ rule compare:
         old=GATE_OPTIONS[0],
         options=GATE_OPTIONS[1:],
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py compare {params.old:q} results {params.options:q}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py compare {params.old:q} results {params.options:q}'
         " --output results/compare/changes.csv 2>&1 | tee {log}"

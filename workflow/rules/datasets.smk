@@ -17,7 +17,7 @@ rule download_dataset:
     params:
         dataset=PARAMS.dataset,
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py download {wildcards.dataset}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py download {wildcards.dataset}'
         " --output results/downloads/{wildcards.dataset} 2>&1 | tee {log} >&2"
 
 
@@ -44,7 +44,7 @@ rule convert_dataset:
         dataset=PARAMS.dataset,
         code=PARAMS.conversion,
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py convert {wildcards.dataset}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py convert {wildcards.dataset}'
         " --source results/downloads/{wildcards.dataset} --format {wildcards.format}"
         " --output results/data/{wildcards.dataset}/{wildcards.format}"
         " --processes {threads} 2>&1 | tee {log} >&2"
@@ -57,4 +57,4 @@ rule verify:
     conda:
         "../../envs/base.yaml"
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py verify results/data 2>&1 | tee {log}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py verify results/data 2>&1 | tee {log}'

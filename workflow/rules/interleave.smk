@@ -18,7 +18,7 @@ rule interleave:
     params:
         turns=PARAMS.turns,
     shell:
-        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py interleave --group {wildcards.group}"
+        '"$TOUCHSTONE_PYTHON" "$TOUCHSTONE_SCRIPTS"/cli.py interleave --group {wildcards.group}'
         " --cells {params.turns[cells]} --options {params.turns[options]:q}"
         " {params.turns[environments]:q}"
         " --identity {params.turns[identity]} --log {log} --output {output}"

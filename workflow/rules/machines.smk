@@ -38,7 +38,7 @@ rule bundle:
         name=NAMED,
         hostname="--hostname" if HOSTNAME else "",
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py bundle results --output results/bundle.zip {params.name}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py bundle results --output results/bundle.zip {params.name}'
         " {params.hostname} 2>&1 | tee {log}"
 
 
@@ -71,7 +71,7 @@ rule machines:
             "report/static/sortable.js",
         ),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py merge {input.others:q} --own results"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py merge {input.others:q} --own results'
         " {params.name} --output results/machines > {log} 2>&1"
 
 
@@ -84,5 +84,5 @@ rule merge:
     conda:
         "../../envs/base.yaml"
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py merge {input:q} --output results/merged 2>&1"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py merge {input:q} --output results/merged 2>&1'
         " | tee {log}"

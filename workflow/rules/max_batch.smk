@@ -23,6 +23,6 @@ rule find_max_batch:
     params:
         search=PARAMS.search,
     shell:
-        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py max-batch --cell {params.search[settings]:q}"
+        '"$TOUCHSTONE_PYTHON" "$TOUCHSTONE_SCRIPTS"/cli.py max-batch --cell {params.search[settings]:q}'
         " {params.search[environment]:q}"
         " --folder results/max_batch/{wildcards.setting} --output {output} 2>&1 | tee {log} >&2"

@@ -22,7 +22,7 @@ rule parity_steps:
     # The installation of an environment is announced on descriptor 3, the terminal.
     shell:
         "TOUCHSTONE_TERMINAL=3"
-        " $TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py parity {wildcards.network}"
+        ' "$TOUCHSTONE_PYTHON" "$TOUCHSTONE_SCRIPTS"/cli.py parity {wildcards.network}'
         " {params.steps[framework]} --style {params.steps[style]} {params.steps[single]}"
         " {params.steps[environment]:q}"
         " --output {output} 3>&2 > {log} 2>&1"
@@ -50,7 +50,7 @@ rule certificate:
         ),
         code=code_digest.digest("commands/compare_parity.py"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py compare-parity {wildcards.network}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py compare-parity {wildcards.network}'
         " {input.steps} {params.single} --output {output} > {log} 2>&1"
 
 
@@ -64,5 +64,5 @@ rule parity:
     conda:
         "../../envs/base.yaml"
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py tabulate-parity {input} --output results/parity.csv 2>&1"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py tabulate-parity {input} --output results/parity.csv 2>&1'
         " | tee {log}"

@@ -16,5 +16,5 @@ rule plan:
         cells=digest(sorted(PLAN.cells)),
         code=code_digest.digest("commands/plan.py"),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py plan --config {params.config:q}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py plan --config {params.config:q}'
         " --plan {output.plan} --resolved {output.config} > {log} 2>&1"

@@ -20,6 +20,6 @@ rule profile:
     params:
         profile=PARAMS.profile,
     shell:
-        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py profile"
+        '"$TOUCHSTONE_PYTHON" "$TOUCHSTONE_SCRIPTS"/cli.py profile'
         " --run results/runs/{wildcards.cell}/rep1 {params.profile[environment]:q}"
         " --log {log} --output {output}"

@@ -37,7 +37,7 @@ rule judge_study:
             "report/static/sortable.js",
         ),
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py judge --plan {input.plan} --config {input.config}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py judge --plan {input.plan} --config {input.config}'
         " --tables results/tables --records results/records --output {output.folder}"
         " --page {output.page} --interleaved {input.interleaved} > {log} 2>&1"
 
@@ -53,5 +53,5 @@ rule check_published:
     conda:
         "../../envs/base.yaml"
     shell:
-        "python $TOUCHSTONE_SCRIPTS/cli.py check-published {input:q}"
+        'python "$TOUCHSTONE_SCRIPTS"/cli.py check-published {input:q}'
         " --output results/studies/findings.csv 2>&1 | tee {log}"

@@ -38,7 +38,7 @@ rule train:
     params:
         run=PARAMS.run,
     shell:
-        "$TOUCHSTONE_PYTHON $TOUCHSTONE_SCRIPTS/cli.py run --cell {params.run[settings]:q}"
+        '"$TOUCHSTONE_PYTHON" "$TOUCHSTONE_SCRIPTS"/cli.py run --cell {params.run[settings]:q}'
         " --repeat {wildcards.repeat} --attempt {resources.attempt} --log {log}"
         " --run results/runs/{wildcards.cell}/rep{wildcards.repeat} {params.run[weights]}"
         " {params.run[environment]:q}"
