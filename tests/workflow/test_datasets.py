@@ -11,7 +11,7 @@ from workflow.project import ENVIRONMENTS, Project
 def test_data_sets_are_converted_and_verified_and_only_a_bad_one_is_refused(tmp_path):
     cell = {"framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k"}
     study = {"study": "test", "title": "A test", "sweeps": [cell]}
-    project = Project(tmp_path / "project", ENVIRONMENTS, study)
+    project = Project(tmp_path / "it's größer", ENVIRONMENTS, study)
     entry = yaml.safe_load((project.folder / "config/datasets/synthetic.yaml").read_text())
     del entry["fingerprints"]
     entry |= {"shape": [8, 8, 3], "splits": {"train": 60, "test": 9}, "shards": {"train": 3}}

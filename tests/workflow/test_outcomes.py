@@ -27,7 +27,7 @@ def make(tmp_path):
             "study": "test", "title": "A test", "repeats": repeats, "defaults": CELL,
             "sweeps": list(sweeps), **more,
         }  # fmt: skip
-        return Project(tmp_path / "project", ENVIRONMENTS, study)
+        return Project(tmp_path / "it's größer", ENVIRONMENTS, study)
 
     return make_project
 
