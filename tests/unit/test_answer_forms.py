@@ -84,6 +84,12 @@ def test_best_beside_threads_and_precisions_is_in_the_answer(tmp_path):
     assert speeds == [["100.0", "150.0"], ["200.0", "300.0"]]
 
 
+def test_cells_that_all_have_the_mode_best_are_compared_like_others(tmp_path):
+    cells = [{"mode": "best", "threads": threads} for threads in (1, 2)]
+    findings = studied(tmp_path, cells, [around(100), around(150)])
+    assert "PyTorch (best), batch size 64: 2 threads was fastest with 150.0" in words(findings)
+
+
 def test_operations_of_two_frameworks_are_compared(tmp_path):
     """One was 1.8 times as fast, and the answer had no word on it."""
     work = {"network": "gemm", "dataset": "9x9x9", "batch_size": 1, "epochs": ""}

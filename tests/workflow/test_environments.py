@@ -118,7 +118,7 @@ def test_they_are_compared_proved_and_reported_like_frameworks(finished):
     results = finished[0].folder / "results"
     with open(results / "tables/comparisons.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    rows = [row for row in rows if row["metric"] == "throughput"]
+    rows = [row for row in rows if row["metric"] == "step_rate"]
     assert {row["basis"] for row in rows} == {"turns"}
     pairs = {frozenset((row["environment"], row["reference_environment"])) for row in rows}
     assert {frozenset((name, "pinned")) for name in ("mine", "ngc")} <= pairs

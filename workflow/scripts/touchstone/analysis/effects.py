@@ -41,7 +41,7 @@ def effects(cells: Sequence[Cell], compared: Sequence[str], group: Group) -> lis
         return [_effect(RELEASES, cells, group, versions)]
     if set(compared) <= set(COMPARED):
         return []
-    fixed = [cell for cell in cells if cell.plan.factors["mode"] != BEST]
+    fixed = [cell for cell in cells if cell.plan.factors["mode"] != BEST] or list(cells)
     found = (_effect(factor, fixed, group, {}) for factor in compared if factor not in COMPARED)
     return [effect for effect in found if any(level.ratio for level in effect.levels)]
 

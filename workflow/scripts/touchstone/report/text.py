@@ -100,7 +100,7 @@ def compared_name(comparison: ComparisonSummary, cell: CellSummary) -> str:
     release, if the framework is much older than the others.
     """
     if not _of_frameworks(comparison):
-        if cell.factors["mode"] == BEST:
+        if is_best_beside(comparison, cell):
             return BEST
         values = ((name, cell.factors[name]) for name in comparison.compared if name != "mode")
         return ", ".join(setting_name(name, value, cell.framework) for name, value in values)
@@ -114,7 +114,12 @@ def common_cell(findings: Findings, comparison: ComparisonSummary) -> CellSummar
     """A cell that says what all cells of a comparison have in common: one that does not have the
     mode `best` beside cells of another mode."""
     cells = [findings.cell[cell.cell] for cell in comparison.cells]
-    return next((cell for cell in cells if cell.factors["mode"] != BEST), cells[0])
+    return next((cell for cell in cells if not is_best_beside(comparison, cell)), cells[0])
+
+
+def is_best_beside(comparison: ComparisonSummary, cell: CellSummary) -> bool:
+    """Whether a cell has the mode `best`, and cells that it is compared with have another one."""
+    return cell.factors["mode"] == BEST and "mode" in comparison.compared
 
 
 def row_name(comparison: ComparisonSummary, cell: CellSummary) -> str:

@@ -11,7 +11,7 @@ from touchstone.analysis.ranking_model import (
     NextStep,
     Trust,
 )
-from touchstone.plan.names import BEST, framework_name, setting_name
+from touchstone.plan.names import framework_name, setting_name
 from touchstone.report.rows import TableRows, first_rows
 from touchstone.report.sections.ranking import (
     counted,
@@ -27,6 +27,7 @@ from touchstone.report.text import (
     comparison_text,
     counts_text,
     full_label,
+    is_best_beside,
     listing,
     number,
     relative_text,
@@ -231,7 +232,7 @@ def _of_factors(findings: Findings, one: ComparisonSummary) -> dict[str, Any]:
     placed = {
         (cell.factors[down.factor], cell.factors[across.factor]): compared
         for compared in one.cells
-        if (cell := findings.cell[compared.cell]).factors["mode"] != BEST
+        if not is_best_beside(one, cell := findings.cell[compared.cell])
     }
     framework = common_cell(findings, one).framework
     rows = [
