@@ -291,7 +291,10 @@ def test_the_generated_pages_are_not_stale(root):
 
 def test_the_defaults_of_the_generated_page_are_what_a_study_has(root, tmp_path):
     path = tmp_path / "mine.yaml"
-    path.write_text("study: mine\ntitle: Mine\n")
+    path.write_text(
+        "study: mine\ntitle: Mine\nsweeps:\n"
+        "  - {framework: pytorch, network: lenet5, dataset: mnist-5k}\n"
+    )
     study = make_plan(read_on_default(root, path), root).study
     page = (root / "config/README.md").read_text()
     sections = page.split("\n## ")[1:3]

@@ -35,14 +35,20 @@ sys.path.insert(0, str(ROOT / "workflow/scripts"))
 gc.set_threshold(100_000, 50, 100)
 
 from touchstone.files import why_not_writable
-from touchstone.plan.read import ConfigError, read
+from touchstone.plan.read import ConfigError, inherited_text, read, read_own
 
 # Snakemake would end in a traceback.
 if why := why_not_writable(Path.cwd()):
     sys.exit(f"error: {why}")
 try:
-    own = () if IS_MODULE else ("config/config.yaml",)
-    for path in (*own, *(workflow.overwrite_configfiles or ())):
-        read(Path(path))
+    if IS_MODULE:
+        for path in workflow.overwrite_configfiles or ():
+            read(Path(path))
+    else:
+        own = read_own(workflow.overwrite_configfiles or ())
+        given = {**own, **(workflow.overwrite_config or {})} if own else {}
+        inherited = inherited_text(read(Path("config/config.yaml")), given)
+        if inherited and workflow.is_main_process:
+            print(f"note: {inherited}", file=sys.stderr)
 except ConfigError as fault:
     sys.exit(f"error: {fault}")

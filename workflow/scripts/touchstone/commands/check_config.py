@@ -8,7 +8,7 @@ from pathlib import Path
 from touchstone.measure import skip
 from touchstone.paths import ROOT
 from touchstone.plan.estimate import estimate
-from touchstone.plan.read import ConfigError, read_on_default
+from touchstone.plan.read import ConfigError, inherited_text, read, read_on_default, read_own
 from touchstone.plan.study import Plan, make_plan
 from touchstone.published.dossier import DossierError
 from touchstone.published.forecast import forecast_of
@@ -25,7 +25,10 @@ def run(arguments: argparse.Namespace) -> None:
         config = read_on_default(ROOT, arguments.file)
         plan = make_plan(config, ROOT)
         if not arguments.quiet:
-            print(described(plan, forecast_of(plan, config, ROOT, skip.no_device)))
+            default = read(ROOT / "config/config.yaml")
+            inherited = inherited_text(default, read_own([arguments.file]))
+            text = described(plan, forecast_of(plan, config, ROOT, skip.no_device))
+            print("\n".join(filter(None, [inherited, text])))
     except (ConfigError, DossierError) as fault:
         sys.exit(f"error: {fault}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from touchstone import networks, operations
 from touchstone.datasets import catalogue
@@ -18,8 +18,8 @@ from touchstone.plan import environment, frameworks, inference
 from touchstone.plan.effect import lacks
 from touchstone.plan.model import Cell
 from touchstone.plan.names import BEST
-from touchstone.plan.parts import Environment
-from touchstone.plan.read import USUAL, is_operation, read
+from touchstone.plan.parts import Environment, Shapes
+from touchstone.plan.read import USUAL, ConfigError, is_operation, read
 from touchstone.schema.spec import PINNED, PLAIN
 
 SHAPE = re.compile(r"\d+(x\d+)*")
@@ -41,6 +41,10 @@ def fault_of(place: str, error: Any, model: type[BaseModel]) -> str:
     if error["type"] == "missing":
         field = model.model_fields[place.rpartition(".")[2]]
         return f"{place}: missing; {field.description}"
+    if error["type"] in ("model_type", "dict_type"):
+        return (
+            f"{place}: {given!r} is no mapping; write `{place.rpartition('.')[2]}: {{key: value}}`"
+        )
     text = error["msg"][0].lower() + error["msg"][1:]
     remedy = ""
     if error["type"] in ("float_type", "int_type") and isinstance(given, str):
@@ -73,6 +77,7 @@ class Known:
             "dataset": catalogue.names(root / "config/datasets"),
         }
         self.shapes = {path.stem: path for path in (root / "config/operations").glob("*.yaml")}
+        self.read_shapes: dict[str, dict[str, list[str]] | str] = {}
         self.environments = {f"envs/{path.name}" for path in (root / "envs").glob("*.yaml")}
 
     def listed(self, key: str) -> str:
@@ -101,10 +106,26 @@ class Known:
             return [inference.resolved(inference.usual(cell, unheeded))]
         shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
         if cell.dataset in self.shapes:
-            shapes = read(self.shapes[cell.dataset])["shapes"].get(cell.network, shapes)
+            listed = self._shapes_of(cell.dataset)
+            shapes = shapes if isinstance(listed, str) else listed.get(cell.network, shapes)
         cell = inference.usual(cell, [name for name in USUAL if lacks(cell, name)])
         same = {"batch_size": 1, "input": "synthetic", "mode": mode}
         return [cell.model_copy(update={**same, "dataset": shape}) for shape in shapes]
+
+    def _shapes_of(self, name: str) -> dict[str, list[str]] | str:
+        """The shapes of each operation in a file of `config/operations`, or its faults."""
+        if name not in self.read_shapes:
+            try:
+                self.read_shapes[name] = Shapes.model_validate(read(self.shapes[name])).shapes
+            except ConfigError as fault:
+                self.read_shapes[name] = str(fault)
+            except ValidationError as invalid:
+                found = [
+                    fault_of(".".join(map(str, error["loc"])), error, Shapes)
+                    for error in invalid.errors()
+                ]
+                self.read_shapes[name] = f"{self.shapes[name]}: {'; '.join(found)}"
+        return self.read_shapes[name]
 
     def lacking(self, cell: Cell) -> str | None:
         """The environment file that a cell needs and that is not there, or None."""
@@ -213,7 +234,11 @@ class Known:
 
     def _operation_faults(self, cell: Cell) -> list[str]:
         if cell.dataset in self.shapes:
-            return [f"dataset: {self.shapes[cell.dataset]} has no shapes of {cell.network}"]
+            listed = self._shapes_of(cell.dataset)
+            lacks_it = (
+                f"{self.shapes[cell.dataset]} has no shapes of {cell.network}; list some there"
+            )
+            return [f"dataset: {listed if isinstance(listed, str) else lacks_it}"]
         try:
             operations.dimensions(cell.network, cell.dataset)
         except ValueError as fault:

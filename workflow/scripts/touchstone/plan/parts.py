@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=40)]
 """It becomes a part of the names of cells, and so of folders."""
@@ -94,6 +94,7 @@ class Interleave(BaseModel):
         float | None,
         Field(
             gt=0,
+            le=1,
             description="measure more sets until the interval of every ratio reaches at most so far"
             " beyond it, as a share (0.03: 3 %); null: only `sets`",
         ),
@@ -105,3 +106,21 @@ class Interleave(BaseModel):
         float,
         Field(gt=0, description="after this time no set begins if 3 or more are measured, s"),
     ] = 900.0
+
+    @model_validator(mode="after")
+    def _enough_sets(self) -> Interleave:
+        if self.precision is not None and self.max_sets < self.sets:
+            raise ValueError(f"max_sets {self.max_sets} is less than sets {self.sets}; raise it")
+        return self
+
+
+class Shapes(BaseModel):
+    """A file of `config/operations`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    source: Annotated[str, Field(description="where the shapes are from")]
+    shapes: Annotated[
+        dict[str, Annotated[list[str], Field(min_length=1)]],
+        Field(description="a list of shapes, as `64x8x64`, for each operation"),
+    ]

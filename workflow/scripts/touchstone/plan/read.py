@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ SLUG = (
 """The settings that a cell's name spells out, in this order, but not `tuned` and `pinned`."""
 USUAL = {key: field.default for key, field in Cell.model_fields.items()}
 """What the settings are where nobody says otherwise."""
+OWN = ("study", "title", "sweeps")
+"""What a study does not take from the default study."""
 UNSAID = (("style", TUNED), ("environment", PINNED))
 """Settings of `SLUG` with the values that no name spells out."""
 
@@ -93,11 +96,48 @@ def read(path: Path) -> dict[str, Any]:
     return values
 
 
+def read_own(paths: Iterable[Path]) -> dict[str, Any]:
+    """The top-level keys of the files of a study of the user's own.
+
+    Raises:
+        ConfigError: a file cannot be read, or none of them has one of `OWN`: the default study's
+            configurations would run under the user's name.
+    """
+    files = [Path(path) for path in paths]
+    own = {key: value for path in files for key, value in read(path).items()}
+    if files and (missing := [key for key in OWN if key not in own]):
+        names = " and ".join(path.as_posix() for path in files)
+        raise ConfigError(
+            f"{names}: without {', '.join(missing)}; a study of your own names {', '.join(OWN)}"
+            " (config/README.md)"
+        )
+    return own
+
+
+def inherited_text(default: dict[str, Any], own: dict[str, Any]) -> str:
+    """What a study takes from the default study, but for `defaults`; empty where that is nothing.
+
+    Args:
+        default: the default study's file, `own` the user's, or nothing.
+    """
+    left = {key: value for key, value in default.items() if key not in (*own, "defaults")}
+    if not own or not left:
+        return ""
+    said = ", ".join(f"`{key}: {_flow(value)}`" for key, value in left.items())
+    return f"your study does not say, so the default study's holds: {said}"
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML on one line."""
+    return yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0]
+
+
 def read_on_default(root: Path, path: Path | None) -> dict[str, Any]:
     """A study's file on top of the default study, as the workflow reads it; without a file the
     default study. Raises ConfigError."""
     config = read(root / "config/config.yaml")
     if path:
+        read_own([path])
         # The one that Snakemake's --configfile calls; it takes a while to import.
         from snakemake.utils import update_config
 

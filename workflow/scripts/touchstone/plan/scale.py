@@ -14,6 +14,9 @@ def scaled(config: dict[str, Any], faults: list[str]) -> dict[str, Any]:
     name, scales = config.get("scale", "paper"), config.get("scales", {})
     if name == "paper" or not isinstance(scales, dict):
         return config
+    if not isinstance(name, str):
+        faults.append(f"scale: {name!r} is no name; write one of {', '.join(['paper', *scales])}")
+        return config
     if name not in scales:
         faults.append(
             f"scale: the study has no {name!r}; describe it under scales, or take 'paper'"

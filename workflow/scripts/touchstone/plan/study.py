@@ -222,7 +222,11 @@ def _settings(
     settings: dict[str, list[Any]] = {}
     for key, value in given.items():
         if key not in Cell.model_fields:
-            faults.append(f"{where}.{key}: unknown setting{like(key, Cell.model_fields)}")
+            if key in Study.model_fields:
+                remedy = "it is a key of the study: write it at the top level of the file"
+                faults.append(f"{where}.{key}: no setting of a cell; {remedy}")
+            else:
+                faults.append(f"{where}.{key}: unknown setting{like(key, Cell.model_fields)}")
             continue
         many = lists and isinstance(value, list)
         if many and key == "milestones":  # whose one value is a list itself
