@@ -23,7 +23,8 @@ ROUNDS, SLICE_SECONDS, LEAD_SECONDS = 4, 0.4, 0.15
 LONG_SECONDS = 2.0
 """How long a slice lasts before which nothing is done unmeasured."""
 PATIENCE = 2
-"""How long a set repeats slices beside other programs, as a multiple of its rounds' own time."""
+"""How long the rounds of a set last at most, beside other programs, as a multiple of their time
+without: rounds beside these show nothing."""
 LEAST_SETS, MOST_SETS = 3, 5
 """Of the default and the settings that may be faster."""
 ONE_AFTER_ANOTHER = 4.0
@@ -231,7 +232,10 @@ class Search:
 def timing_of(cells: int) -> Timing:
     """How a set of so many settings is measured."""
     usual = ROUNDS * cells * (LEAD_SECONDS + SLICE_SECONDS)
-    return Timing(ROUNDS, SLICE_SECONDS, LEAD_SECONDS, PATIENCE * usual, long_seconds=LONG_SECONDS)
+    return Timing(
+        ROUNDS, SLICE_SECONDS, LEAD_SECONDS, PATIENCE * usual, least_rounds=0,
+        long_seconds=LONG_SECONDS,
+    )  # fmt: skip
 
 
 def folder_of(settings: Settings, execution: Execution) -> str:
