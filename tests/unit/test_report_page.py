@@ -292,6 +292,43 @@ def test_what_best_tried_is_shown_with_its_speeds_and_files(tmp_path):
     assert each == {("1", active), ("2", active), ("3", "hybrid, 1 thread")}
 
 
+def test_the_page_says_by_how_much_the_choice_of_best_is_faster_than_the_default(tmp_path):
+    default = {
+        "mode": "static", "threads": None, "wait_policy": "default", "status": "ok", "reason": None,
+        "throughput": 100.0, "first_step_time": None, "folder": "trials/static", "ratio": 1.0,
+        "sets": 3, "chosen": False,
+    }  # fmt: skip
+    hybrid = {**default, "mode": "hybrid", "throughput": 150.0, "folder": "trials/hybrid"}
+    hybrid |= {"ratio": 1.5, "low": 1.25, "high": 1.8}
+    ill = {**default, "status": "oom", "reason": "no memory left", "throughput": None}
+    ill.pop("ratio")
+    tried = [
+        [default, {**hybrid, "chosen": True}],
+        [{**default, "chosen": True}, {**hybrid, "low": 0.9}],
+        [ill, {**hybrid, "ratio": 1.0, "chosen": True}],
+    ]
+    for repeat, trials in enumerate(tried, 1):
+        make_record(tmp_path / "runs", tmp_path / "records", mode="best", repeat=repeat)
+        (record,) = (tmp_path / "records").glob(f"*/rep{repeat}.json")
+        edit_json(record, provenance__trials=trials, provenance__run=f"results/runs/c/rep{repeat}")
+    write_plan(tmp_path / "plan.tsv", [{"mode": "best"}], repeats=3)
+    (tmp_path / "config.resolved.yaml").write_text("title: Best\n")
+    page = page_of(built(tmp_path, images=False))
+    assert ", run 1: hybrid, 1.50 [1.25, 1.80] times as fast as static, the default." in page
+    assert ", run 2: static, the default; nothing was shown to be faster." in page
+    assert ", run 3: hybrid; static, the default, ended as oom." in page
+    with open(tmp_path / "tables/trials.csv") as file:
+        shown = [
+            (row["ratio_to_default"], row["low"], row["chosen"]) for row in csv.DictReader(file)
+        ]
+    assert shown[:4] == [
+        ("1.0", "", "no"),
+        ("1.5", "1.25", "yes"),
+        ("1.0", "", "yes"),
+        ("1.5", "0.9", "no"),
+    ]
+
+
 def test_page_shows_a_hint_once(tmp_path):
     root = make_study(tmp_path)
     assert (

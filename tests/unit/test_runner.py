@@ -89,7 +89,7 @@ def test_slices_grow_their_chunks_too(monkeypatch):
         monotonic=lambda: clock.now, process_time=lambda: 0.0
     ))  # fmt: skip
     work = slices.Work(begin, lambda: None, lambda: sum(begun), lambda: None)
-    slicer = slices.Slicer(work, 0.05)
+    slicer = slices.Slicer(work, 0.05, slices.NoEvents())
     slicer.slice(0.4)  # beside another program
     clock.step = 0.005
     answers = [slicer.slice(0.4) for _ in range(5)]

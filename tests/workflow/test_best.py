@@ -43,9 +43,10 @@ def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp
     study["defaults"] = {"wait_policy": "default"}
     project = Project(tmp_path / "project", ENVIRONMENTS, study)
     project.add("runner/adapters/mxnet/adapter", PLANTED)
-    project.change("measure/trials", MEASURED_SECONDS=1.0)
-    # Of the trials there may be five, three modes and two more.
-    assert project.run("--dry-run", "--verbose").count("runtime=370") == 2
+    # Whatever other programs do here, rounds count.
+    project.change("schema/interleaved", QUIET=99.0)
+    # Of the trials there may be five, three modes and two more, and they may cost twice as much.
+    assert project.run("--dry-run", "--verbose").count("runtime=670") == 2
     project.run()
     records = {
         record["provenance"]["trials"][0]["wait_policy"]: record
@@ -66,6 +67,9 @@ def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp
         assert (imperative["mode"], imperative["status"]) == ("imperative", "ok")
         assert imperative["throughput"] > 0 and imperative["first_step_time"] > 0
         assert record["provenance"]["settings"]["requested"]["mode"] == "imperative"
+        assert imperative["ratio"] == 1.0 and not imperative["chosen"]
+        (best,) = [one for one in record["provenance"]["trials"] if one["chosen"]]
+        assert best["low"] > 1
 
     # Where the study says how threads wait, their number is tried, and the other way round.
     one_thread, *half = records["active"]["provenance"]["trials"][3:]
@@ -95,6 +99,7 @@ def test_the_fastest_mode_threads_and_waiting_are_tried_for_and_trained_with(tmp
     for words, path, folder in zip(chosen, files, folders, strict=True):
         assert f"chosen: {words}<" in page
         assert path.endswith(folder) and (project.folder / path / "events.jsonl").exists()
+        assert f"{words.removesuffix(' (1)')}; static, the default, ended as unsupported." in page
         assert f'href="../../{path.removeprefix("results/")}/events.jsonl"' in page
     # The trials are no runs of the study, and what came of them makes nothing stale.
     assert len((project.folder / "results/.order.jsonl").read_text().splitlines()) == 2

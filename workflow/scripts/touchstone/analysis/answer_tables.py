@@ -28,7 +28,7 @@ BOTTLENECK_SHOWN = (
 TRIALS_SHOWN = (
     *("framework", "environment", "style", "network", "dataset", "device", "batch_size"),
     *("repeat", "mode", "threads", "wait_policy", "chosen", "status", "throughput"),
-    "chosen_is_faster_by",
+    *("ratio_to_default", "low", "high"),
 )
 """The columns of the tables in Markdown."""
 

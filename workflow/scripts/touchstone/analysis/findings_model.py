@@ -191,9 +191,17 @@ class TrialSummary(Part):
     reason: str | None
     """Why it is not ok."""
     throughput: float | None
-    """Throughput of the trial, images/s."""
+    """Median speed of its slices, images/s; of a record of an older version the throughput of the
+    trial."""
+    ratio: float | None
+    """Its speed / that of the framework's default, which is the first trial that passed; null where
+    that was not measured, as in records of older versions."""
+    low: float | None
+    """Lower end of the 95 % interval of the ratio."""
+    high: float | None
+    """Upper end of the interval."""
     chosen_is_faster_by: float | None
-    """Throughput of the chosen trial / that of this one."""
+    """Speed of the chosen trial / that of this one."""
     first_step_time: float | None
     """Time of the first step, s."""
     files: str
@@ -210,9 +218,9 @@ class Choice(Part):
     chosen: int
     """Runs that trained with these settings."""
     throughput: float | None
-    """Median throughput of the trials, images/s."""
+    """Median speed of the trials, images/s."""
     chosen_is_faster_by: float | None
-    """Median of throughput of the chosen trial / that of this one."""
+    """Median of the speed of the chosen trial / that of this one."""
     failed: dict[str, int]
     """Trials without a throughput, by outcome."""
     reasons: list[str]

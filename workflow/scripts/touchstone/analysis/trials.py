@@ -1,4 +1,4 @@
-"""What the trials of the mode `best` found: the settings that each run chose, and by how much."""
+"""What the trials of the mode `best` found: what each run chose, and how much faster that is."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from statistics import median
 from typing import NamedTuple
 
 from touchstone.analysis import findings_model
-from touchstone.measure.trials import fastest
+from touchstone.measure.trials import chosen
 from touchstone.results.planned import FACTORS
 from touchstone.results.study import Cell, Result, Study
 from touchstone.results.tables import trials_of, tried
@@ -15,7 +15,8 @@ from touchstone.schema import spec
 COLUMNS = (
     *(name for name in FACTORS if name != "mode"),
     *("cell", "repeat", "mode", "threads", "wait_policy", "chosen", "status", "reason"),
-    *("throughput", "chosen_is_faster_by", "first_step_time", "files"),
+    *("throughput", "ratio_to_default", "low", "high", "sets", "chosen_is_faster_by"),
+    *("first_step_time", "files"),
 )
 
 
@@ -23,7 +24,7 @@ class Trial(NamedTuple):
     """A trial of some settings by one run of a cell.
 
     `recorded` is what the record keeps of it; `settings` says in words what it tried. `faster` is
-    the throughput of the chosen trial over its own.
+    how many times as fast the chosen trial is; of older records, without ratios, by throughput.
     """
 
     cell: Cell
@@ -85,12 +86,21 @@ def trials(study: Study) -> list[Trial]:
     for cell in study.cells:
         for run in cell.runs:
             all_of_run = trials_of(run.provenance)
-            best = fastest(all_of_run)
+            best = chosen(all_of_run)
             for one in all_of_run:
-                ours, settings = one.throughput, tried(one, all_of_run[0])
-                faster = best.throughput / ours if best and best.throughput and ours else None
+                settings = tried(one, all_of_run[0])
+                faster = _faster(best, one) if best else None
                 found.append(Trial(cell, run, one, settings, one is best, faster))
     return found
+
+
+def _faster(best: spec.Trial, one: spec.Trial) -> float | None:
+    """How many times as fast the chosen trial is as another one; None where that is not known."""
+    if best.ratio is not None and one.ratio is not None:
+        return best.ratio / one.ratio
+    if best.chosen is None and best.throughput and one.throughput:
+        return best.throughput / one.throughput
+    return None
 
 
 def choices(found: Sequence[Trial]) -> list[Choice]:
@@ -115,6 +125,10 @@ def rows(found: Sequence[Trial]) -> list[list[object]]:
             trial.recorded.status,
             trial.recorded.reason,
             trial.recorded.throughput,
+            trial.recorded.ratio,
+            trial.recorded.low,
+            trial.recorded.high,
+            trial.recorded.sets,
             trial.faster,
             trial.recorded.first_step_time,
             trial.files,
@@ -148,6 +162,9 @@ def _trial_summary(trial: Trial) -> findings_model.TrialSummary:
         status=recorded.status,
         reason=recorded.reason,
         throughput=recorded.throughput,
+        ratio=recorded.ratio,
+        low=recorded.low,
+        high=recorded.high,
         chosen_is_faster_by=trial.faster,
         first_step_time=recorded.first_step_time,
         files=trial.files,

@@ -20,6 +20,7 @@ from touchstone.errors import explained
 from touchstone.files import write_atomic
 from touchstone.measure import progress, skip
 from touchstone.measure.interleaving import (
+    FREE_SHARE,
     Candidate,
     Failed,
     Timing,
@@ -48,8 +49,6 @@ from touchstone.schema.values import WrongValue, from_json, to_json
 
 LEAST_SETS = 3
 """Without which no interval can be trusted, however long they take."""
-FREE_SHARE = 0.9
-"""Of the available memory that the processes of a set may need together."""
 HOST_MEMORY = "host_memory"
 """The column of telemetry.csv that says how much memory a run needs."""
 

@@ -1,9 +1,11 @@
 """Make one run of a cell: write its spec, start its runner in its environment, supervise it."""
 
 import argparse
+import contextlib
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,18 @@ from touchstone.environments import EnvironmentFault, Missing
 from touchstone.errors import explained
 from touchstone.measure import environment, nodes, skip
 from touchstone.measure.attempts import ATTEMPTS, note
+from touchstone.measure.interleaving import Candidate, Failed, measure_set, measure_unknown
 from touchstone.measure.launch import Fault, cores
 from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.measure.supervisor import close_without_running, supervise
 from touchstone.measure.trials import (
+    Measure,
+    Search,
     Settings,
-    fastest,
     folder_of,
-    search,
-    settings_of,
-    trial_from,
+    set_of_runs,
+    slice_of,
+    timing_of,
     trial_spec,
 )
 from touchstone.paths import ROOT, RUNNER
@@ -33,16 +37,18 @@ from touchstone.plan.model import Cell
 from touchstone.plan.names import BEST
 from touchstone.plan.spec import make_spec
 from touchstone.results import digests
+from touchstone.results.trials import TurnsJudge, trials_of
 from touchstone.schema.events import outcome_of, read_events
+from touchstone.schema.interleaved import MeasuredSet, Slice
 from touchstone.schema.spec import (
     InferenceSpec,
     OperationSpec,
     RunSpec,
     TrainingSpec,
-    Trial,
     spec_to_json,
 )
 from touchstone.schema.status import ERROR, OK, UNSUPPORTED
+from touchstone.schema.values import to_json
 
 WEIGHTS = "weights.npz"
 """In the folder of a run that another one predicts with; like `trials` no output of the rule."""
@@ -93,26 +99,68 @@ def run_on_all_nodes(
 def with_fastest_settings(
     spec: TrainingSpec, python: str, run: Path, data: dict[str, Any] | None
 ) -> TrainingSpec:
-    """Try what the cell leaves open; returns the spec with the settings that were the fastest.
+    """Try what the cell leaves open; returns the spec with the settings that are the fastest.
 
-    The files of the trials stay in the folder `trials` of the run.
+    The files of the trials and what their turns showed stay in the folder `trials` of the run.
     """
     execution, framework = spec.execution, spec.factors.framework
     modes = frameworks.modes(framework, execution.style, execution.device)
+    whole = execution.world_size > 1
+    measure = _measure_runs(spec, python, run, data) if whole else _measure_turns(spec, python, run)
+    search = Search(execution, measure, TurnsJudge(), in_pairs=execution.device == "gpu")
+    choice = search.run(modes, frameworks.waits(framework), len(cores(None)))
+    (run / "trials").mkdir(parents=True, exist_ok=True)
+    (run / "trials/sets.json").write_text(json.dumps(to_json(search.found)) + "\n")
+    trials = trials_of(search, choice, run)
+    return spec._replace(execution=choice.applied_to(execution), trials=trials)
 
-    def attempt(settings: Settings) -> Trial:
-        name = folder_of(settings, execution)
-        folder = run / name
-        log = folder / "train.log"
+
+def _measure_turns(spec: TrainingSpec, python: str, run: Path) -> Measure:
+    """Measures sets of settings of a spec that take turns; those that passed start together."""
+    passed = set[Settings]()
+
+    def candidate(settings: Settings) -> Candidate:
+        name = folder_of(settings, spec.execution)
         short = trial_spec(spec, settings)
-        run_on_all_nodes(short, python, folder, log, final=True, trial=True, data=data)
-        return trial_from(folder / "events.jsonl", settings, name)
+        command = prepare(short, python, run / name)
+        events, log = run / name / "events.jsonl", run / name / "train.log"
+        return Candidate(name, short, command, events, log, 0.0)
 
-    trials = search(execution, modes, frameworks.waits(framework), len(cores(None)), attempt)
-    best = fastest(trials)
-    # Where no mode passed, the usual one shows why.
-    chosen = settings_of(best) if best else settings_of(execution)._replace(mode=modes[0])
-    return spec._replace(execution=chosen.applied_to(execution), trials=trials)
+    def measure(
+        number: int, settings: Sequence[Settings], least: float
+    ) -> tuple[MeasuredSet, list[Failed]]:
+        candidates, timing = list(map(candidate, settings)), timing_of(len(settings))
+        if passed.issuperset(settings):
+            with contextlib.suppress(Failed):
+                return measure_set(number, [candidates], timing, spec.seed, least), []
+        one, failed = measure_unknown(number, candidates, timing, spec.seed, least)
+        ill = {fault.cell for fault in failed}
+        passed.update(each for each in settings if folder_of(each, spec.execution) not in ill)
+        return one, failed
+
+    return measure
+
+
+def _measure_runs(
+    spec: TrainingSpec, python: str, run: Path, data: dict[str, Any] | None
+) -> Measure:
+    """Measures sets of settings of a spec with several replicas: each trial is a run."""
+    names: dict[str, Settings] = {}
+
+    def attempt(name: str) -> Slice:
+        folder, short = run / name, trial_spec(spec, names[name])
+        log = folder / "train.log"
+        run_on_all_nodes(short, python, folder, log, final=True, trial=True, data=data)
+        return slice_of(folder / "events.jsonl", name)
+
+    def measure(
+        number: int, settings: Sequence[Settings], least: float
+    ) -> tuple[MeasuredSet, list[Failed]]:
+        own = {folder_of(one, spec.execution): one for one in settings}
+        names.update(own)
+        return set_of_runs(number, list(own), spec.seed, attempt)
+
+    return measure
 
 
 def untrained(run: Path) -> tuple[str, str] | None:

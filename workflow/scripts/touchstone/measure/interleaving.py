@@ -18,7 +18,8 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,7 @@ import psutil
 
 from touchstone.measure import core_latency, runner_output
 from touchstone.measure.launch import cores, start_runner, variables_of
+from touchstone.measure.oom import OomKills
 from touchstone.measure.sensors.cpu import core_seconds
 from touchstone.schema import status
 from touchstone.schema.interleaved import (
@@ -56,16 +58,23 @@ REST = 0.25
 LEAST_ROUNDS = 3
 MOST_ROUNDS = 2
 """Rounds of a set at most, as a multiple of those that it is to have."""
+FREE_SHARE = 0.9
+"""Of the available memory that the processes of a set may need together."""
 MOST_TIME = 10
 """How long a set repeats slices, as a multiple of the time that its rounds take without."""
 
 
 class Failed(RuntimeError):
-    """A cell cannot be measured in turn: `cell` is its name, the text says why."""
+    """A cell cannot be measured in turn: `cell` is its name, `status` how it ended, and `reason`
+    why. The text has both."""
 
-    def __init__(self, cell: str, reason: str) -> None:
-        super().__init__(reason)
-        self.cell = cell
+    def __init__(self, cell: str, reason: str, how: str = status.ERROR) -> None:
+        super().__init__(reason if how == status.ERROR else f"{how}: {reason}")
+        self.cell, self.status, self.reason = cell, how, reason
+
+
+class FailedBeside(Failed):
+    """A cell that works by itself failed while others lived beside it."""
 
 
 class Candidate(NamedTuple):
@@ -86,7 +95,8 @@ class Candidate(NamedTuple):
 class Timing(NamedTuple):
     """How a set is measured: quiet rounds, and seconds of slices, of the work before each, and of
     the rounds of a set at most; whether slices are repeated until the cores are near; quiet rounds
-    with which a set ends after that time."""
+    with which a set ends after that time; how long a slice lasts, s, whose own begin does not
+    count beside the rest, so that no work precedes it."""
 
     rounds: int
     slice_seconds: float
@@ -94,6 +104,7 @@ class Timing(NamedTuple):
     max_seconds: float
     near: bool = True
     least_rounds: int = LEAST_ROUNDS
+    long_seconds: float = inf
 
 
 class Process:
@@ -103,6 +114,7 @@ class Process:
         self.candidate, self.name = candidate, candidate.cell
         spec = candidate.spec
         self.used = cores(spec.execution.threads)
+        self.kills = OomKills(None)
         candidate.events.unlink(missing_ok=True)
         heard, self.commands = os.pipe()
         self.answers, answer = os.pipe()
@@ -139,6 +151,27 @@ class Process:
             self.waiting_faults += answer.faults_before - self.last.faults_after
         self.last = answer
         return answer
+
+    def warm_up(self, timing: Timing) -> None:
+        """Have it do its first steps, and slices that do not count. Raises Failed."""
+        for _ in range(WARM_UP_SLICES):
+            self.work(timing.slice_seconds, BUILD_SECONDS)
+            if self.lasts(timing.long_seconds):
+                return
+
+    def lasts(self, seconds: float) -> bool:
+        """Whether its last slice took so long."""
+        return self.last is not None and self.last.end - self.last.begin >= seconds
+
+    def memory(self) -> float:
+        """Host memory that it and its children have now, MiB; 0 where they are not seen."""
+        sizes = []
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self.process.pid)
+            for one in (process, *process.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    sizes.append(one.memory_info().rss)
+        return sum(sizes) / 2**20
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
@@ -177,7 +210,8 @@ class Process:
         while b"\n" not in self.rest:
             left = max(deadline - time.monotonic(), 0)
             if not select.select([self.answers], [], [], left)[0]:
-                raise Failed(self.name, f"its process did not answer within {seconds:,.0f} s")
+                reason = f"its process did not answer within {seconds:,.0f} s"
+                raise Failed(self.name, reason, status.TIMEOUT)
             new = os.read(self.answers, 65536)
             if not new:
                 raise self._failed()
@@ -191,7 +225,10 @@ class Process:
             self.process.wait(END_SECONDS)
         result = runner_output.account_of(self.candidate.events).result
         if result and result.status != status.OK:
-            return Failed(self.name, f"{result.status}: {result.reason}")
+            return Failed(self.name, str(result.reason), result.status)
+        if self.kills.ended(self.process.returncode or 0):
+            reason = "the kernel killed it: the host ran out of memory"
+            return Failed(self.name, reason, status.OOM)
         tail = runner_output.log_tail(self.candidate.log)
         reason = f"its process ended with exit status {self.process.returncode}"
         return Failed(self.name, "; ".join([reason, *tail[-1:]]))
@@ -237,28 +274,122 @@ def measure_set(
     turns: list[Turns] = []
     waiting: dict[str, Waiting] = {}
     for place, group in enumerate(groups):
-        with _processes(group) as processes:
+        with _processes(group, timing) as processes:
             found = _turns(processes, timing, f"{seed} {number} {place}", least)
-            waiting |= {
-                one.name: Waiting(one.waiting_cpu / max(one.waited, 1e-9), one.waiting_faults)
-                for one in processes
-            }
+            waiting |= _waiting(processes)
             for one in processes:
                 one.finish()
         turns.append(found)
     return MeasuredSet(number, started, time.monotonic() - begin, turns, waiting)
 
 
+def measure_unknown(
+    number: int,
+    candidates: Sequence[Candidate],
+    timing: Timing,
+    seed: int,
+    least: float = inf,
+) -> tuple[MeasuredSet, list[Failed]]:
+    """Measure a set of candidates that may fail, and whose memory is not known.
+
+    The first one is warm before the others start, and each of them is taken to need the host
+    memory that it has then. Where they do not fit beside it together, only the next one takes
+    turns with it. One that fails is left out.
+
+    Returns:
+        the set, and those that failed.
+
+    Raises:
+        Failed: the first one failed, before the others started.
+        FailedBeside: the first one failed while others lived.
+    """
+    started, begin = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
+    failed: list[Failed] = []
+    with _processes(candidates[:1], timing) as [first]:
+        others, excluded = _beside(first, candidates)
+        failed += [Failed(cell, why, status.OOM) for cell, why in excluded.items()]
+        with _processes(others, timing, failed) as processes:
+            turns = _turns_of_survivors(
+                first, processes, timing, f"{seed} {number} 0", least, failed
+            )
+            waiting = _waiting([first, *processes])
+            for one in processes:
+                _succeeds(one.finish, failed)
+        first.finish()
+    return MeasuredSet(number, started, time.monotonic() - begin, [turns], waiting), failed
+
+
+def _beside(
+    first: Process, candidates: Sequence[Candidate]
+) -> tuple[Sequence[Candidate], dict[str, str]]:
+    """Who takes turns with the first candidate, which is warm, and who cannot, and why."""
+    if len(candidates) < 2:
+        return [], {}
+    memory = first.memory()
+    taken = [one._replace(memory=memory) for one in candidates]
+    groups, excluded = groups_that_fit(taken, FREE_SHARE * available_mib() + memory)
+    return groups[0][1:] if groups else [], excluded
+
+
+def _turns_of_survivors(
+    first: Process,
+    others: list[Process],
+    timing: Timing,
+    seed: str,
+    least: float,
+    failed: list[Failed],
+) -> Turns:
+    """The turns of the `first` and the `others`, which lose those that fail.
+
+    Raises FailedBeside where the first one fails.
+    """
+    while True:
+        try:
+            return _turns([first, *others], timing, seed, least)
+        except Failed as fault:
+            if fault.cell == first.name:
+                raise FailedBeside(fault.cell, fault.reason, fault.status) from None
+            failed.append(fault)
+            others[:] = [one for one in others if one.name != fault.cell]
+
+
+def _succeeds(step: Callable[[], None], failed: list[Failed] | None) -> bool:
+    """Whether a step of a process does not fail; a failure is added to `failed`.
+
+    Raises Failed where there is no such list.
+    """
+    try:
+        step()
+    except Failed as fault:
+        if failed is None:
+            raise
+        failed.append(fault)
+        return False
+    return True
+
+
+def _waiting(processes: Iterable[Process]) -> dict[str, Waiting]:
+    """What processes did while others had their turn."""
+    return {
+        one.name: Waiting(one.waiting_cpu / max(one.waited, 1e-9), one.waiting_faults)
+        for one in processes
+    }
+
+
 @contextlib.contextmanager
-def _processes(group: Sequence[Candidate]) -> Iterator[list[Process]]:
-    """The processes of some candidates, which build their work at the same time."""
+def _processes(
+    group: Sequence[Candidate], timing: Timing, failed: list[Failed] | None = None
+) -> Iterator[list[Process]]:
+    """The processes of some candidates, which build their work at the same time, and then warm up.
+
+    Those that fail are added to `failed` and left out; without it Failed is raised.
+    """
     processes: list[Process] = []
     try:
         for candidate in group:
             processes.append(Process(candidate))
-        for one in processes:
-            one.wait_until_built()
-        yield processes
+        built = [one for one in processes if _succeeds(one.wait_until_built, failed)]
+        yield [one for one in built if _succeeds(partial(one.warm_up, timing), failed)]
     finally:
         for one in processes:
             one.kill()
@@ -270,9 +401,6 @@ def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float
     `MOST_ROUNDS` times so many."""
     used = sorted({core for one in processes for core in one.used})
     on_cores = any(one.candidate.spec.execution.device == "cpu" for one in processes)
-    for one in processes:
-        for _ in range(WARM_UP_SLICES):
-            one.work(timing.slice_seconds, BUILD_SECONDS)
     turns = Turns([one.name for one in processes], [], [])
     usual = timing.rounds * len(processes) * (timing.lead_seconds + timing.slice_seconds)
     least = least if timing.near else inf
@@ -336,9 +464,11 @@ def _lead(
     Returns: the core latency after that, ns.
     """
     while True:
-        process.work(timing.lead_seconds)
+        long = process.lasts(timing.long_seconds)
+        if not long:
+            process.work(timing.lead_seconds)
         latency = _latency(process, read)
-        if latency is None or not cores_apart(latency, least) or time.monotonic() >= until:
+        if long or latency is None or not cores_apart(latency, least) or time.monotonic() >= until:
             return latency
 
 

@@ -1,20 +1,40 @@
-"""Which mode, how many threads and which waiting are the fastest: a short measured run of each."""
+"""Which mode, how many threads and which waiting are the fastest: they take turns (measuring.md).
 
-from collections.abc import Callable, Iterable, Sequence
+The framework's default stays unless other settings are shown to be faster.
+"""
+
+import random
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from touchstone.measure.interleaving import Failed, FailedBeside, Timing
 from touchstone.schema.events import Phase, outcome_of, read_events
+from touchstone.schema.interleaved import MeasuredSet, Round, Slice, Turns, least_latency
 from touchstone.schema.spec import Execution, TrainingSpec, Trial
 from touchstone.schema.status import OK
 
 WAIT_POLICIES = ("passive", "active")
 MANY = 4
 """So many cores, or more, have the most numbers of threads to try."""
+ROUNDS, SLICE_SECONDS, LEAD_SECONDS = 4, 0.4, 0.15
+"""Of a set in which settings take turns."""
+LONG_SECONDS = 2.0
+"""How long a slice lasts before which nothing is done unmeasured."""
+PATIENCE = 2
+"""How long the rounds of a set last at most, beside other programs, as a multiple of their time
+without: rounds beside these show nothing."""
+LEAST_SETS, MOST_SETS = 3, 5
+"""Of the default and the settings that may be faster."""
+ONE_AFTER_ANOTHER = 4.0
+"""Seconds that a trial works after its start and first step, where each is a run of its own."""
+COST = 2
+"""What turns may cost, as a multiple of such trials of the same settings."""
 WARMUP_STEPS = 3
 WARMUP_SECONDS = 1.0
 MEASURED_SECONDS = 3.0
-"""How long a trial measures, at most, after its first step and warm-up, s."""
+"""How long a trial measures, at most, after its first step and warm-up, s, where it is a run."""
 
 
 class Settings(NamedTuple):
@@ -62,31 +82,164 @@ def most_trials(execution: Execution, modes: Sequence[str], waits: bool) -> int:
     return sum(len(to_try(name, execution, modes, waits, MANY)) for name in Settings._fields)
 
 
-def search(
-    execution: Execution,
-    modes: Sequence[str],
-    waits: bool,
-    cores: int,
-    attempt: Callable[[Settings], Trial],
-) -> list[Trial]:
-    """All trials of a run, in their order; see `to_try`.
+class Judge(Protocol):
+    """What sets show; their cells have the names of settings (`folder_of`)."""
 
-    `attempt` makes the trial of some settings. Where no mode passes, nothing else is tried.
+    def leader(self, sets: Sequence[MeasuredSet], leader: str) -> str:
+        """The fastest of those that are shown to be faster than the `leader`, or itself."""
+
+    def sets(self, sets: Sequence[MeasuredSet], one: str, other: str) -> int:
+        """How many count that have both."""
+
+    def is_faster(self, sets: Sequence[MeasuredSet], one: str, other: str) -> bool:
+        """Whether one is shown to be faster than the other in such sets."""
+
+
+Measure = Callable[[int, Sequence[Settings], float], tuple[MeasuredSet, list[Failed]]]
+"""Measures the set of a number, of some settings, where the least core latency, ns, is known:
+the set, and who failed. Raises Failed and FailedBeside, as `measure_unknown`."""
+
+
+class Search:
+    """Finds the settings of a run.
+
+    Args:
+        execution: of the run's spec.
+        measure: measures settings in turn.
+        judge: of what it measured.
+        in_pairs: whether no more than two fit on the device at one time.
+
+    Attributes:
+        tried: by name, in their order: the framework's default first.
+        failed: by name, why.
+        found: the sets.
     """
-    trials: list[Trial] = []
-    for name in Settings._fields:
-        own = settings_of(execution)
-        for value in to_try(name, execution, modes, waits, cores):
-            trials.append(attempt(own._replace(**{name: value})))
-        best = fastest(trials)
-        if best is None:
-            break
-        execution = settings_of(best).applied_to(execution)
-    return trials
+
+    def __init__(
+        self, execution: Execution, measure: Measure, judge: Judge, in_pairs: bool
+    ) -> None:
+        self.execution, self.measure, self.judge = execution, measure, judge
+        self.in_pairs = in_pairs
+        self.tried: dict[str, Settings] = {}
+        self.failed: dict[str, Failed] = {}
+        self.found: list[MeasuredSet] = []
+        self.allowed = 0.0
+
+    def run(self, modes: Sequence[str], waits: bool, cores: int) -> Settings:
+        """The fastest settings; the framework's default unless others are shown to be faster.
+
+        The modes take turns first; with the fastest one other numbers of threads, and then how
+        idle threads wait. The default takes part each time. At last it and the fastest settings
+        take turns until one is shown to be faster, or the time is over (`COST`).
+        """
+        default = self._name(settings_of(self.execution)._replace(mode=modes[0]))
+        leader = default
+        for setting in Settings._fields:
+            own = self.tried[leader]
+            execution = own.applied_to(self.execution)
+            values = to_try(setting, execution, modes, waits, cores)
+            new = [self._name(own._replace(**{setting: value})) for value in values]
+            if not new:
+                continue
+            sets = self._contest(list(dict.fromkeys([default, leader, *new])), set(new))
+            passed = [name for name in self.tried if self.has_passed(name)]
+            if not passed:
+                break
+            leader = self.judge.leader(sets, leader if leader in passed else passed[0])
+        if default in self.measured and not self._is_confirmed(leader, default):
+            return self.tried[default]
+        return self.tried[leader]
+
+    @property
+    def measured(self) -> set[str]:
+        """The settings that took turns."""
+        return {cell for one in self.found for turns in one.turns for cell in turns.cells}
+
+    def has_passed(self, name: str) -> bool:
+        """Whether settings took turns, and did not fail."""
+        return name in self.measured and name not in self.failed
+
+    def _name(self, settings: Settings) -> str:
+        name = folder_of(settings, self.execution)
+        self.tried[name] = settings
+        return name
+
+    def _is_confirmed(self, leader: str, default: str) -> bool:
+        """Whether the `leader` is shown to be faster than the default in several sets."""
+        if leader == default:
+            return False
+        for _ in range(MOST_SETS):
+            count = self.judge.sets(self.found, leader, default)
+            enough = count >= LEAST_SETS and self.judge.is_faster(self.found, leader, default)
+            if enough or count >= MOST_SETS or not self._has_time():
+                break
+            self._contest([default, leader], set())
+        passed = self.has_passed(leader) and self.has_passed(default)
+        return passed and self.judge.is_faster(self.found, leader, default)
+
+    def _has_time(self) -> bool:
+        """Whether another set of two is likely to end in the time that turns may take."""
+        last = self.found[-1]
+        cells = sum(len(turns.cells) for turns in last.turns)
+        spent = sum(one.seconds for one in self.found)
+        return spent + last.seconds * 2 / max(cells, 2) <= COST * self.allowed
+
+    def _contest(self, names: Sequence[str], new: set[str]) -> list[MeasuredSet]:
+        """Measure a set of the named settings that have not failed; several where they do not fit
+        into memory together, each with the first of them. `new` are those that are tried for the
+        first time."""
+        begin, left = len(self.found), [name for name in names if name not in self.failed]
+        while left:
+            group = left[:2] if self.in_pairs else left
+            try:
+                one, failed = self._measured(group)
+            except FailedBeside as fault:
+                self._note_crowd(group, fault)
+            except Failed as fault:
+                self.failed[group[0]] = fault
+            else:
+                self.failed |= {fault.cell: fault for fault in failed}
+                self._add(one, new)
+                left = [left[0], *(name for name in left[1:] if name not in one.turns[0].cells)]
+            left = [name for name in left if name not in self.failed]
+            if len(self.found) > begin and len(left) < 2:
+                break
+        return self.found[begin:]
+
+    def _measured(self, names: Sequence[str]) -> tuple[MeasuredSet, list[Failed]]:
+        least = least_latency(part for one in self.found for part in one.slices)
+        return self.measure(len(self.found) + 1, [self.tried[name] for name in names], least)
+
+    def _note_crowd(self, names: Sequence[str], fault: Failed) -> None:
+        """The first of them failed only beside the others: they take turns in pairs, and the other
+        of a pair cannot take turns."""
+        if len(names) > 2:
+            self.in_pairs = True
+            return
+        reason = f"beside it {fault.cell} failed: {fault.reason}"
+        self.failed[names[1]] = Failed(names[1], reason, fault.status)
+
+    def _add(self, one: MeasuredSet, new: set[str]) -> None:
+        """Keep a set, and count what trials one after another would have taken."""
+        self.found.append(one)
+        (turns,) = one.turns
+        parts = [*one.set_aside, *(part for each in turns.rounds for part in each.slices)]
+        worked = sum(part.seconds + LEAD_SECONDS for part in parts)
+        start = max(one.seconds - worked, 0.0) / len(turns.cells)
+        self.allowed += sum(start + ONE_AFTER_ANOTHER for cell in turns.cells if cell in new)
+
+
+def timing_of(cells: int) -> Timing:
+    """How a set of so many settings is measured."""
+    usual = ROUNDS * cells * (LEAD_SECONDS + SLICE_SECONDS)
+    return Timing(
+        ROUNDS, SLICE_SECONDS, LEAD_SECONDS, PATIENCE * usual, least_rounds=0,
+        long_seconds=LONG_SECONDS,
+    )  # fmt: skip
 
 
 def folder_of(settings: Settings, execution: Execution) -> str:
-    """Where the files of a trial are in the folder of its run.
+    """Where the files of a trial are in the folder of its run, which is its name in sets.
 
     It names the mode, and every other setting that is not the `execution`'s own.
     """
@@ -108,30 +261,55 @@ def trial_spec(spec: TrainingSpec, settings: Settings) -> TrainingSpec:
             warmup_seconds=WARMUP_SECONDS,
             measured_seconds=MEASURED_SECONDS,
         ),
+        keep_weights=None,
     )
 
 
-def trial_from(events: Path, settings: Settings, folder: str) -> Trial:
-    """The trial of some settings that left these events, with its `folder` in that of the run.
+def phases_of(events: Path) -> dict[str, Phase]:
+    """The phases in the events of a trial, by name; none where it left none."""
+    found = read_events(events) if events.exists() else []
+    return {event.name: event for event in found if isinstance(event, Phase)}
 
-    Its throughput (images/s) and first_step_time (s) may be None.
+
+def first_step_time(events: Path) -> float | None:
+    """How long the first step of a trial took, s; None where it did not come to that."""
+    phase = phases_of(events).get("first_step")
+    return phase.end - phase.begin if phase else None
+
+
+def slice_of(events: Path, name: str) -> Slice:
+    """A trial that was a run of its own, as one slice. Raises Failed where it measured nothing."""
+    outcome = outcome_of(read_events(events))
+    phase = phases_of(events).get("measured")
+    if outcome.status != OK or not phase or phase.end <= phase.begin:
+        raise Failed(name, str(outcome.reason or "it measured nothing"), outcome.status)
+    return Slice(name, phase.begin, phase.end - phase.begin, phase.examples, 0.0)
+
+
+def set_of_runs(
+    number: int, names: Sequence[str], seed: int, attempt: Callable[[str], Slice]
+) -> tuple[MeasuredSet, list[Failed]]:
+    """A set of trials that are runs of their own, as the work of several replicas has no slices:
+    in random order, each is one slice. Raises Failed where the first of the `names` fails."""
+    started, begin = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
+    parts, failed = [], list[Failed]()
+    for name in random.Random(f"{seed} {number}").sample(names, len(names)):
+        try:
+            parts.append(attempt(name))
+        except Failed as fault:
+            if name == names[0]:
+                raise
+            failed.append(fault)
+    turns = Turns([part.cell for part in parts], [Round(parts)], [])
+    return MeasuredSet(number, started, time.monotonic() - begin, [turns], {}), failed
+
+
+def chosen(trials: Sequence[Trial]) -> Trial | None:
+    """The trial whose settings the run has; None where none passed.
+
+    Those of older versions do not say: it was the one with the highest throughput.
     """
-    found = read_events(events)
-    phases = {event.name: event for event in found if isinstance(event, Phase)}
-    seconds = {name: phase.end - phase.begin for name, phase in phases.items()}
-    outcome = outcome_of(found)
-    measured = outcome.status == OK and seconds.get("measured")
-    return Trial(
-        *settings,
-        status=outcome.status,
-        reason=outcome.reason,
-        throughput=phases["measured"].examples / measured if measured else None,
-        first_step_time=seconds.get("first_step"),
-        folder=folder,
-    )
-
-
-def fastest(trials: Iterable[Trial]) -> Trial | None:
-    """The trial with the highest throughput; None where all failed."""
+    if any(trial.chosen is not None for trial in trials):
+        return next((trial for trial in trials if trial.chosen and trial.status == OK), None)
     passed = [trial for trial in trials if trial.throughput is not None]
     return max(passed, key=lambda trial: trial.throughput or 0.0, default=None)

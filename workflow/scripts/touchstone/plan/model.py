@@ -71,9 +71,10 @@ class Cell(BaseModel):
         str | None,
         Field(
             description="execution mode, one of the framework's `MODES`; null is the first of "
-            "them, and tables print its name; `best`: each run tries all modes for a few seconds "
-            "each, then `threads` and `wait_policy` if the study does not set them, and trains "
-            "with the fastest (`docs/measuring.md`)"
+            "them, and tables print its name; `best`: each run first has all modes take turns for "
+            "a few seconds each, then `threads` and `wait_policy` if the study does not set them, "
+            "and trains with the first mode unless others are shown to be faster "
+            "(`docs/measuring.md`)"
         ),
     ] = None
     input: Annotated[

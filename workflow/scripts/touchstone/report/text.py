@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from markupsafe import Markup
 
-from touchstone.analysis.findings_model import CellSummary, Findings
+from touchstone.analysis.findings_model import CellSummary, Findings, TrialSummary
 from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.ranking_model import ComparisonSummary
 from touchstone.plan.names import BEST, framework_name, mode_name, setting_name
@@ -51,7 +51,7 @@ def relative_text(is_leader: bool, lead: RatioEstimate | None) -> str:
     return "1 ×" if is_leader else f"{1 / lead.value:.3f} ×" if lead else "–"
 
 
-def interval_text(ratio: RatioEstimate) -> str:
+def interval_text(ratio: RatioEstimate | TrialSummary) -> str:
     """The interval of a ratio, `[1.70, 2.21]`; empty where there is none."""
     if ratio.low is None or ratio.high is None:
         return ""

@@ -186,7 +186,7 @@ class Settings(Part):
 
 
 class Trial(Part):
-    """How one candidate of the mode `best` did in its trial."""
+    """How one candidate of the mode `best` did in its turns."""
 
     mode: Annotated[str, _described("the mode that was tried")]
     threads: Annotated[
@@ -198,11 +198,36 @@ class Trial(Part):
     ]
     status: Annotated[Status, _described("how the trial ended")]
     reason: Annotated[str | None, _described("why it is not `ok`")]
-    throughput: Annotated[float | None, _described("its throughput", "images/s")]
+    throughput: Annotated[float | None, _described("median speed of its slices", "images/s")]
     first_step_time: Annotated[
         float | None, _described("of its first step, compilation included", "s")
     ]
     folder: Annotated[str, _described("its files, in the folder of the run")]
+    ratio: Annotated[
+        float,
+        _described(
+            "its speed / that of the framework's default, which is the first trial that passed;"
+            " absent where that was not measured",
+            gt=0,
+        ),
+    ] = ABSENT
+    low: Annotated[float, _described("lower end of the 95 % interval of the ratio", ge=0)] = ABSENT
+    high: Annotated[float, _described("upper end of the interval", gt=0)] = ABSENT
+    sets: Annotated[
+        int,
+        _described(
+            "sets of processes that it took turns in with the default and that count; with one, the"
+            " interval is from its rounds",
+            ge=0,
+        ),
+    ] = ABSENT
+    chosen: Annotated[
+        bool,
+        _described(
+            "whether the run has its settings; absent from records of older versions, whose runs"
+            " have those with the highest throughput"
+        ),
+    ] = ABSENT
 
 
 class Node(Part):
@@ -252,7 +277,7 @@ class Provenance(Part):
     settings: Annotated[Settings, _described("the event `settings`")]
     trials: Annotated[
         list[Trial],
-        _described("the trials of a cell whose mode is `best`; the run has the fastest of them"),
+        _described("the trials of a cell whose mode is `best`, in their order"),
     ]
     start: Annotated[
         dict[str, Any],

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from touchstone.measure.trials import fastest
+from touchstone.measure import trials
 from touchstone.results.cores import CORES_APART
 from touchstone.results.planned import (
     COMPARED,
@@ -117,9 +117,9 @@ def tried(trial: Trial, first: Trial) -> str:
 
 def chosen(provenance: dict[str, Any]) -> str:
     """What a run of the mode `best` chose; empty where no trial passed, and in another mode."""
-    trials = trials_of(provenance)
-    best = fastest(trials)
-    return tried(best, trials[0]) if best else ""
+    found = trials_of(provenance)
+    best = trials.chosen(found)
+    return tried(best, found[0]) if best else ""
 
 
 def counted_choices(provenances: Iterable[dict[str, Any]]) -> str:

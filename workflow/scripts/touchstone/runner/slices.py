@@ -1,10 +1,10 @@
 """A runner that works in slices, whenever the conductor of a set asks (measure/interleaving.py).
 
-It builds what an ordinary run builds, and writes that to its events too. Then it reads commands,
-one a line: the seconds that a slice lasts. For about so long it works in whole chunks, and waits
-for the device at both ends. It answers with a line of JSON, an `Answer` (schema/interleaved.py),
-and waits in read(2) for the next command, without using a core. At the end of the commands it
-proves its settings, as an ordinary run does.
+It builds what an ordinary run builds, and writes that and its first step to its events too. Then it
+reads commands, one a line: the seconds that a slice lasts. For about so long it works in whole
+chunks, and waits for the device at both ends. It answers with a line of JSON, an `Answer`
+(schema/interleaved.py), and waits in read(2) for the next command, without using a core. At the
+end of the commands it proves its settings, as an ordinary run does.
 """
 
 import json
@@ -59,6 +59,9 @@ class NoEvents:
     """In the place of a run's events: slices write none."""
 
     def write(self, event: Any) -> None:
+        """Nothing."""
+
+    def phase(self, name: str, begin: float, steps: int = 0, examples: int = 0) -> None:
         """Nothing."""
 
 
@@ -148,8 +151,9 @@ class Slicer:
     may double them.
     """
 
-    def __init__(self, work: Work, chunk_seconds: float) -> None:
+    def __init__(self, work: Work, chunk_seconds: float, events: Any) -> None:
         self.work, self.size, self.begun = work, ChunkSize(chunk_seconds), False
+        self.events = events
 
     def slice(self, seconds: float) -> Answer:
         """Work for at least so long."""
@@ -169,8 +173,10 @@ class Slicer:
 
     def _first_steps(self) -> None:
         """Do the first step, and chunks until one lasts half as long as it should."""
+        begin = time.monotonic()
         self.work.begin(1)
         self.work.finish()
+        self.events.phase("first_step", begin, steps=1, examples=self.work.examples())
         self.begun = True
         while not self.size.found:
             begin, size = time.monotonic(), self.size.steps
@@ -199,7 +205,7 @@ def conducted(commands: int, answers: int) -> Callable[[RunSpec, Any, int], None
             else:
                 made = operation(spec, adapter, threads, events)
             events.phase("build", begin)
-            slicer = Slicer(made, spec.phases.chunk_seconds)
+            slicer = Slicer(made, spec.phases.chunk_seconds, events)
             os.write(answers, b"{}\n")
             with open(commands, encoding="utf-8") as lines:
                 for line in lines:

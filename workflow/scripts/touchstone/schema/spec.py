@@ -328,7 +328,8 @@ class Limits(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A short run of one mode, number of threads and wait policy, of which `best` chooses.
+    """One mode, number of threads and wait policy of which `best` chooses: it takes turns with the
+    others.
 
     mode: of the execution
     threads: null: all
@@ -338,6 +339,13 @@ class Trial(NamedTuple):
     throughput: images/s
     first_step_time: s
     folder: of its files, below that of the run
+    ratio: its speed / that of the framework's default, which is the first trial that passed
+    low: of the 95 % interval of the ratio
+    high: of that interval
+    sets: of processes that it took turns in with the default and that count; with one, the interval
+        is from its rounds
+    chosen: whether the run trains with it; absent from trials of older versions, of which the one
+        with the highest throughput was chosen
     """
 
     mode: str
@@ -348,6 +356,11 @@ class Trial(NamedTuple):
     throughput: Optional[float]
     first_step_time: Optional[float]
     folder: str
+    ratio: Optional[float] = None
+    low: Optional[float] = None
+    high: Optional[float] = None
+    sets: Optional[int] = None
+    chosen: Optional[bool] = None
 
 
 class Calls(NamedTuple):

@@ -12,7 +12,7 @@ from touchstone.plan.environment import file_of
 from touchstone.plan.inference import is_inference
 from touchstone.plan.max_batch import probe_spec
 from touchstone.plan.model import Cell
-from touchstone.plan.names import Stack
+from touchstone.plan.names import BEST, Stack
 from touchstone.plan.parity import parity_spec
 from touchstone.plan.read import canonical, digest, is_operation
 from touchstone.plan.spec import spec_digests
@@ -21,10 +21,12 @@ from touchstone.workflow.context import Context, Wildcards, inspected
 from touchstone.workflow.inputs import JobInputs
 
 SUPERVISOR = (
-    *("measure/environment.py", "measure/nodes.py", "measure/skip.py", "measure/trials.py"),
+    *("measure/environment.py", "measure/nodes.py", "measure/skip.py"),
     "measure/sensors/",
 )
 """The code outside the framework's environment that makes a run's numbers, with all it imports."""
+CHOICE = ("runner/slices.py", "results/trials.py")
+"""What else decides the numbers of a run with the mode `best`: it imports `measure/trials.py`."""
 
 
 class JobParams:
@@ -111,7 +113,7 @@ class JobParams:
             "spec": specs[int(wildcards.repeat) - 1],
             "pins": self.installed_for(cell),
             "environment": self.options_of(cell.environment),
-            "code": code_of_runs(cell.framework, kind_of(cell), cell.style),
+            "code": code_of_runs(cell.framework, kind_of(cell), cell.style, cell.mode == BEST),
             "errors": attempts.errors(wildcards),
             "weights": self.weights(wildcards),
         }
@@ -200,9 +202,10 @@ def runner(framework: str, kind: str, style: str = TUNED) -> list[str]:
 
 
 @cache
-def code_of_runs(framework: str, kind: str, style: str = TUNED) -> str:
+def code_of_runs(framework: str, kind: str, style: str = TUNED, best: bool = False) -> str:
     """The digest of the code that makes the numbers of runs of that kind."""
-    return code_digest.digest(*runner(framework, kind, style), *SUPERVISOR)
+    chooses = CHOICE if best else ()
+    return code_digest.digest(*runner(framework, kind, style), *SUPERVISOR, *chooses)
 
 
 @cache

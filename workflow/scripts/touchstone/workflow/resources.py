@@ -22,13 +22,14 @@ class JobResources:
     def minutes(self, wildcards: Wildcards) -> int:
         """The run's own time limit, and 10 min around it.
 
-        The trials of the mode `best` have that limit too, each; it is asked for as many as there
-        may be.
+        It is asked for twice as many trials of the mode `best` as there may be too, for their turns
+        may cost as much as so many runs of their own.
         """
         cell, runs = self.context.cell(wildcards), 1
         if cell.mode == BEST:
             modes = frameworks.modes(cell.framework, cell.style, cell.device)
-            runs += trials.most_trials(execution_of(cell), modes, frameworks.waits(cell.framework))
+            waits = frameworks.waits(cell.framework)
+            runs += trials.COST * trials.most_trials(execution_of(cell), modes, waits)
         return math.ceil(runs * cell.time_limit / 60) + 10
 
     def turn_minutes(self, wildcards: Wildcards) -> int:

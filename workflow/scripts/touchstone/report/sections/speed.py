@@ -1,15 +1,18 @@
 """Speeds compared, what `best` chose, and what several replicas gain."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from touchstone.analysis.findings_model import Choice, Findings, Scaling, StyleGap
+from touchstone.analysis.findings_model import Choice, Findings, Scaling, StyleGap, TrialSummary
 from touchstone.analysis.part import SPEED_OF, UNIT_OF
 from touchstone.analysis.ranking_model import ComparedCell, ComparedPair, ComparisonSummary
 from touchstone.report.rows import first_rows, sortable_rows
 from touchstone.report.text import (
     counts_text,
+    interval_text,
     missing_words,
     number,
+    ratio_text,
     relative_text,
     row_name,
     setting_of,
@@ -40,6 +43,7 @@ def view(findings: Findings) -> dict[str, Any]:
         ),
         "style_gaps": sortable_rows([_gap_row(findings, one) for one in findings.styles]),
         "settings_shown": any(map(setting_of, findings.comparisons)),
+        "choice_sentences": _choice_sentences(findings),
         "choices": sortable_rows([_choice_row(findings, one) for one in findings.choices]),
         "scaling": first_rows([_scaling_row(findings, one) for one in findings.scaling]),
     }
@@ -92,7 +96,13 @@ def _gap_row(findings: Findings, gap: StyleGap) -> dict[str, Any]:
 
 
 def _choice_row(findings: Findings, choice: Choice) -> dict[str, Any]:
+    """A row of what was tried, with the ratio to the default that each of its runs measured."""
     return {
+        "ratios": [
+            f"{ratio_text(trial.ratio)} {interval_text(trial)}".strip()
+            for trial in choice.trials
+            if trial.ratio is not None
+        ],
         "cell": findings.cell[choice.cell],
         "choice": choice,
         "failed": counts_text(choice.failed, STATUSES),
@@ -101,6 +111,38 @@ def _choice_row(findings: Findings, choice: Choice) -> dict[str, Any]:
             for trial in choice.trials
         ],
     }
+
+
+def _choice_sentences(findings: Findings) -> list[str]:
+    """For each run with the mode `best`, by how much its choice is faster than the default, or that
+    nothing was shown to be."""
+    found: dict[tuple[str, int], list[tuple[str, TrialSummary]]] = {}
+    for choice in findings.choices:
+        for trial in choice.trials:
+            found.setdefault((choice.cell, trial.repeat), []).append((choice.settings, trial))
+    return [
+        f"{findings.cell[cell].label}, run {repeat}: {words}"
+        for (cell, repeat), tried in found.items()
+        if (words := _choice_words(tried))
+    ]
+
+
+def _choice_words(tried: Sequence[tuple[str, TrialSummary]]) -> str:
+    """What a run chose of what it `tried`, the default first; empty of a record without ratios."""
+    default, first = tried[0]
+    chosen = [(settings, trial) for settings, trial in tried if trial.chosen]
+    if not chosen or all(trial.ratio is None for _, trial in tried):
+        return ""
+    settings, trial = chosen[0]
+    if trial is first:
+        others = "; nothing was shown to be faster." if len(tried) > 1 else "."
+        return f"{settings}, the default{others}"
+    if first.ratio is None or trial.ratio is None:
+        return f"{settings}; {default}, the default, ended as {first.status}."
+    return (
+        f"{settings}, {ratio_text(trial.ratio)} {interval_text(trial)} times as fast as {default},"
+        " the default."
+    )
 
 
 def _scaling_row(findings: Findings, scaling: Scaling) -> dict[str, Any]:
