@@ -88,7 +88,7 @@ def test_an_operation_has_variables_too(root):
         ({"PYTHONPATH": "x"}, "PYTHONPATH is what the run itself is started with; leave it out"),
         ({"A B": "x"}, "variables: string should match pattern"),
         ({"A": 1}, "variables: input should be a valid string, not 1"),
-        (["A=1"], "variables[0]: input should be a valid dictionary"),
+        (["A=1"], "is no mapping; write `variables: {key: value}`"),
     ],
 )
 def test_what_is_no_variable_of_a_study_is_refused(value, fault, root):

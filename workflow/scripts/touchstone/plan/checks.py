@@ -42,9 +42,8 @@ def fault_of(place: str, error: Any, model: type[BaseModel]) -> str:
         field = model.model_fields[place.rpartition(".")[2]]
         return f"{place}: missing; {field.description}"
     if error["type"] in ("model_type", "dict_type"):
-        return (
-            f"{place}: {given!r} is no mapping; write `{place.rpartition('.')[2]}: {{key: value}}`"
-        )
+        key = place.rpartition(".")[2].partition("[")[0]
+        return f"{place}: {given!r} is no mapping; write `{key}: {{key: value}}`"
     text = error["msg"][0].lower() + error["msg"][1:]
     remedy = ""
     if error["type"] in ("float_type", "int_type") and isinstance(given, str):
