@@ -81,6 +81,43 @@ def test_what_rounding_sends_astray_by_chance_is_no_fault(found, apart, beyond, 
     assert sorted(certificate["frameworks"]["c"]["beyond"]) == beyond
 
 
+def steps_of(rounding, single=0.0, double=0.0, losses=0.0):
+    """Parity steps whose logits in single precision are `rounding` from those in double, with a
+    fault in one precision or both."""
+    draw = np.random.default_rng(1)
+    logits = draw.standard_normal(80)
+    error = rounding * np.abs(logits).max() * draw.uniform(0.9, 1, 80)
+    steps = {name: traced() | {"before": logits + double} for name in ("fp64", "adam")}
+    steps["fp32"] = traced(losses) | {"before": logits + error + single + double}
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "beyond"),
+    [
+        ({"rounding": 5e-6}, {"rounding": -1.06e-5}, []),
+        ({"rounding": 5e-6}, {"rounding": -5e-5}, ["fp32 forward"]),
+        ({"rounding": 1e-7}, {"rounding": -8e-6}, []),
+        ({"rounding": 1e-7}, {"rounding": -1.06e-5}, ["fp32 forward"]),
+        ({"rounding": 5e-6}, {"rounding": 5e-6, "single": 1e-3}, ["fp32 forward"]),
+        (
+            {"rounding": 5e-6},
+            {"rounding": -1.06e-5, "double": 1e-9},
+            ["fp64 forward", "fp32 forward"],
+        ),
+        ({"rounding": 5e-6}, {"rounding": 5e-6, "losses": 2e-3}, ["fp32 losses"]),
+    ],
+)
+def test_single_precision_is_judged_by_the_references_own_rounding(own, theirs, beyond, tmp_path):
+    """MobileNetV2 with ReLU6 was called different at 1.06e-5, while double precision agreed."""
+    for name, steps in (("r", steps_of(**own)), ("c", steps_of(**theirs))):
+        arrays = {f"{t}/{key}": array for t, one in steps.items() for key, array in one.items()}
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    paths = {name: tmp_path / f"{name}.npz" for name in ("r", "c")}
+    found = compare("net", paths)["frameworks"]["c"]
+    assert (found["beyond"], found["equal"]) == (beyond, not beyond)
+
+
 def tabulate(folder, **entries):
     """How the table of one certificate ends, and by framework what its row says."""
     certificate = {
