@@ -126,7 +126,7 @@ class Search:
         self.allowed = 0.0
 
     def run(self, modes: Sequence[str], waits: bool, cores: int) -> Settings:
-        """The fastest settings; the framework's default unless others are shown to be faster.
+        """The fastest settings; the `reference` unless others are shown to be faster.
 
         The modes take turns first; with the fastest one other numbers of threads, and then how
         idle threads wait. The default takes part each time. At last it and the fastest settings
@@ -146,9 +146,17 @@ class Search:
             if not passed:
                 break
             leader = self.judge.leader(sets, leader if leader in passed else passed[0])
-        if default in self.measured and not self._is_confirmed(leader, default):
+        reference = self.reference
+        if reference is None:
             return self.tried[default]
-        return self.tried[leader]
+        confirmed = self._is_confirmed(leader, reference)
+        return self.tried[leader if confirmed else reference]
+
+    @property
+    def reference(self) -> str | None:
+        """The default, or where it cannot take turns the first settings that can; None where none
+        can."""
+        return next((name for name in self.tried if self.has_passed(name)), None)
 
     @property
     def measured(self) -> set[str]:

@@ -110,7 +110,7 @@ def compare(sets: Sequence[MeasuredSet], one: str, other: str) -> Compared | Non
 
 def trials_of(search: Search, choice: Settings, run: Path) -> list[Trial]:
     """What the record of a run says of all settings that its `search` tried, in their order."""
-    reference = next((name for name in search.tried if search.has_passed(name)), None)
+    reference = search.reference
     return [_trial(search, name, reference, choice, run) for name in search.tried]
 
 
