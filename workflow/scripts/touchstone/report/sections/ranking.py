@@ -72,6 +72,7 @@ def _no_answer(findings: Findings, one: ComparisonSummary, place: str) -> str:
 def _verdict(findings: Findings, one: ComparisonSummary) -> list[str]:
     """The fastest against each other configuration: faster, equal, or maybe as fast."""
     cells = {cell.cell: cell for cell in one.cells}
+    named = NAMED if len(one.effects) < 2 else 1  # a table crosses two factors
     equal, faster, unknown, apart = (list[ComparedPair]() for _ in range(4))
     for pair in one.leads:
         kind = faster if pair.slower not in one.rivals else unknown
@@ -83,7 +84,7 @@ def _verdict(findings: Findings, one: ComparisonSummary) -> list[str]:
     parts = []
     if one.winner:
         parts.append(f"{first} was fastest with {_amount(one, leader)}, ")
-        parts[0] += _ratios(findings, one, faster)
+        parts[0] += _ratios(findings, one, faster, named)
     elif equal:
         within = max(pair.equal_within or 0.0 for pair in equal)
         others = listing(_speed(findings, one, cells[pair.slower]) for pair in equal[:NAMED])
@@ -95,25 +96,27 @@ def _verdict(findings: Findings, one: ComparisonSummary) -> list[str]:
         who = first if parts else with_speed
         parts.append(f"cannot tell {who} from {others}{_more(unknown)}")
     if faster and not one.winner:
-        parts.append(f"{first} was {_ratios(findings, one, faster)}")
+        parts.append(f"{first} was {_ratios(findings, one, faster, named)}")
     if apart:
         names = listing(_name(findings, one, pair.slower) for pair in apart)
         parts.append(f"no execution ran both {first} and {names}: they have no ratio")
     return [f"{part}." for part in parts]
 
 
-def _ratios(findings: Findings, one: ComparisonSummary, pairs: Sequence[ComparedPair]) -> str:
+def _ratios(
+    findings: Findings, one: ComparisonSummary, pairs: Sequence[ComparedPair], named: int
+) -> str:
     """`1.10 [1.07, 1.13] times as fast as PyTorch with 13,550 images/s`, and so on."""
     cells = {cell.cell: cell for cell in one.cells}
     texts = [
         f"{_pair_text(pair)} times as fast as {_speed(findings, one, cells[pair.slower])}"
-        for pair in pairs[:NAMED]
+        for pair in pairs[:named]
     ]
-    return listing(texts) + _more(pairs)
+    return listing(texts) + _more(pairs, named)
 
 
-def _more(pairs: Sequence[ComparedPair]) -> str:
-    left = len(pairs) - NAMED
+def _more(pairs: Sequence[ComparedPair], named: int = NAMED) -> str:
+    left = len(pairs) - named
     return f" ({left} more {'is' if left == 1 else 'are'} in the table)" if left > 0 else ""
 
 
@@ -137,12 +140,15 @@ def effect_sentences(findings: Findings, one: ComparisonSummary) -> list[str]:
     framework = common_cell(findings, one).framework
     alone = len(one.effects) == 1 and len(one.effects[0].levels) == len(one.cells)
     return [
-        _curve(framework, effect)
-        if effect.ordered and len(effect.levels) > 2
-        else _contrast(framework, effect)
+        _effect_sentence(framework, effect)
         for effect in one.effects
         if not (alone and len(effect.levels) == 2)  # the verdict says the same
     ]
+
+
+def _effect_sentence(framework: str, effect: FactorEffect) -> str:
+    is_curve = effect.ordered and len(effect.levels) > 2
+    return (_curve if is_curve else _contrast)(framework, effect)
 
 
 def _curve(framework: str, effect: FactorEffect) -> str:
@@ -179,7 +185,7 @@ def curve_sentences(findings: Findings) -> list[str]:
 
 def _of_configuration(findings: Findings, one: Curve) -> str:
     cell = findings.cell[one.cells[0]]
-    return f"{full_label(cell)}, {_curve(cell.framework, one.effect).removesuffix('.')}"
+    return f"{full_label(cell)}, {_effect_sentence(cell.framework, one.effect)[:-1]}"
 
 
 def _highest(findings: Findings, one: Curve) -> str:
