@@ -163,34 +163,34 @@ def missing_file(toy: Toy) -> str:
 
 def truncated_archive(toy: Toy) -> str:
     toy.put("train-images.gz", (toy.source / "train-images.gz").read_bytes()[:-9])
-    return "source/train-images.gz: not a whole gzip file (*); delete it"
+    return "source/train-images.gz: not a whole gzip file (*); replace it by a whole copy"
 
 
 def damaged_archive(toy: Toy) -> str:
     content = bytearray((toy.source / "train-images.gz").read_bytes())
     content[-6] ^= 1
     toy.put("train-images.gz", bytes(content))
-    return "source/train-images.gz: not a whole gzip file (*); delete it"
+    return "source/train-images.gz: not a whole gzip file (*); replace it by a whole copy"
 
 
 def not_gzip(toy: Toy) -> str:
     toy.put("train-images.gz", b"plain")
-    return "source/train-images.gz: not a whole gzip file (*); delete it"
+    return "source/train-images.gz: neither an IDX file of unsigned bytes nor a gzip file of one; "
 
 
 def not_idx(toy: Toy) -> str:
     toy.put("train-images.gz", gzip.compress(b"\x89PNG"))
-    return "source/train-images.gz: not an IDX file of unsigned bytes; delete it"
+    return "source/train-images.gz: neither an IDX file of unsigned bytes nor a gzip file of one; "
 
 
 def short_idx(toy: Toy) -> str:
     toy.put("train-images.gz", gzip.compress(idx(TRAIN[0][1])[:-1]))
-    return "source/train-images.gz: 5 elements for the shape (2, 3); delete it"
+    return "source/train-images.gz: 5 elements for the shape (2, 3); replace it by a whole copy"
 
 
 def idx_without_its_shape(toy: Toy) -> str:
     toy.put("train-images.gz", gzip.compress(idx(TRAIN[0][1])[:6]))
-    return "source/train-images.gz: not an IDX file of unsigned bytes; delete it"
+    return "source/train-images.gz: neither an IDX file of unsigned bytes nor a gzip file of one; "
 
 
 def fewer_labels(toy: Toy) -> str:
