@@ -128,14 +128,14 @@ def _unknown_depth(root: Path, seen: Sequence[Seen]) -> list[DatasetError]:
     first, largest = facts[0], [one.largest for one in seen]
     values = [value for value in largest if value is not None]
     least = max(9, max(values).bit_length()) if len(values) == len(seen) else photos.MOST_BITS
-    top = f", and the largest value is {max(values):,}" if values else ""
+    top = f"; their largest value is {max(values):,}" if values else ""
     cause = (
-        f"{len(seen)} images have more than 8 bits a channel ({seen[0].name} for example: "
-        f"{first.bits}-bit {first.format} of mode {first.mode}){top}"
+        f"nothing says how many bits the values of its images of more than 8 bits use: {len(seen)} "
+        f"such as {seen[0].name}, a {first.bits}-bit {first.format} of mode {first.mode}{top}"
     )
     remedy = (
-        f"give --bits {least}, or more up to {photos.MOST_BITS}, if their values use more; "
-        "the 8 highest of these bits are kept"
+        f"give --bits {least}, or more up to {photos.MOST_BITS} if they can be larger; the 8 "
+        "highest of these bits are kept"
     )
     return [DatasetError(root, cause, remedy)]
 
