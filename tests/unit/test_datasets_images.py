@@ -250,7 +250,7 @@ def test_the_report_of_one_file_of_each_kind_names_each(tmp_path: Path) -> None:
     (root / "cat/float.tif").unlink()
     done = describe(root, "--bits", 16, "--shape", 9, 12, 1)
     assert done.returncode == 0, done.stderr
-    found = data_report.read(catalogue.load("mine", tmp_path), tmp_path)
+    found = data_report.read(tmp_path / "mine.report.json")
     assert found is not None and found.lines == done.stdout.splitlines()[1:]
     whats = {remark.what: remark for remark in found.remarks}
     for name, (_, what) in ONE_OF_EACH.items():

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, NonNegativeInt, PositiveInt
 
-from touchstone.datasets.catalogue import Dataset, Fingerprints
+from touchstone.datasets import catalogue
+from touchstone.datasets.catalogue import Fingerprints
 from touchstone.reading import parse_json, text_of
 
 if TYPE_CHECKING:
@@ -165,17 +166,24 @@ def text(found: DataReport) -> str:
     return json.dumps(found.model_dump(), indent=1, ensure_ascii=False) + "\n"
 
 
-def read(dataset: Dataset, folder: Path) -> DataReport | None:
-    """The report of the data set as the catalogue describes it now; None where there is none.
+def read(path: Path) -> DataReport | None:
+    """The report at `path` of the data set that the catalogue's file beside it describes.
 
-    One that is damaged, or that was written for other images, does not count.
+    None if there is none, or if it is damaged or of other images.
     """
+    name = path.name.removesuffix(SUFFIX)
     try:
-        value = parse_json(text_of(folder / f"{dataset.name}{SUFFIX}", MOST_BYTES))
-        found = DataReport.model_validate(value)
-    except (OSError, ValueError, ValidationError):
+        found = DataReport.model_validate(parse_json(text_of(path, MOST_BYTES)))
+        described = catalogue.load(name, path.parent)
+    except (OSError, ValueError):
         return None
-    return found if found.fingerprints == dataset.fingerprints else None
+    return found if found.fingerprints == described.fingerprints else None
+
+
+def read_all(paths: Iterable[Path]) -> dict[str, DataReport]:
+    """The reports that count, by data set."""
+    found = {path.name.removesuffix(SUFFIX): read(path) for path in paths}
+    return {name: report for name, report in found.items() if report is not None}
 
 
 def _remark(what: str, names: Sequence[str], treatment: str) -> Remark | None:
