@@ -19,6 +19,9 @@ from PIL import Image, PngImagePlugin
 
 from fixtures.archives import encoded, photo
 from fixtures.commands import Done, call
+from fixtures.runs import make_record, write_plan
+from fixtures.studies import built, text_of
+from fixtures.studies import report as study_report
 from fixtures.toy_dataset import lines_of
 from touchstone.datasets import catalogue, data_report, formats, photos
 
@@ -411,3 +414,27 @@ def test_a_test_folder_with_other_classes_is_named_with_the_classes(tmp_path: Pa
     (other / "dog").rename(tmp_path / "dog")
     (line, *_) = lines_of(describe(root, "--test-folder", other))
     assert "1 folders of classes" in line
+
+
+def test_the_page_of_a_study_has_the_report_of_the_images_that_were_trained_on(
+    tmp_path: Path,
+) -> None:
+    root = put(two_classes(tmp_path / "images"), {"cat/cut-out.png": cut_out()})
+    assert describe(root).returncode == 0
+    results = tmp_path / "results"
+    make_record(results / "runs", results / "records")
+    write_plan(results / "plan.tsv", [{}], repeats=1)
+    (results / "config.resolved.yaml").write_text("title: One\n")
+    built(results, images=False)
+    assert "Data set" not in text_of(results)
+    options = ["--plan", results / "plan.tsv", "--records", results / "records"]
+    options += ["--output", results / "tables", "--findings", results / "findings.json"]
+    options += ["--data", tmp_path / "mine.report.json"]
+    assert call("gather", *options).returncode == 0 and study_report(results).returncode == 0
+    page = text_of(results)
+    assert "Data set mine images train 9, test 4 transparency 1 (laid on white): cat/cut-" in page
+    entry = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+    entry["fingerprints"]["test"] = "0" * 64  # of other images
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(entry))
+    assert call("gather", *options).returncode == 0 and study_report(results).returncode == 0
+    assert "Data set" not in text_of(results)

@@ -147,7 +147,7 @@ def report(seen: Sequence[Seen], bits: int | None, empty: dict[str, list[str]]) 
         _remark("refused", [one.name for one in seen if one.fault], "see the message"),
     ]
     return DataReport(
-        images=dict(Counter(one.split for one in seen)),
+        images={split: sum(one.split == split for one in seen) for split in empty},
         formats=_by_count(facts.format for _, facts in known),
         modes=_by_count(facts.mode for _, facts in known),
         sizes=dict(sizes.most_common(SHOWN)),
