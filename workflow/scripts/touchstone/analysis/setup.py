@@ -55,7 +55,7 @@ def setup(study: Study, data: Mapping[str, DataReport] = MappingProxyType({})) -
 
 
 def _remarks(name: str, report: DataReport) -> DataSetRemarks:
-    remarks = [DataRemark(**remark.model_dump()) for remark in report.remarks]
+    remarks = [DataRemark(**remark.model_dump(exclude={"first"})) for remark in report.remarks]
     return DataSetRemarks(dataset=name, images=report.images, remarks=remarks)
 
 

@@ -72,9 +72,8 @@ class DataRemark(Part):
     count: int
     """Images or classes that it holds for."""
     treatment: str
-    """What becomes of them, or why it matters."""
-    first: list[str]
-    """The first of them."""
+    """What becomes of them, or why it matters; the report beside the catalogue's file names the
+    first of them."""
 
 
 class DataSetRemarks(Part):

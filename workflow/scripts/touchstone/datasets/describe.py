@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -90,23 +91,24 @@ def inspect(decoder: ImageFolder, kept: Photos | None) -> Inspection:
 
 def _files(decoder: ImageFolder, listings: dict[str, Listing]) -> Iterator[Seen]:
     """Every image, not yet read."""
-    roots = dict(zip(listings, decoder.roots, strict=True))
+    common = Path(os.path.commonpath([root.absolute() for root in decoder.roots]))
     for split, (files, _) in listings.items():
-        drawn = decoder.chosen(files, "test") if len(roots) == 1 else []
+        drawn = decoder.chosen(files, "test") if len(listings) == 1 else []
         tested = {path for _, path in drawn}
         for label, paths in files.items():
             for path in paths:
-                name = path.relative_to(roots[split] if len(roots) == 1 else roots[split].parent)
-                yield Seen(path, str(name), label, "test" if path in tested else split)
+                name = str(path.absolute().relative_to(common))
+                yield Seen(path, name, label, "test" if path in tested else split)
 
 
 def _looked_at(one: Seen, bits: int | None, kept: Photos | None) -> Seen:
     """The image, read and decoded."""
     try:
         content = one.path.read_bytes()
-        one = replace(one, facts=photos.facts(content))
-        one = replace(one, largest=photos.largest_value(content))
-        image = photos.upright(content, bits)
+        found = photos.opened(content)
+        one = replace(one, facts=found.facts)
+        one = replace(one, largest=found.largest_value)
+        image = photos.upright(found, bits)
     except photos.UnfitImage as error:
         fault = DatasetError(one.path, str(error), error.remedy)
         return replace(one, fault=fault, wants_bits=isinstance(error, photos.UnknownDepth))
@@ -115,7 +117,7 @@ def _looked_at(one: Seen, bits: int | None, kept: Photos | None) -> Seen:
         return replace(one, fault=DatasetError(one.path, unreadable(error), remedy))
     shape = f"{image.size}".encode()
     digest = hashlib.sha256(shape + image.convert("RGB").tobytes()).digest()
-    whole = one.facts is None or photos.is_plain_jpeg(one.facts)
+    whole = photos.is_plain_jpeg(found.facts)
     again = kept is not None and kept.short_side is None and not whole
     return replace(one, digest=digest, encoded_again=again)
 
@@ -130,8 +132,9 @@ def _unknown_depth(root: Path, seen: Sequence[Seen]) -> list[DatasetError]:
     least = max(9, max(values).bit_length()) if len(values) == len(seen) else photos.MOST_BITS
     top = f"; their largest value is {max(values):,}" if values else ""
     cause = (
-        f"nothing says how many bits the values of its images of more than 8 bits use: {len(seen)} "
-        f"such as {seen[0].name}, a {first.bits}-bit {first.format} of mode {first.mode}{top}"
+        "it has images with more than 8 bits a channel, and nothing says how many of them their "
+        f"values use: {len(seen)}, such as {seen[0].name} ({first.format} of mode {first.mode}, "
+        f"{first.bits} bits){top}"
     )
     remedy = (
         f"give --bits {least}, or more up to {photos.MOST_BITS} if they can be larger; the 8 "

@@ -49,7 +49,7 @@ _BROKEN = (
 )
 """What Pillow raises for a file that is no whole image."""
 _WHOLE = "replace it by a whole copy, or move it out of the folder of the class"
-_SAVE = "save it with 8 or 16 unsigned bits a channel, scaled as you mean it"
+_SAVE = "save it as grey or RGB with 8 or 16 unsigned bits a channel, scaled as you choose"
 
 
 class UnfitImage(ValueError):
@@ -93,16 +93,32 @@ class ImageFacts:
         return self.mode in _GREY
 
 
-def facts(content: bytes) -> ImageFacts:
-    """What the headers of the image say; raises UnfitImage if they are damaged."""
-    return _facts(_opened(content), content)
+@dataclass(frozen=True)
+class OpenImage:
+    """An image whose headers were read."""
+
+    image: Image.Image
+    facts: ImageFacts
+
+    @property
+    def largest_value(self) -> int | None:
+        """Of a grey image of more than 8 bits; None of any other. Raises UnfitImage."""
+        if self.facts.mode not in _GREY_16:
+            return None
+        return int(np.asarray(_loaded(self.image)).max())
+
+
+def opened(content: bytes) -> OpenImage:
+    """The image with its headers read; raises UnfitImage if they are damaged."""
+    image = _opened(content)
+    return OpenImage(image, _facts(image, content))
 
 
 def require_rule(found: ImageFacts, bits: int | None) -> None:
     """Raise UnfitImage if no rule makes pixels of such an image."""
-    named = f"{found.bits}-bit {found.format} of mode {found.mode}"
+    named = f"{found.format} of mode {found.mode} with {found.bits} bits a channel"
     if found.mode not in (*_GREY, *_COLOUR) or found.bits > MOST_BITS:
-        raise UnfitImage(f"a {named}, which cannot be scaled to 8 bits without a choice", _SAVE)
+        raise UnfitImage(f"a {named}, of which no rule makes 8-bit pixels", _SAVE)
     if found.bits <= 8:
         return
     if found.mode in _GREY_16:
@@ -120,21 +136,14 @@ def require_rule(found: ImageFacts, bits: int | None) -> None:
         )
 
 
-def largest_value(content: bytes) -> int | None:
-    """The largest value of a grey image of more than 8 bits; None of any other."""
-    image = _opened(content)
-    return int(np.asarray(_loaded(image)).max()) if image.mode in _GREY_16 else None
-
-
-def upright(content: bytes, bits: int | None = None) -> Image.Image:
+def upright(opened_image: OpenImage, bits: int | None = None) -> Image.Image:
     """The image by the rules: 8 bits, grey (`L`) or RGB, turned upright, on white.
 
     `bits` is how many bits the values of an image of more than 8 use. Raises UnfitImage.
     """
-    image = _opened(content)
-    found = _facts(image, content)
+    found = opened_image.facts
     require_rule(found, bits)
-    image = _loaded(image)
+    image = _loaded(opened_image.image)
     left = _orientation(image)  # Pillow has turned a TIFF file by now
     if image.mode in _GREY_16:
         image = _eight_bits(image, bits or MOST_BITS)
@@ -157,8 +166,9 @@ def as_jpeg(
     """
     if short_side is None and kept_as_it_is(content):
         return content
-    image = upright(content, bits)
-    if short_side is None and is_plain_jpeg(facts(content)):
+    found = opened(content)
+    image = upright(found, bits)
+    if short_side is None and is_plain_jpeg(found.facts):
         return content
     if short_side is not None:
         scale = short_side / min(image.size)
@@ -184,7 +194,7 @@ def as_pixels(content: bytes, shape: list[int], bits: int | None = None) -> Pixe
     Raises UnfitImage.
     """
     height, width, channels = shape
-    image = upright(content, bits).convert("L" if channels == 1 else "RGB")
+    image = upright(opened(content), bits).convert("L" if channels == 1 else "RGB")
     if image.size != (width, height):
         image = ImageOps.fit(image, (width, height), Image.Resampling.BILINEAR)
     return np.asarray(image).reshape(shape)
@@ -295,7 +305,7 @@ def is_plain_jpeg(found: ImageFacts) -> bool:
 def kept_as_it_is(content: bytes) -> bool:
     """Whether a file's headers say: a whole, upright JPEG file with 1 or 3 components."""
     components, described = _headers(content)
-    return components in (1, 3) and not (described and facts(content).orientation != 1)
+    return components in (1, 3) and not (described and opened(content).facts.orientation != 1)
 
 
 def _headers(content: bytes) -> tuple[int, bool]:
