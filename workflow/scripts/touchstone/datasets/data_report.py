@@ -260,7 +260,7 @@ def _by_count(values: Iterable[str]) -> dict[str, int]:
 
 
 def _counts(values: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in values.items()) or "none"
+    return ", ".join(f"{name} ({count:,})" for name, count in values.items()) or "none"
 
 
 def _words(remark: Remark) -> str:

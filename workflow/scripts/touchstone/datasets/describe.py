@@ -136,10 +136,10 @@ def _unknown_depth(root: Path, seen: Sequence[Seen]) -> list[DatasetError]:
         f"values use: {len(seen)}, such as {seen[0].name} ({first.format} of mode {first.mode}, "
         f"{first.bits} bits){top}"
     )
-    remedy = (
-        f"give --bits {least}, or more up to {photos.MOST_BITS} if they can be larger; the 8 "
-        "highest of these bits are kept"
+    more = (
+        f", or up to {photos.MOST_BITS} if they can be larger" if least < photos.MOST_BITS else ""
     )
+    remedy = f"give --bits {least}{more}; the 8 highest of these bits are kept"
     return [DatasetError(root, cause, remedy)]
 
 
