@@ -20,7 +20,6 @@ from touchstone.datasets.decoders.image_folder import ImageFolder, class_fault, 
 from touchstone.datasets.errors import DatasetError, DatasetErrors, unreadable
 from touchstone.datasets.facts import Photos
 from touchstone.datasets.formats import Example
-from touchstone.measure.environment import usable_cores
 
 
 def statistics(
@@ -72,7 +71,7 @@ def inspect(decoder: ImageFolder, kept: Photos | None) -> Inspection:
     roots = decoder.roots
     listings = dict(zip(("train", "test"), map(listing, roots), strict=False))
     classes = [list(files) for files, _ in listings.values()]
-    with ThreadPoolExecutor(max(1, int(usable_cores()))) as pool:  # decoding needs no interpreter
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # decoding needs no interpreter
         looks = pool.map(lambda one: _looked_at(one, decoder.bits, kept), _files(decoder, listings))
         seen = list(looks)
     faults = [fault for _, found in listings.values() for fault in found]
