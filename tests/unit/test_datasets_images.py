@@ -295,14 +295,28 @@ def test_a_class_without_a_test_image_is_named(tmp_path: Path) -> None:
     assert "mine: no test example of 1 of its classes: rare" in done.stderr.splitlines()
 
 
-def png_of(width: int, height: int) -> bytes:
-    """The header of a PNG file that says this size, and next to no pixels."""
-    parts = [(b"IHDR", struct.pack(">2I5B", width, height, 8, 0, 0, 0, 0)), (b"IDAT", b"x")]
+def png_of(width: int, height: int, head: tuple[int, int] = (8, 0), data: bytes = b"x") -> bytes:
+    """A PNG file of this size, bit depth and kind of colour; `data` are its rows."""
+    parts = [
+        (b"IHDR", struct.pack(">2I5B", width, height, *head, 0, 0, 0)),
+        (b"IDAT", zlib.compress(data)),
+        (b"IEND", b""),
+    ]
     chunks = [
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in parts
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def test_of_colours_of_16_bits_the_8_highest_count() -> None:
+    """Pillow calls them RGB, as if they had 8."""
+    values = np.random.RandomState(4).randint(0, 2**16, (9, 12, 3)).astype(">u2")
+    content = png_of(*SIZE, (16, 2), b"".join(b"\0" + row.tobytes() for row in values))
+    np.testing.assert_array_equal(photos.as_pixels(content, [9, 12, 3], 16), values >> 8)
+    for bits, cause in ((None, "nothing says how many bits"), (12, "16 bits count, not 12")):
+        with pytest.raises(photos.UnfitImage, match=f"PNG of mode RGB with 16 bits.*{cause}"):
+            photos.as_pixels(content, [9, 12, 3], bits)
 
 
 def text_bomb() -> bytes:

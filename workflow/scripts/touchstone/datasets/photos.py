@@ -131,7 +131,7 @@ def require_rule(found: ImageFacts, bits: int | None) -> None:
     if bits is None:
         raise UnknownDepth(
             f"a {named}, and nothing says how many bits its values use",
-            f"give --bits, {MOST_BITS} for values up to 65,535 (in the catalogue: `bits` of the "
+            f"give --bits ({MOST_BITS} for values up to 65,535; in the catalogue: `bits` of the "
             "decoder); the 8 highest are kept",
         )
 
