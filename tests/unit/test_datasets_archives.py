@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import pickle
 import struct
 import tarfile
 from collections.abc import Callable
@@ -114,6 +115,56 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     toy.entry["shape"] = [31, 32, 3]
     (line,) = toy.refused()
     assert "a has 6146 bytes, no multiple of 2977; correct the shape" in line
+
+
+@pytest.mark.parametrize(("label", "expected"), [("fine", [1, 0, 1]), ("coarse", [0, 1, 1])])
+def test_cifar100_is_answered_with_the_option_that_reads_it(
+    tmp_path: Path, label: str, expected: list[int]
+) -> None:
+    toy = cifar(tmp_path)
+    images = np.random.RandomState(1).randint(0, 256, (3, 32, 32, 3)).astype(np.uint8)
+    batches = {"a": ([(0, 1), (1, 0)], images[:2]), "t": ([(1, 1)], images[2:])}
+    archives.cifar(toy.source / "c.tar.gz", batches)
+    toy.put_source("c.tar.gz")
+    toy.entry["decoder"] |= {"train": ["a"], "test": ["t"]}
+    toy.entry["splits"] = {"train": 2, "test": 1}
+    (line,) = toy.refused()
+    assert "a has 6148 bytes, no multiple of 3073; its records have two labels" in line
+    assert "write `label: fine` or `coarse` in the decoder of the catalogue of toy" in line
+    toy.entry["decoder"]["label"] = label
+    assert toy.convert().returncode == 0
+    read = toy.read("train") + toy.read("test")
+    assert [found for found, _ in read] == expected
+    np.testing.assert_array_equal([image for _, image in read], images)
+
+
+def test_cifar10_with_the_option_of_cifar100_is_answered(tmp_path: Path) -> None:
+    toy = cifar(tmp_path)
+    toy.entry["decoder"]["label"] = "fine"
+    (line,) = toy.refused()
+    assert "its records have one label, as in CIFAR-10: write `label: only`" in line
+    toy.entry["decoder"]["label"] = "only"
+    assert toy.convert().returncode == 0
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["its members", "the binary's members"])
+def test_the_python_version_of_cifar_is_named_and_never_unpickled(
+    tmp_path: Path, named: bool
+) -> None:
+    toy = cifar(tmp_path)
+    batch = {"data": np.zeros((2, 3072), np.uint8), "labels": [0, 1]}
+    with tarfile.open(toy.source / "c.tar.gz", "w:gz") as archive:
+        for name in ("cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch"):
+            archives.add(archive, name, pickle.dumps(batch, 2))
+    toy.put_source("c.tar.gz")
+    if named:
+        members = {"train": ["cifar-10-batches-py/data_batch_1"]}
+        toy.entry["decoder"] |= members | {"test": ["cifar-10-batches-py/test_batch"]}
+    (line,) = toy.refused()
+    assert "the Python version of CIFAR (cifar-10-batches-py/data_batch_1 is a pickle)" in line
+    assert line.endswith(
+        "use its binary version, cifar-10-binary.tar.gz or cifar-100-binary.tar.gz"
+    )
 
 
 def test_real_images_in_the_layout_of_cifar10(server: LoopbackServer, tmp_path: Path) -> None:

@@ -93,7 +93,8 @@ def toy(tmp_path: Path) -> Toy:
 
 def test_a_converted_data_set_has_files_and_a_manifest(toy: Toy) -> None:
     result = toy.convert()
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    said = "toy: no test example of 1 of its classes: a\n"
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", said)
     assert toy.left() == ["lmdb", "lmdb/manifest.json", "lmdb/test.lmdb", "lmdb/train.lmdb"]
     manifest = json.loads((toy.output / "manifest.json").read_text())
     train = toy.output / "train.lmdb"
@@ -151,6 +152,22 @@ def test_colour_images_are_decoded(toy: Toy) -> None:
     np.testing.assert_array_equal(read[1][1], np.arange(18, 36).reshape(2, 3, 3))
 
 
+@pytest.mark.parametrize("official", [True, False], ids=["MNIST's own hash", "own hash"])
+def test_idx_files_without_gzip_are_read(toy: Toy, official: bool) -> None:
+    """A good file that the user placed was to be deleted."""
+    assert toy.convert().returncode == 0
+    compressed = (toy.output / "train.lmdb").read_bytes()
+    for path in list(toy.source.iterdir()):
+        content = path.read_bytes()
+        toy.put(path.name, content if official else gzip.decompress(content))
+        plain = gzip.decompress(content)
+        path.write_bytes(plain)
+        toy.entry["sources"][-1]["content_sha256"] = hashlib.sha256(plain).hexdigest()
+    result = toy.convert()
+    assert result.returncode == 0, result.stderr
+    assert (toy.output / "train.lmdb").read_bytes() == compressed
+
+
 def wrong_hash(toy: Toy) -> str:
     (toy.source / "test-labels.gz").write_bytes(gzip.compress(idx([0])))
     return "source/test-labels.gz: * bytes with SHA-256 *; `make verify REPAIR=1` deletes"
@@ -163,34 +180,40 @@ def missing_file(toy: Toy) -> str:
 
 def truncated_archive(toy: Toy) -> str:
     toy.put("train-images.gz", (toy.source / "train-images.gz").read_bytes()[:-9])
-    return "source/train-images.gz: not a whole gzip file (*); delete it"
+    return "source/train-images.gz: not a whole gzip file (*); replace it by a whole copy"
 
 
 def damaged_archive(toy: Toy) -> str:
     content = bytearray((toy.source / "train-images.gz").read_bytes())
     content[-6] ^= 1
     toy.put("train-images.gz", bytes(content))
-    return "source/train-images.gz: not a whole gzip file (*); delete it"
+    return "source/train-images.gz: not a whole gzip file (*); replace it by a whole copy"
 
 
 def not_gzip(toy: Toy) -> str:
     toy.put("train-images.gz", b"plain")
-    return "source/train-images.gz: not a whole gzip file (*); delete it"
+    return "source/train-images.gz: neither an IDX file of unsigned bytes nor a gzip file of one; "
 
 
 def not_idx(toy: Toy) -> str:
     toy.put("train-images.gz", gzip.compress(b"\x89PNG"))
-    return "source/train-images.gz: not an IDX file of unsigned bytes; delete it"
+    return "source/train-images.gz: neither an IDX file of unsigned bytes nor a gzip file of one; "
+
+
+def idx_of_floats(toy: Toy) -> str:
+    values = np.zeros((2, 2, 3), ">f4")
+    toy.put("train-images.gz", struct.pack(">I3I", 0xD03, *values.shape) + values.tobytes())
+    return "source/train-images.gz: its elements are float32, not unsigned bytes; write them as"
 
 
 def short_idx(toy: Toy) -> str:
     toy.put("train-images.gz", gzip.compress(idx(TRAIN[0][1])[:-1]))
-    return "source/train-images.gz: 5 elements for the shape (2, 3); delete it"
+    return "source/train-images.gz: 5 elements for the shape (2, 3); replace it by a whole copy"
 
 
 def idx_without_its_shape(toy: Toy) -> str:
     toy.put("train-images.gz", gzip.compress(idx(TRAIN[0][1])[:6]))
-    return "source/train-images.gz: not an IDX file of unsigned bytes; delete it"
+    return "source/train-images.gz: neither an IDX file of unsigned bytes nor a gzip file of one; "
 
 
 def fewer_labels(toy: Toy) -> str:
@@ -227,8 +250,15 @@ def catalogue_fault(toy: Toy) -> str:
     "fault",
     [
         *(wrong_hash, missing_file, truncated_archive, damaged_archive, not_gzip, not_idx),
-        *(short_idx, idx_without_its_shape, fewer_labels, label_outside, wrong_count),
-        *(wrong_shape, output_is_a_file, catalogue_fault),
+        *(
+            idx_of_floats,
+            short_idx,
+            idx_without_its_shape,
+            fewer_labels,
+            label_outside,
+            wrong_count,
+        ),
+        *(wrong_count, wrong_shape, output_is_a_file, catalogue_fault),
     ],
 )
 def test_a_bad_input_is_one_message_and_leaves_nothing(

@@ -89,7 +89,7 @@ def test_images_are_scaled_and_cut_to_the_shape(tmp_path: Path) -> None:
     (root / "dog" / "00.png").write_bytes(archives.photo(1, 60, 33))
     result, path = describe(root, "--test-share", 0.5)
     (line,) = lines_of(result)
-    assert "its images have several sizes: " in line and "60 x 33" in line and "--shape" in line
+    assert "its images have 2 sizes: " in line and "60 x 33" in line and "--shape" in line
     assert not path.exists()
     result, path = describe(root, "--test-share", 0.5, "--shape", 6, 6, 1)
     assert result.returncode == 0, result.stderr
@@ -137,8 +137,9 @@ def test_every_fault_of_a_folder_is_named_at_once(tmp_path: Path) -> None:
     (root / "dog" / "notes.txt").write_text("no image")
     (root / "dog" / "more").mkdir()
     expected = [
-        f"{root}/dog/more: not a file; remove it from the folder of the class",
-        f"{root}/dog/notes.txt: not an image; remove it from the folder of the class",
+        f"{root}/dog/more: a folder in the folder of a class; move its images into {root}/dog, or "
+        "the folder to another place",
+        f"{root}/dog/notes.txt: not an image; move it out of the folder of the class",
         f"{root}/empty: the class has no image; remove the folder or fill it",
     ]
     options = ["--config-folder", tmp_path]

@@ -45,3 +45,13 @@ def test_data_sets_are_converted_and_verified_and_only_a_bad_one_is_refused(tmp_
     assert command == ["--cores", "all", "results/data/toy/tfrecord/manifest.json"]
     project.run(*command)
     assert "toy tfrecord: ok" in project.run("verify")
+
+
+def test_a_data_report_belongs_to_the_findings_of_its_study(tmp_path):
+    cell = {"framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k"}
+    study = {"study": "test", "title": "A test", "sweeps": [cell]}
+    project = Project(tmp_path / "project", ENVIRONMENTS, study)
+    path = project.folder / "config/datasets/mnist-5k.report.json"
+    assert str(path) not in project.run("-n", "-p", "results/findings.json")
+    path.write_text("{}")
+    assert f"--data {path}" in project.run("-n", "-p", "results/findings.json")

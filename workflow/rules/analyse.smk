@@ -43,6 +43,7 @@ rule gather:
         max_batches=STUDY.max_batches,
         interleaved=STUDY.interleaved,
         profiles=STUDY.profiles,
+        data=STUDY.data_reports,
     output:
         **({"scaling": "results/tables/scaling.csv"} if STUDY.scaling else {}),
         **({"profile": "results/tables/profile.csv"} if STUDY.profiles else {}),
@@ -77,7 +78,7 @@ rule gather:
         'python "$TOUCHSTONE_SCRIPTS"/cli.py gather --plan {input.plan} --records results/records'
         " --output results/tables --findings {output.findings}"
         " --certificates {input.certificates} --interleaved {input.interleaved} {params.max_batches} {params.scaling}"
-        " {params.profiles} > {log} 2>&1"
+        " {params.profiles} --data {input.data:q} > {log} 2>&1"
 
 
 rule plot:

@@ -16,6 +16,7 @@ from touchstone.analysis.outcomes import failures, flags, outcomes
 from touchstone.analysis.part import SPEED_OF, Workload
 from touchstone.analysis.profile import layer_profiles
 from touchstone.analysis.setup import setup
+from touchstone.datasets.data_report import DataReport
 from touchstone.results.certificates import Certificates
 from touchstone.results.max_batch import MaxBatch
 from touchstone.results.study import Study
@@ -50,6 +51,7 @@ def compute(
     released: Mapping[str, str | None] = MappingProxyType({}),
     interleaved: Sequence[Interleaved] = (),
     profiles: Mapping[str, Profile] = MappingProxyType({}),
+    data: Mapping[str, DataReport] = MappingProxyType({}),
 ) -> Findings:
     """The findings of a gathered study.
 
@@ -60,6 +62,7 @@ def compute(
         released: by framework, the month in which its pinned version was released, `YYYY-MM`.
         interleaved: what was measured in turn.
         profiles: by cell, where the time of its steps goes.
+        data: the data reports of its data sets, as far as there are any.
     """
     trained, inference = study.trained, study.inference
     answers = answers or answers_of(study)
@@ -105,5 +108,5 @@ def compute(
         known_deviations=known_deviations(networks),
         largest_batches=largest_batches(trained, searches),
         profiles=layer_profiles(study, profiles),
-        setup=setup(study),
+        setup=setup(study, data),
     )

@@ -1,10 +1,14 @@
 """What was run, on what, with which settings."""
 
 from collections import Counter
+from collections.abc import Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from touchstone.analysis.setup_model import (
+    DataRemark,
+    DataSetRemarks,
     ExecutionFact,
     SettingReadBack,
     Setup,
@@ -14,6 +18,7 @@ from touchstone.analysis.setup_model import (
     VaryingFactors,
     setting_text,
 )
+from touchstone.datasets.data_report import DataReport
 from touchstone.results.flags import differing_settings
 from touchstone.results.study import FACET, Study, distinct, machines
 
@@ -23,8 +28,8 @@ NOT_LIBRARIES = ("framework", "version", "packages", "environment", "touchstone"
 """Entries of a run's software that are no library."""
 
 
-def setup(study: Study) -> Setup:
-    """Machine, software and settings of all runs of a study."""
+def setup(study: Study, data: Mapping[str, DataReport] = MappingProxyType({})) -> Setup:
+    """Machine, software and settings of all runs of a study; `data` has its data reports."""
     trained = study.trained
     networks = Study([*trained.cells, *study.inference.cells])
     starts = sorted(run.provenance["started"] for run in study.runs)
@@ -40,12 +45,18 @@ def setup(study: Study) -> Setup:
         differs_from_default=_differs_from_default(networks),
         hints=_hints(networks),
         execution=_execution(study),
+        data=[_remarks(name, report) for name, report in data.items()],
         time=_time(study),
         sittings=_sittings(study),
         first_start=starts[0],
         last_start=starts[-1],
         seeds=sorted({run.provenance["seed"] for run in study.runs}),
     )
+
+
+def _remarks(name: str, report: DataReport) -> DataSetRemarks:
+    remarks = [DataRemark(**remark.model_dump(exclude={"first"})) for remark in report.remarks]
+    return DataSetRemarks(dataset=name, images=report.images, remarks=remarks)
 
 
 def _sittings(study: Study) -> list[Sitting]:

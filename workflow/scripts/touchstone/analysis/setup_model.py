@@ -64,6 +64,29 @@ class ExecutionFact(Part):
     """The largest value."""
 
 
+class DataRemark(Part):
+    """Something that readers of a data set must know."""
+
+    what: str
+    """`transparency` or `duplicates across splits`, for example."""
+    count: int
+    """Images or classes that it holds for."""
+    treatment: str
+    """What becomes of them, or why it matters; the report beside the catalogue's file names the
+    first of them."""
+
+
+class DataSetRemarks(Part):
+    """What `describe-folder` said of the images of a data set."""
+
+    dataset: str
+    """The data set."""
+    images: dict[str, int]
+    """Its images by split."""
+    remarks: list[DataRemark]
+    """What its data report remarks (docs/datasets.md)."""
+
+
 class TimeSpent(Part):
     """Time of all phases of all runs."""
 
@@ -103,6 +126,8 @@ class Setup(Part):
     """What may be faster on this machine but is not a framework's own choice."""
     execution: dict[str, ExecutionFact]
     """Threads, affinity, environment variables and the like, by name."""
+    data: list[DataSetRemarks] = []
+    """The data sets that have a data report of the images that were trained on."""
     time: TimeSpent
     """Where the time went."""
     sittings: list[Sitting]

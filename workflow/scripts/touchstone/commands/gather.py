@@ -6,6 +6,7 @@ from pathlib import Path
 from touchstone.analysis import answer_tables, profile, scaling
 from touchstone.analysis.findings import answers_of, compute
 from touchstone.analysis.findings_file import write_findings
+from touchstone.datasets import data_report
 from touchstone.plan import frameworks
 from touchstone.results import digests
 from touchstone.results.certificates import read_certificates
@@ -42,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scaling", action="store_true", help="write scaling.csv too: speed-up by replicas"
     )
+    parser.add_argument(
+        "--data", type=Path, nargs="*", default=[], help="the data reports of its data sets"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -66,7 +70,16 @@ def run(arguments: argparse.Namespace) -> None:
     profiles = read_profiles(arguments.profiles, [cell.plan.name for cell in study.cells])
     if arguments.profiles:
         write_atomic(folder / "profile.csv", profile.table(study, profiles))
-    findings = compute(study, certificates, searches, answers, released, interleaved, profiles)
+    findings = compute(
+        study,
+        certificates,
+        searches,
+        answers,
+        released,
+        interleaved,
+        profiles,
+        data_report.read_all(arguments.data),
+    )
     write_findings(findings, arguments.findings)
     tables = (path for path in folder.iterdir() if path.stem in TABLES)
     digests.write(folder, [*tables, arguments.findings])

@@ -31,7 +31,8 @@ from touchstone.yaml_file import parsed
 FOLDER = ROOT / "config/datasets"
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
-FileName = Annotated[str, StringConstraints(pattern=r"^\w[\w.+-]*$")]
+FILE_NAME = r"^\w[\w.+-]*$"
+FileName = Annotated[str, StringConstraints(pattern=FILE_NAME)]
 Requirement = Annotated[str, StringConstraints(pattern=r"^[\w.-]+==[\w.+!-]+$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ def is_url(text: str) -> bool:
 class Source(BaseModel, extra="forbid", frozen=True, strict=True):
     """One file to download, from mirrors (`urls`) or out of a Python package (`package`).
 
-    A file is the right one if its SHA-256 is `sha256` or, where `content_sha256` is given, if
-    it is a gzip file whose content has that SHA-256: a mirror may have compressed the same
-    content again. `size` (bytes) belongs to `sha256`: it refuses a wrong file before the
-    download, and only where there is no `content_sha256`.
+    A file is the right one if its SHA-256 is `sha256` or, where `content_sha256` is given, if it
+    has that SHA-256 or is a gzip file whose content has: a mirror may have compressed the same
+    content again, and a user's file may not be compressed. `size` (bytes) belongs to `sha256`: it
+    refuses a wrong file before the download, and only where there is no `content_sha256`.
     """
 
     name: FileName

@@ -97,6 +97,7 @@ def convert(
             for split, _ in dataset.splits
         }
         _check_fingerprints(dataset, source, splits)
+        _say_empty_classes(dataset, splits)
         manifest.write(work / "manifest.json", dataset, record_format, splits)
         _publish(work, output)
     finally:
@@ -292,6 +293,16 @@ def _check_fingerprints(dataset: Dataset, source: Path, splits: dict[str, Any]) 
                 f"they have changed since the catalogue of {dataset.name} was written; restore "
                 "them, or describe them again",
             )
+
+
+def _say_empty_classes(dataset: Dataset, splits: dict[str, Any]) -> None:
+    """Print which classes have no example: labels may begin at 1, or a folder be empty."""
+    for split, entry in splits.items():
+        pairs = zip(dataset.classes, entry["histogram"], strict=True)
+        if empty := [name for name, count in pairs if count == 0]:
+            more = ", ..." if len(empty) > 5 else ""
+            line = f"{dataset.name}: no {split} example of {len(empty)} of its classes"
+            print(f"{line}: {', '.join(empty[:5])}{more}", file=sys.stderr, flush=True)
 
 
 def _publish(work: Path, output: Path) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from touchstone.datasets import manifest, photos
+from touchstone.datasets import data_report, manifest, photos
 from touchstone.datasets.catalogue import Dataset
-from touchstone.datasets.decoders.image_folder import scan
-from touchstone.datasets.errors import DatasetError, DatasetErrors
+from touchstone.datasets.data_report import DataReport, Seen
+from touchstone.datasets.decoders.image_folder import ImageFolder, class_fault, listing
+from touchstone.datasets.errors import DatasetError, DatasetErrors, unreadable
+from touchstone.datasets.facts import Photos
 from touchstone.datasets.formats import Example
 
 
@@ -47,50 +52,140 @@ def statistics(
     return (mean / 255).tolist(), (std / 255).tolist(), summary.fingerprint
 
 
-def common_shape(root: Path) -> list[int]:
-    """Height, width, channels of the images of a folder; raises DatasetError if they differ."""
-    sizes: dict[tuple[int, int], Path] = {}
-    grey = True
-    for path in (path for paths in scan(root).values() for path in paths):
-        try:
-            with Image.open(io.BytesIO(path.read_bytes())) as image:
-                sizes.setdefault(image.size, path)
-                grey = grey and image.mode in ("1", "L", "I;16")
-        except OSError as error:
-            cause = "it does not decode (not an image)"
-            raise DatasetError(path, cause, "replace or remove the file") from error
+@dataclass(frozen=True)
+class Inspection:
+    """What the images of a folder are, and all that is wrong with them."""
+
+    decoder: ImageFolder
+    classes: list[str]
+    seen: list[Seen]
+    faults: list[DatasetError]
+    report: DataReport
+
+
+Listing = tuple[dict[str, list[Path]], list[DatasetError]]
+
+
+def inspect(decoder: ImageFolder, kept: Photos | None) -> Inspection:
+    """Read and decode every image of the decoder's folders; `kept` is the catalogue's `photos`."""
+    roots = decoder.roots
+    listings = dict(zip(("train", "test"), map(listing, roots), strict=False))
+    classes = [list(files) for files, _ in listings.values()]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # decoding needs no interpreter
+        looks = pool.map(lambda one: _looked_at(one, decoder.bits, kept), _files(decoder, listings))
+        seen = list(looks)
+    faults = [fault for _, found in listings.values() for fault in found]
+    if not faults and (fault := class_fault(roots[-1], classes[-1], classes[0])):
+        faults.append(fault)
+    filled = {(one.split, one.label) for one in seen}
+    empty = {
+        split: [name for name in classes[0] if (split, name) not in filled]
+        for split in ("train", "test")
+    }
+    faults += [one.fault for one in seen if one.fault and not one.wants_bits]
+    faults += _unknown_depth(roots[0], [one for one in seen if one.wants_bits])
+    report = data_report.report(seen, decoder.bits, empty)
+    return Inspection(decoder, classes[0], seen, faults, report)
+
+
+def _files(decoder: ImageFolder, listings: dict[str, Listing]) -> Iterator[Seen]:
+    """Every image, not yet read."""
+    common = Path(os.path.commonpath([root.absolute() for root in decoder.roots]))
+    for split, (files, _) in listings.items():
+        drawn = decoder.chosen(files, "test") if len(listings) == 1 else []
+        tested = {path for _, path in drawn}
+        for label, paths in files.items():
+            for path in paths:
+                name = str(path.absolute().relative_to(common))
+                yield Seen(path, name, label, "test" if path in tested else split)
+
+
+def _looked_at(one: Seen, bits: int | None, kept: Photos | None) -> Seen:
+    """The image, read and decoded."""
+    try:
+        content = one.path.read_bytes()
+        found = photos.opened(content)
+        one = replace(one, facts=found.facts)
+        one = replace(one, largest=found.largest_value)
+        image = photos.upright(found, bits)
+    except photos.UnfitImage as error:
+        fault = DatasetError(one.path, str(error), error.remedy)
+        return replace(one, fault=fault, wants_bits=isinstance(error, photos.UnknownDepth))
+    except OSError as error:
+        remedy = "check that you may read it"
+        return replace(one, fault=DatasetError(one.path, unreadable(error), remedy))
+    shape = f"{image.size}".encode()
+    digest = hashlib.sha256(shape + image.convert("RGB").tobytes()).digest()
+    whole = photos.is_plain_jpeg(found.facts)
+    again = kept is not None and kept.short_side is None and not whole
+    return replace(one, digest=digest, encoded_again=again)
+
+
+def _unknown_depth(root: Path, seen: Sequence[Seen]) -> list[DatasetError]:
+    """One fault for all images of more than 8 bits, if nothing says how many their values use."""
+    facts = [one.facts for one in seen if one.facts is not None]
+    if not facts:
+        return []
+    first, largest = facts[0], [one.largest for one in seen]
+    values = [value for value in largest if value is not None]
+    least = max(9, max(values).bit_length()) if len(values) == len(seen) else photos.MOST_BITS
+    top = f"; their largest value is {max(values):,}" if values else ""
+    cause = (
+        "it has images with more than 8 bits a channel, and nothing says how many of them their "
+        f"values use: {len(seen)}, such as {seen[0].name} ({first.format} of mode {first.mode}, "
+        f"{first.bits} bits){top}"
+    )
+    more = (
+        f", or up to {photos.MOST_BITS} if they can be larger" if least < photos.MOST_BITS else ""
+    )
+    remedy = f"give --bits {least}{more}; the 8 highest of these bits are kept"
+    return [DatasetError(root, cause, remedy)]
+
+
+def _common_shape(root: Path, seen: Sequence[Seen]) -> tuple[list[int], list[DatasetError]]:
+    """Height, width and channels of all images, and a fault if they differ in size."""
+    known = [(one, one.facts) for one in seen if one.facts is not None]
+    sizes = Counter(facts.size for _, facts in known).most_common()
+    faults = []
     if len(sizes) > 1:
-        (one, first), (other, second) = list(sizes.items())[:2]
-        raise DatasetError(
-            root,
-            f"its images have several sizes: {first.name} {one[0]} x {one[1]}, {second.name} "
-            f"{other[0]} x {other[1]} (width x height)",
-            "say with --shape which size they are to be brought to",
+        first = {facts.size: one.name for one, facts in reversed(known)}
+        (one, _), (other, _) = sizes[:2]
+        cause = (
+            f"its images have {len(sizes)} sizes: {first[one]} {one[0]} x {one[1]}, {first[other]} "
+            f"{other[0]} x {other[1]} (width x height)"
         )
-    ((width, height),) = sizes
-    return [height, width, 1 if grey else 3]
+        remedy = "say with --shape which size they are to be brought to"
+        faults.append(DatasetError(root, cause, remedy))
+    width, height = sizes[0][0] if sizes else (1, 1)
+    return [height, width, 1 if all(facts.grey for _, facts in known) else 3], faults
 
 
-def folder_entry(options: dict[str, Any], shape: list[int] | None, kept: Any) -> dict[str, Any]:
-    """The catalogue's entry of an image folder, which reads every image of it.
+def folder_entry(
+    found: Inspection, shape: list[int] | None, kept: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The catalogue's entry of an image folder.
 
-    `options` are the decoder's, `kept` the catalogue's `photos` or None. Raises DatasetError.
+    `shape` is that of a network's input, or None for that of the images; `kept` the catalogue's
+    `photos`, or None. Raises DatasetErrors with all that is wrong with the folder.
     """
-    from touchstone.datasets.decoders import place
-
-    root = place(options["folder"])
-    classes = list(scan(root))
-    shape = shape or ([224, 224, 3] if kept is not None else common_shape(root))
+    root, faults = found.decoder.roots[0], list(found.faults)
+    if shape is None and kept is not None:
+        shape = [224, 224, 3]
+    elif shape is None:
+        shape, more = _common_shape(root, found.seen)
+        faults += more
+    if faults:
+        raise DatasetErrors(faults)
     entry: dict[str, Any] = {
         "title": f"Images of {root.name}",
         "licence": "unknown; write it here",
         "citation": "unknown; write it here",
         "shape": shape,
-        "classes": classes,
+        "classes": found.classes,
         "splits": {"train": 1, "test": 1},
         "mean": [0.5] * shape[2],
         "std": [0.5] * shape[2],
-        "decoder": {"name": "image-folder", **options},
+        "decoder": found.decoder.model_dump(exclude_none=True),
     }
     if kept is not None:
         entry["photos"] = kept
@@ -100,7 +195,7 @@ def folder_entry(options: dict[str, Any], shape: list[int] | None, kept: Any) ->
         examples = draft.decoder.examples(draft, split, root)
         if not len(examples):
             raise DatasetError(root, f"no {split} examples", "give more images or another share")
-        mean, std, fingerprints[split] = statistics(examples, shape, len(classes))
+        mean, std, fingerprints[split] = statistics(examples, shape, len(found.classes))
         entry["splits"][split] = len(examples)
         if split == "train":
             if min(std) < 5e-5:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from touchstone.analysis.again import Kept
+from touchstone.datasets import data_report
 from touchstone.plan import frameworks
 from touchstone.plan.environment import Place
 from touchstone.plan.inference import is_inference
@@ -72,6 +73,13 @@ class Context:
         if not self.plan.study.parity:
             return []
         return sorted({f"results/parity/{cell.network}.json" for cell in self.trained})
+
+    @cached_property
+    def data_reports(self) -> list[str]:
+        """The data reports of the data sets, as far as `describe-folder` has written them."""
+        names = sorted({cell.dataset for cell in self.plan.cells.values()})
+        paths = [data_report.path_of(self.root / f"config/datasets/{name}.yaml") for name in names]
+        return [str(path) for path in paths if path.is_file()]
 
     @cached_property
     def max_batches(self) -> list[str]:

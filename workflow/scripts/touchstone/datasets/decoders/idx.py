@@ -1,4 +1,4 @@
-"""IDX files, gzipped: the form of MNIST and its descendants.
+"""IDX files, gzipped or not: the form of MNIST and its descendants.
 
 An IDX file is two zero bytes, the element type (8: uint8), the number of dimensions, each
 dimension as a big-endian uint32, then the elements in row-major order
@@ -32,7 +32,7 @@ class Files(BaseModel, extra="forbid", frozen=True, strict=True):
 
 
 class Idx(Decoder, frozen=True):
-    """Two gzipped IDX files a split: images (N x H x W or N x H x W x C) and labels (N).
+    """Two IDX files a split: images (N x H x W or N x H x W x C) and labels (N).
 
     `resize` scales each image bilinearly to a square of that side. `channels: 3` then repeats a
     grey image in three channels. `pooled` takes the training
@@ -103,18 +103,28 @@ class _Images(Lazy["Example"]):
         return self._labels[index], pixels
 
 
+_TYPES = {0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
+"""Other element types than unsigned bytes."""
+
+
 def _array(path: Path) -> Pixels:
-    """The array of a gzipped IDX file of uint8; raises DatasetError."""
+    """The array of an IDX file of uint8, which may be gzipped; raises DatasetError."""
     import numpy as np
 
-    remedy = "delete it and download the data set again"
-    try:
-        content = gzip.decompress(path.read_bytes())
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DatasetError(path, f"not a whole gzip file ({error})", remedy) from error
+    remedy = "replace it by a whole copy, or download it again"
+    content = path.read_bytes()
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DatasetError(path, f"not a whole gzip file ({error})", remedy) from error
+    if content[:2] == b"\0\0" and content[2:3] and content[2] in _TYPES:
+        cause = f"its elements are {_TYPES[content[2]]}, not unsigned bytes"
+        raise DatasetError(path, cause, "write them as unsigned bytes (type 8)")
     begin = 4 + 4 * content[3] if len(content) >= 4 else 4
     if content[:3] != b"\0\0\x08" or len(content) < begin:
-        raise DatasetError(path, "not an IDX file of unsigned bytes", remedy)
+        cause = "neither an IDX file of unsigned bytes nor a gzip file of one"
+        raise DatasetError(path, cause, "use a file in that form, or another decoder")
     shape = struct.unpack(f">{content[3]}I", content[4:begin])
     elements = np.frombuffer(content, np.uint8, offset=begin)
     if elements.size != np.prod(shape, dtype=np.int64):

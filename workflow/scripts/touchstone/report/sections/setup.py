@@ -22,6 +22,7 @@ def view(findings: Findings) -> dict[str, Any]:
         "spent": time_sentence(setup.time),
         "machines": first_rows(setup.machines),
         "environments": {name: _fact_words(fact) for name, fact in setup.execution.items()},
+        "data_sets": setup.data,
         "software": first_rows(setup.software),
         "released": {cell.framework: cell.released for cell in findings.cells if cell.released},
         "settings": first_rows([_setting_row(one) for one in setup.settings]),
