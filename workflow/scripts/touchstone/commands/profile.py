@@ -20,6 +20,7 @@ from touchstone.measure.launch import Fault, cores, start_runner, variables_of
 from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.paths import RUNNER
 from touchstone.plan.environment import Places, add_argument, places, runner_python
+from touchstone.results import digests
 from touchstone.schema.events import outcome_of, read_events
 from touchstone.schema.profile import without_numbers
 from touchstone.schema.spec import ProfileSpec, TrainingSpec, spec_to_json
@@ -49,6 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
     if found:
         profile = without_numbers(spec.cell, *found)
         write_atomic(output, json.dumps(to_json(profile), indent=1) + "\n")
+    digests.write(digests.own_folder(output), [output])
 
 
 def _failure(
@@ -58,6 +60,8 @@ def _failure(
     events = read_events(first / "events.jsonl")
     if reason := why_no_turn(events):
         return outcome_of(events).status, reason
+    if reason := digests.why_edited(first):
+        return ERROR, reason
     if why := skip.no_device(spec.execution.device):
         return UNSUPPORTED, f"there is {why}"
     factors, execution = spec.factors, spec.execution

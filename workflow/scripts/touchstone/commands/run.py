@@ -4,6 +4,7 @@ import argparse
 import json
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from touchstone.measure import environment, nodes, skip
 from touchstone.measure.attempts import ATTEMPTS, note
 from touchstone.measure.launch import Fault, cores
 from touchstone.measure.machine_lock import machine_to_itself
-from touchstone.measure.supervisor import close_without_running, supervise
+from touchstone.measure.supervisor import StoodStill, close_without_running, supervise
 from touchstone.measure.trials import (
     Settings,
     fastest,
@@ -105,7 +106,11 @@ def with_fastest_settings(
         folder = run / name
         log = folder / "train.log"
         short = trial_spec(spec, settings)
-        run_on_all_nodes(short, python, folder, log, final=True, trial=True, data=data)
+        try_it = partial(run_on_all_nodes, short, python, folder, log, final=True, trial=True)
+        try:
+            try_it(data=data)
+        except StoodStill:
+            try_it(data=data)
         return trial_from(folder / "events.jsonl", settings, name)
 
     trials = search(execution, modes, frameworks.waits(framework), len(cores(None)), attempt)
@@ -118,6 +123,8 @@ def with_fastest_settings(
 def untrained(run: Path) -> tuple[str, str] | None:
     """The outcome and reason of a run that cannot predict, for this one left no weights."""
     if (run / WEIGHTS).exists():
+        if why := digests.why_edited(run):
+            raise Fault(why)
         return None
     last = outcome_of(read_events(run / "events.jsonl"))
     if last.status == OK:
@@ -143,8 +150,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _files(run: Path) -> list[Path]:
-    """What a run wrote that its record is made from."""
-    names = ("spec.json", "events.jsonl", "telemetry.csv", "env.json", "node.json")
+    """What a run wrote that its record, or the run that predicts with it, is made from."""
+    names = ("spec.json", "events.jsonl", "telemetry.csv", "env.json", "node.json", WEIGHTS)
     return [path for name in names for path in (run / name, *run.glob(f"nodes/*/{name}"))]
 
 

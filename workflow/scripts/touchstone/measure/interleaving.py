@@ -5,7 +5,8 @@ environments", ICPE) interleave trials in random order; Bulej et al. (2020, "Due
 ICPE) run what is compared at the same time. Here the slices of a round follow one another, so that
 what slows down the machine for longer than a round slows down all cells. A slice in which other
 programs used the cores, or the hypervisor had moved the cores apart, is set aside and repeated,
-whatever its speed is (docs/interleaving.md).
+whatever its speed is (docs/interleaving.md). So is one in which time passed without work
+(`standstill.py`), until there is one without.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from typing import NamedTuple
 
 import psutil
 
-from touchstone.measure import core_latency, runner_output
+from touchstone.measure import core_latency, progress, runner_output
 from touchstone.measure.launch import cores, start_runner, variables_of
+from touchstone.measure.processes import account
 from touchstone.measure.sensors.cpu import core_seconds
+from touchstone.measure.standstill import HOLE, Standstill, is_stopped
 from touchstone.schema import status
 from touchstone.schema.interleaved import (
     QUIET,
@@ -115,6 +118,8 @@ class Process:
         self.ended = os.pidfd_open(self.process.pid)
         self.rest = b""
         self.last: Answer | None = None
+        self.asked = False  # while it is to answer, nobody stops it but others
+        self.standstill: Standstill | None = None
         self.waited = self.waiting_cpu = 0.0
         self.waiting_faults = 0
 
@@ -171,12 +176,38 @@ class Process:
             if descriptor >= 0:
                 os.close(descriptor)
 
+    @property
+    def stood_still(self) -> float:
+        """Seconds in which nothing could work, since its process was started."""
+        return self.standstill.seconds if self.standstill else 0.0
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody has stopped it while it is to work."""
+        return self.asked and is_stopped(self.process.pid)
+
+    def cpu_seconds(self) -> float:
+        """CPU time of its process so far."""
+        found = account(self.process.pid)
+        return found.cpu_seconds if found else 0.0
+
     def _line(self, seconds: float) -> str:
         """The next line of its answers."""
-        deadline = time.monotonic() + seconds
+        self.asked = True
+        try:
+            return self._answer(seconds)
+        finally:
+            self.asked = False
+
+    def _answer(self, seconds: float) -> str:
+        begin, stood_still = time.monotonic(), self.stood_still
         while b"\n" not in self.rest:
-            left = max(deadline - time.monotonic(), 0)
+            left = max(begin + seconds - time.monotonic(), 0)
             if not select.select([self.answers], [], [], left)[0]:
+                lost = self.stood_still - stood_still
+                if time.monotonic() < begin + seconds + lost:
+                    begin, stood_still = begin + lost, stood_still + lost
+                    continue
                 raise Failed(self.name, f"its process did not answer within {seconds:,.0f} s")
             new = os.read(self.answers, 65536)
             if not new:
@@ -256,9 +287,16 @@ def _processes(group: Sequence[Candidate]) -> Iterator[list[Process]]:
     try:
         for candidate in group:
             processes.append(Process(candidate))
-        for one in processes:
-            one.wait_until_built()
-        yield processes
+        with Standstill(
+            lambda: sum(one.cpu_seconds() for one in processes),
+            lambda: any(one.is_stopped for one in processes),
+            max(len(one.used) for one in processes),
+        ) as standstill:
+            for one in processes:
+                one.standstill = standstill
+            for one in processes:
+                one.wait_until_built()
+            yield processes
     finally:
         for one in processes:
             one.kill()
@@ -307,10 +345,17 @@ def _attempts(
     least: float,
     until: float,
 ) -> Iterator[Slice]:
-    """Slices until one is quiet, with near cores, or the time for more has passed."""
+    """Slices until one is quiet, with near cores, or the time for more has passed; the last one is
+    whole."""
     while True:
+        lost = process.stood_still
         before = _lead(process, timing, read, least, until)
         part = _slice(process, timing, used, read, before)
+        lost = process.stood_still - lost
+        if lost >= HOLE:
+            progress.say(f"time passed without work for {lost:.0f} s; this slice is repeated")
+            yield part._replace(stood_still=round(lost, 3))
+            continue
         yield part
         if (part.quiet and part.near(least)) or time.monotonic() >= until:
             return
