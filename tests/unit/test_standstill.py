@@ -8,18 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from fixtures.scripted import START
+from fixtures.specs import changed, training_spec
 from fixtures.turns import candidate
-from touchstone.measure import attempts, interleaving, standstill
+from touchstone.measure import attempts, interleaving, order, standstill
 from touchstone.measure.interleaving import Process, Timing, measure_set
-from touchstone.measure.launch import Fault
-from touchstone.measure.standstill import HOLE, Standstill
-from touchstone.measure.supervisor import StoodStill
+from touchstone.measure.standstill import Lost, Standstill
+from touchstone.measure.supervisor import StoodStill, supervise
 
 WORK = (
     "say(begun=os.getpid())\n"
@@ -82,7 +83,7 @@ def test_a_run_that_was_stopped_is_an_error(begin, tmp_path, whose):
     out, err = process.communicate(timeout=60)
     assert out.strip() == "error", err
     outcome = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
-    assert outcome["status"] == "error" and outcome["reason"].startswith("the run stood still for ")
+    assert outcome["status"] == "error" and outcome["reason"].startswith("all stood still for ")
     # It is made again by the next execution.
     assert attempts.reasons(tmp_path) == [outcome["reason"]]
 
@@ -91,7 +92,7 @@ def test_an_execution_tries_it_again_at_once(begin):
     process, runner = begin(final="first attempt")
     stop(2, process.pid, runner)
     _, err = process.communicate(timeout=60)
-    assert process.returncode and "Fault: the run stood still for " in err
+    assert process.returncode and "Fault: all stood still for " in err
 
 
 def test_a_supervisor_that_alone_was_stopped_took_no_time_from_the_run(begin):
@@ -179,9 +180,9 @@ def test_a_machine_that_slept_is_said_to_have(monkeypatch):
     passed = iter([(0.0, 0.0, 0.0), (40.0, 0.0, 0.0)])
     monkeypatch.setattr(standstill._Clocks, "passed", lambda _: next(passed, (0.0, 0.0, 0.0)))
     with Standstill(lambda: 0.0, lambda: False, 1) as found:
-        while found.seconds < HOLE:
+        while not found.lost.too_long:
             time.sleep(0.01)
-        assert found.reason() == "this machine slept for 40 s"
+        assert str(found.lost) == "this machine slept for 40 s"
 
 
 MARK = """
@@ -228,7 +229,7 @@ def test_a_slice_in_which_all_was_stopped_is_set_aside(tmp_path):
 
 def test_an_answer_may_be_as_late_as_all_stood_still(tmp_path, monkeypatch):
     monkeypatch.setattr(interleaving, "PATIENCE", 0.0)
-    monkeypatch.setattr(Process, "stood_still", property(lambda _: time.monotonic() - begin))
+    monkeypatch.setattr(Process, "lost", property(lambda _: Lost(0.0, time.monotonic() - begin)))
     begin = time.monotonic()
     process = Process(candidate(tmp_path, "a", "def rest(): pass\ndef step(): time.sleep(1)"))
     try:
@@ -238,8 +239,13 @@ def test_an_answer_may_be_as_late_as_all_stood_still(tmp_path, monkeypatch):
         process.kill()
 
 
-def test_a_trial_that_stood_still_has_no_outcome(watch, monkeypatch):
-    monkeypatch.setattr(Standstill, "reason", lambda _: "this machine slept for 40 s")
-    with pytest.raises(Fault, match="this machine slept for 40 s") as fault:
-        watch("time.sleep(0.2)")
-    assert not isinstance(fault.value, StoodStill)
+@pytest.mark.parametrize("trial", [False, True])
+def test_a_trial_that_stood_still_has_no_outcome(tmp_path, monkeypatch, trial):
+    monkeypatch.setattr(Standstill, "lost", Lost(slept=40.0))
+    monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
+    command = [sys.executable, "-c", "pass"]
+    with pytest.raises(StoodStill) if trial else nullcontext():
+        spec = changed(training_spec(), execution__threads=1)
+        how = supervise(spec, command, tmp_path, tmp_path / "log", final=True, trial=trial)
+        assert how == "error"
+    assert (tmp_path / attempts.NAME).exists() != trial

@@ -30,7 +30,7 @@ from touchstone.measure import core_latency, progress, runner_output
 from touchstone.measure.launch import cores, start_runner, variables_of
 from touchstone.measure.processes import account
 from touchstone.measure.sensors.cpu import core_seconds
-from touchstone.measure.standstill import HOLE, Standstill, is_stopped
+from touchstone.measure.standstill import Lost, Standstill, is_stopped
 from touchstone.schema import status
 from touchstone.schema.interleaved import (
     QUIET,
@@ -177,9 +177,9 @@ class Process:
                 os.close(descriptor)
 
     @property
-    def stood_still(self) -> float:
-        """Seconds in which nothing could work, since its process was started."""
-        return self.standstill.seconds if self.standstill else 0.0
+    def lost(self) -> Lost:
+        """Time in which nothing could work, since its process was started."""
+        return self.standstill.lost if self.standstill else Lost()
 
     @property
     def is_stopped(self) -> bool:
@@ -200,13 +200,13 @@ class Process:
             self.asked = False
 
     def _answer(self, seconds: float) -> str:
-        begin, stood_still = time.monotonic(), self.stood_still
+        begin, before = time.monotonic(), self.lost
         while b"\n" not in self.rest:
             left = max(begin + seconds - time.monotonic(), 0)
             if not select.select([self.answers], [], [], left)[0]:
-                lost = self.stood_still - stood_still
+                lost = self.lost.since(before).stood
                 if time.monotonic() < begin + seconds + lost:
-                    begin, stood_still = begin + lost, stood_still + lost
+                    begin, before = begin + lost, self.lost
                     continue
                 raise Failed(self.name, f"its process did not answer within {seconds:,.0f} s")
             new = os.read(self.answers, 65536)
@@ -348,13 +348,13 @@ def _attempts(
     """Slices until one is quiet, with near cores, or the time for more has passed; the last one is
     whole."""
     while True:
-        lost = process.stood_still
+        lost_before = process.lost
         before = _lead(process, timing, read, least, until)
         part = _slice(process, timing, used, read, before)
-        lost = process.stood_still - lost
-        if lost >= HOLE:
-            progress.say(f"time passed without work for {lost:.0f} s; this slice is repeated")
-            yield part._replace(stood_still=round(lost, 3))
+        lost = process.lost.since(lost_before)
+        if lost.too_long:
+            progress.say(f"{process.name}: {lost}; this slice is repeated")
+            yield part._replace(stood_still=round(lost.seconds, 3))
             continue
         yield part
         if (part.quiet and part.near(least)) or time.monotonic() >= until:

@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -39,6 +40,35 @@ EVERY = 5
 """Beats between two readings of the machine's CPU time, which takes longest."""
 
 
+class Lost(NamedTuple):
+    """Seconds in which nothing could work: the machine slept, or the processes stood still."""
+
+    slept: float = 0.0
+    stood: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """All of them."""
+        return self.slept + self.stood
+
+    @property
+    def too_long(self) -> bool:
+        """Whether no number from then is believed."""
+        return self.seconds >= HOLE
+
+    def since(self, before: Lost) -> Lost:
+        """Those after some were lost before."""
+        return Lost(self.slept - before.slept, self.stood - before.stood)
+
+    def __str__(self) -> str:
+        seconds = f"{max(self.seconds, 1):.0f} s"
+        if self.slept > self.stood:
+            return f"this machine slept for {seconds}"
+        return (
+            f"all stood still for {seconds}: the processes were stopped, or this machine was paused"
+        )
+
+
 class Standstill:
     """Watches from its entry to its exit whether time passes in which nothing can work.
 
@@ -46,17 +76,13 @@ class Standstill:
         cpu_seconds: CPU time of the watched processes so far; it may raise OSError.
         stopped: whether they are stopped now.
         cores: how many they may use.
-
-    Attributes:
-        slept: how long the machine slept, s.
-        stood: how long they stood still otherwise, s.
     """
 
     def __init__(
         self, cpu_seconds: Callable[[], float], stopped: Callable[[], bool], cores: int
     ) -> None:
         self.cpu_seconds, self.stopped, self.cores = cpu_seconds, stopped, cores
-        self.slept = self.stood = 0.0
+        self.all = Lost()
         self.halted = 0.0  # how long they have been in the state of stopped processes
         self.last, self.ended = time.monotonic(), False
         self.beaten = threading.Condition()
@@ -73,23 +99,12 @@ class Standstill:
         self.thread.join(PATIENCE)
 
     @property
-    def seconds(self) -> float:
-        """How long nothing could work so far, s, a hole that has just ended included."""
+    def lost(self) -> Lost:
+        """How long nothing could work so far, a hole that has just ended included."""
         asked = time.monotonic()
         with self.beaten:
             self.beaten.wait_for(lambda: self.ended or self.last > asked - 2 * BEAT, PATIENCE)
-            return self.slept + self.stood
-
-    def reason(self) -> str | None:
-        """Why no number of the watched processes can be believed, or None."""
-        if (seconds := self.seconds) < HOLE:
-            return None
-        if self.slept > self.stood:
-            return f"this machine slept for {seconds:.0f} s"
-        return (
-            f"the run stood still for {max(seconds, 1):.0f} s: its processes were stopped, or this"
-            " machine was paused"
-        )
+            return self.all
 
     def _watch(self) -> None:
         clocks = _Clocks(self.cpu_seconds)
@@ -104,8 +119,10 @@ class Standstill:
                 late += self.halted
                 self.halted = 0.0
             with self.beaten:
-                self.slept += slept if slept > HOLE else 0.0
-                self.stood += late if late > HOLE else 0.0
+                self.all = Lost(
+                    self.all.slept + (slept if slept > HOLE else 0.0),
+                    self.all.stood + (late if late > HOLE else 0.0),
+                )
                 self.last = time.monotonic()
                 self.beaten.notify_all()
 

@@ -128,7 +128,7 @@ def supervise(
             known, stopped = _watch(
                 process, asked, watched, spec, telemetry, log, progress, other_nodes, standstill
             )
-            still = standstill.reason()
+            lost = standstill.lost
     finally:
         os.close(asked)
         # Whatever happens to this process, nothing of the run goes on after it.
@@ -143,10 +143,10 @@ def supervise(
         stopped = other_nodes.ended()
     lines: list[str] = []
     reason: str | None
-    if still:
+    if lost.too_long:
         if trial:
-            raise StoodStill(still)
-        how, reason = status.ERROR, still
+            raise StoodStill(str(lost))
+        how, reason = status.ERROR, str(lost)
     elif stopped:
         how, reason, lines = stopped
     elif said:
@@ -338,7 +338,7 @@ def _watch(
                         wait = min(wait, MEMORY_INTERVAL)
                     ready = select.select(heard, [], [], wait)[0]
                     # Before all else: a limit may have passed meanwhile.
-                    if standstill.reason() or ended in ready:
+                    if standstill.lost.too_long or ended in ready:
                         return sampler.finish(), None
                     if time.monotonic() >= deadline:
                         reason = f"it ran longer than the limit of {seconds:g} s"
