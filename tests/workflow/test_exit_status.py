@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from touchstone.measure import skip
 from workflow.project import ENVIRONMENTS, OPERATION, Project
 
 TOO_SHORT = {"framework": "scipy", "time_limit": 0.01, "seed": 2}
@@ -15,7 +16,7 @@ def make(tmp_path):
 
     def make_project(*sweeps, **more):
         study = {"study": "test", "title": "A test", "repeats": 1, "defaults": OPERATION,
-                 "sweeps": list(sweeps), **more}  # fmt: skip
+                 "sweeps": list(sweeps), "strict": True, **more}  # fmt: skip
         return Project(tmp_path / "project", ENVIRONMENTS, study)
 
     return make_project
@@ -48,7 +49,7 @@ def test_a_run_without_a_result_is_counted_named_and_an_exit_status(make):
     assert project.jobs() == {}
     project.run("results/tables/summary.csv")
 
-    project.edit("config/config.yaml", "study: test", "study: test\nstrict: false")
+    project.edit("config/config.yaml", "strict: true", "strict: false")
     assert "2 of 3 runs have no result" in project.run()
     assert "2 of 3 runs have no result" in project.run()
 
@@ -70,13 +71,11 @@ def test_without_the_interpreter_that_it_needs_the_reason_is_on_the_terminal(mak
 
 
 def test_what_a_study_expects_is_a_result(make):
-    """No GPU is on the machine that tests: the same study has numbers on another one."""
-    project = make({"framework": "scipy"}, {"framework": "scipy", "seed": 2})
-    project.add(
-        "measure/skip",
-        "\ndef known(device, cell, repeat, attempt, replicas=1):\n"
-        "    return ('unsupported', 'no NVIDIA GPU on this machine') if 's2' in cell or 'seed' in"
-        " cell else None\n",
-    )
+    """The same study has numbers on a machine with a GPU."""
+    if skip.no_device("gpu") is None:
+        pytest.skip("a GPU is on this machine, or nothing knows whether there is")
+    network = {"network": "lenet5", "dataset": "mnist-5k", "input": "synthetic", "device": "gpu"}
+    project = make({"framework": "pytorch", **network}, defaults={}, parity=False)
     output = project.run()
-    print(output[-1500:])
+    assert "1 of 1 runs are unsupported:\n  unsupported: no NVIDIA " in output
+    assert "no result" not in output
