@@ -36,6 +36,8 @@ SHARED = ("interleaved", "max_batch", "parity")
 """Folders of the results with files of several studies, and beside each file its own folder."""
 OF_STUDIES = ("report", "studies")
 """Folders of the results with a folder for each study."""
+BY_FOLDER = ("runs", "studies")
+"""Folders of the results with folders that the workflow makes again as a whole."""
 MERGED = "merged"
 """The folder of the results in which bundles are compared, which no study reads."""
 
