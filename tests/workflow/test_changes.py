@@ -92,8 +92,21 @@ def verified(results, name, capsys):
 def test_verify_names_every_file_that_was_changed(results, capsys):
     names = deciding(results)
     kinds = {name.split("/")[0] for name in names}
-    assert {"interleaved", "max_batch", "parity", "profiles", "runs", "records", "tables", "figures",
-            "findings.json", "plan.tsv", "report", "data", "downloads"} <= kinds  # fmt: skip
+    assert {
+        "interleaved",
+        "max_batch",
+        "parity",
+        "profiles",
+        "runs",
+        "records",
+        "tables",
+        "figures",
+        "findings.json",
+        "plan.tsv",
+        "report",
+        "data",
+        "downloads",
+    } <= kinds
     assert any(fnmatch(name, "interleaved/*/set*.json") for name in names)
     assert check_results(results) == 0
     missed = []

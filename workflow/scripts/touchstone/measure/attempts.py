@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from touchstone.reading import parse_json
+
 ATTEMPTS = 2
 """How often an execution tries a run before its fault is recorded as the outcome `error`."""
 NAME = "errors.jsonl"
@@ -53,7 +55,7 @@ def reasons(folder: Path) -> list[str]:
     """
     found = []
     for line in _text(folder).splitlines():
-        fault = json.loads(line)
+        fault = parse_json(line)
         if not isinstance(fault, dict) or not all(
             isinstance(fault.get(key), str) for key in ("date", "reason")
         ):
