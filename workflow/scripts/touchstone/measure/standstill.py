@@ -32,9 +32,11 @@ BEAT = 0.2
 """Seconds between two looks."""
 HOLE = 0.5
 """Seconds that may be missing before no number is believed."""
+UNCOUNTED = 5.0
+"""The same where the kernel does not count how long a thread waits for a core."""
 PATIENCE = 10.0
 """Seconds that a question waits for the thread, which may have to wait for a core."""
-WORKED = 0.5
+WORKED = 0.1
 """Cores that the watched processes use, on average over a hole, if they worked in it."""
 EVERY = 5
 """Beats between two readings of the machine's CPU time, which takes longest."""
@@ -112,7 +114,7 @@ class Standstill:
             with self.beaten:
                 self.beaten.wait_for(lambda: self.ended, BEAT)
             slept, late, worked = clocks.passed()
-            if worked >= WORKED * late + BEAT * self.cores:
+            if late < clocks.hole or worked >= WORKED * late + BEAT * self.cores:
                 late = 0.0
             self.halted = self.halted + BEAT if self.stopped() else 0.0
             if self.halted > HOLE:
@@ -121,7 +123,7 @@ class Standstill:
             with self.beaten:
                 self.all = Lost(
                     self.all.slept + (slept if slept > HOLE else 0.0),
-                    self.all.stood + (late if late > HOLE else 0.0),
+                    self.all.stood + late,
                 )
                 self.last = time.monotonic()
                 self.beaten.notify_all()
@@ -134,6 +136,7 @@ class _Clocks:
         self.cpu_seconds = cpu_seconds
         self.schedule = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         self.counts = self._waited() is not None
+        self.hole = HOLE if self.counts else UNCOUNTED
         self.beats, self.machine = 0, self._machine()
         self.before = self._read()
 
@@ -144,7 +147,7 @@ class _Clocks:
         now, boot, waited, cpu = (new - old for new, old in zip(self.before, before, strict=True))
         late = now - BEAT - waited
         self.beats += 1
-        if late > HOLE or self.beats % EVERY == 0:
+        if late > self.hole or self.beats % EVERY == 0:
             machine, self.machine = self.machine, self._machine()
             late -= self.machine - machine
         return boot - now, late, cpu
