@@ -95,7 +95,7 @@ def test_an_execution_tries_it_again_at_once(begin):
     assert process.returncode and "Fault: all stood still for " in err
 
 
-def test_a_supervisor_that_alone_was_stopped_took_no_time_from_the_run(begin):
+def test_a_stop_of_the_supervisor_takes_no_time_from_its_run(begin):
     process, runner = begin()
     stop(1.2, process.pid)
     out, err = process.communicate(timeout=60)
