@@ -16,7 +16,7 @@ import pytest
 from fixtures.commands import call
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
 from touchstone.analysis.machines import COLUMNS, all_cells, read_machines, speedup
-from touchstone.results import bundle
+from touchstone.results import bundle, digests
 from touchstone.results.bundle import machine_name, pack, read_manifest, unpack
 from touchstone.results.files import InputError
 from touchstone.statistics.intervals import unpaired_ratio
@@ -317,7 +317,8 @@ def test_machines_side_by_side(fast, slow, packed, tmp_path):
     done = merge(packed, tmp_path / "slow.zip", "--output", tmp_path / "merged")
     assert (done.returncode, done.stderr) == (0, "")
     made = {path.name for path in (tmp_path / "merged").iterdir()}
-    assert made == {"index.html", "section.html", "machines.csv", "machines.svg", "machines.png"}
+    pages = {"index.html", "section.html", "machines.csv", "machines.svg", "machines.png"}
+    assert made == {*pages, digests.NAME}
     with (tmp_path / "merged/machines.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
     assert tuple(table[0]) == COLUMNS

@@ -8,7 +8,9 @@ import pytest
 from fixtures.commands import call
 from fixtures.runs import FACTORS, cell_name, make_run, write_plan
 from fixtures.studies import BLANK, page_of, plot, report
+from touchstone.commands import interleave
 from touchstone.commands.run import _files
+from touchstone.measure import attempts
 from touchstone.results import digests
 from touchstone.results.planned import read_plan, read_records
 
@@ -154,6 +156,59 @@ def test_a_damaged_list_of_digests_ends_nothing(text, results):
     parse(results, 1)
     gather(results)
     assert "edited" not in str(flags(results))
+
+
+def test_faults_that_are_recorded_later_are_no_change_and_other_text_is(results):
+    run = results / f"runs/{CELL}/rep1"
+    attempts.note(run, "repeated on demand (all)")
+    attempts.note(run, "the log\u2028 had \x1b[2J")
+    assert verify(results).returncode == 0
+    account = run / attempts.NAME
+    kept = account.read_bytes()
+    for text in (b"garbage\n", b"{}\n", b'{"date": 1, "reason": "x"}\n', b"\xff", b"[" * 9999):
+        account.write_bytes(kept + text)
+        done = verify(results)
+        assert done.returncode == 1
+        assert f"error: {account}: not what Touchstone wrote; " in done.stderr
+        assert f"runs/{CELL}/rep1/{attempts.NAME} is not what Touchstone" in built(results)
+
+
+def test_a_list_with_a_line_that_is_none_is_named(results):
+    path = results / "tables" / digests.NAME
+    path.write_text(path.read_text() + "garbage\n")
+    assert f"error: {path}: not what Touchstone wrote; " in verify(results).stderr
+
+
+def test_a_study_is_not_blamed_for_the_files_of_others(results):
+    for name in ("runs/other/rep1/events.jsonl", "profiles/other.json", "interleaved/other.json",
+                 "parity/other.json", "studies/other/page.html", "merged/index.html"):  # fmt: skip
+        path = results / name
+        folder = digests.own_folder(path)
+        folder.mkdir(parents=True)
+        path.write_text("5")
+        digests.write(folder, [path])
+        edit(path)
+    assert len(verify(results).stderr.splitlines()) == 6
+    assert "not what Touchstone wrote" not in built(results)
+
+
+@pytest.mark.parametrize("kind", ["events.jsonl", "spec.json"])
+def test_a_run_that_was_changed_takes_no_turn(kind, results, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    edit(results / f"runs/{CELL}/rep1" / kind)
+    taking, excluded = interleave._candidates([CELL], {}, tmp_path)
+    assert not taking and f"not what the run wrote: {kind}" in excluded[CELL]
+
+
+def test_parity_steps_that_were_changed_are_no_proof(tmp_path):
+    steps = tmp_path / "pytorch.npz"
+    steps.write_bytes(b"5")
+    digests.own_folder(steps).mkdir()
+    digests.write(digests.own_folder(steps), [steps])
+    steps.write_bytes(b"6")
+    done = call("compare-parity", "lenet5", steps, "--output", tmp_path / "lenet5.json")
+    assert done.returncode == 1 and not (tmp_path / "lenet5.json").exists()
+    assert f"{steps}: not what its parity steps wrote. Delete it and run" in done.stderr
 
 
 def test_sha256sum_reads_the_lists(results):

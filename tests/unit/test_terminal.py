@@ -40,17 +40,21 @@ def test_after_an_error_the_complete_log_is_named():
 
 
 def test_a_long_step_is_announced_once(capsys):
-    steps = terminal.Steps(lambda: print("the answer"))
+    steps = terminal.Steps()
     for framework in ("pytorch", "mxnet"):
         wildcards = {"network": "lenet5", "framework": framework, "single": ""}
         steps.emit(
             record("", event=LogEvent.JOB_INFO, rule_name="parity_steps", wildcards=wildcards)
         )
     steps.emit(record("", event=LogEvent.JOB_INFO, rule_name="train", wildcards={"cell": "a"}))
-    steps.emit(record("Nothing to be done (all requested files are present)."))
-    shown = capsys.readouterr()
-    assert shown.err == "checking that the frameworks compute lenet5 equally\n"
-    assert shown.out == "the answer\n"
+    assert capsys.readouterr().err == "checking that the frameworks compute lenet5 equally\n"
+
+
+def test_where_nothing_is_to_be_done_the_answer_is_shown(capsys):
+    handler = terminal.NothingToDo(lambda: print("the answer"))
+    handler.emit(record("Building DAG of jobs..."))
+    handler.emit(record("Nothing to be done (all requested files are present)."))
+    assert capsys.readouterr().out == "the answer\n"
 
 
 @pytest.mark.parametrize("asked", ["dryrun", "verbose", "printshellcmds", None])
@@ -63,7 +67,10 @@ def test_who_asks_for_details_gets_them(asked, monkeypatch):
         settings[asked] = True
     workflow = SimpleNamespace(is_main_process=True, output_settings=SimpleNamespace(**settings))
     terminal.quieten(workflow, lambda: None)
-    assert bool(handler.filters) == (len(logger.handlers) == 2) == (asked is None)
+    added = [type(one) for one in logger.handlers[1:]]
+    usual = [terminal.NothingToDo, terminal.Steps]
+    assert added == usual[: {"dryrun": 0, None: 2}.get(asked, 1)]
+    assert bool(handler.filters) == (asked is None)
 
 
 def test_the_end_shows_the_answer_and_the_pages(tmp_path, monkeypatch, capsys):

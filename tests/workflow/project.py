@@ -52,10 +52,11 @@ class Project:
         """Make `config` the default study.
 
         Unless it says otherwise, its idle threads sleep, and a disturbance ends no run: tests share
-        the cores, and threads that spin beside other tests would take minutes.
+        the cores, and threads that spin beside other tests would take minutes. Nor are failed runs
+        an exit status.
         """
         usual = {"wait_policy": "passive", "time_limit_factor": None}
-        config = {**config, "defaults": {**usual, **config.get("defaults", {})}}
+        config = {"strict": False, **config, "defaults": {**usual, **config.get("defaults", {})}}
         text = yaml.safe_dump(config, sort_keys=sort_keys)
         (self.folder / "config/config.yaml").write_text(text)
 

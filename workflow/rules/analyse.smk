@@ -121,6 +121,8 @@ rule report:
         machines=["results/machines/section.html"] if OTHERS else [],
         # The report links to the page of a published study.
         pages=STUDY.pages,
+        # It compares them with their digests.
+        sources=STUDY.shared,
     output:
         list="results/report/index.html",
         page=report(
@@ -152,4 +154,4 @@ rule report:
     shell:
         'python "$TOUCHSTONE_SCRIPTS"/cli.py report --findings {input.findings}'
         " --config {input.config} --figures results/figures --output {output.page} --list {output.list}"
-        " {params.machines} > {log} 2>&1"
+        " --sources {input.sources} {params.machines} > {log} 2>&1"

@@ -40,7 +40,7 @@ set_job_variables(
 if workflow.is_main_process:
     start.check_lock(sys.argv)
 STUDY = Context(PLAN, ROOT, workflow.cores, workflow.is_main_process)
-terminal.quieten(workflow, lambda: start.print_answer(workflow, STUDY))
+terminal.quieten(workflow, lambda: start.up_to_date(workflow, STUDY))
 INPUTS = JobInputs(STUDY)
 PARAMS = JobParams(STUDY, INPUTS)
 RESOURCES = JobResources(STUDY)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from touchstone.results import digests
-from touchstone.results.files import write_json
+from touchstone.results.files import REMAKE, InputError, write_json
 from touchstone.results.parity import compare
 
 
@@ -19,5 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     paths = {path.stem: path for path in arguments.steps}
+    for path in filter(None, [*arguments.steps, arguments.single]):
+        if digests.is_edited(path):
+            raise InputError(path, "not what its parity steps wrote", REMAKE)
     write_json(arguments.output, compare(arguments.network, paths, arguments.single))
-    digests.write(arguments.output.with_suffix(""), [arguments.output])
+    digests.write(digests.own_folder(arguments.output), [arguments.output])

@@ -63,6 +63,8 @@ def run(arguments: argparse.Namespace) -> None:
         released,
         interleaved,
     )
+    searched = arguments.max_batches.glob("*.json") if arguments.max_batches else ()
+    digests.warn_of([*arguments.certificates, *arguments.interleaved, *searched])
     answers = answers_of(study)
     answer_tables.write(answers.gains, answers.verdicts, answers.trials, folder)
     if arguments.scaling:

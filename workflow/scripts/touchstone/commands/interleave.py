@@ -34,6 +34,7 @@ from touchstone.paths import RUNNER
 from touchstone.plan.environment import Places, add_argument, places, remembered_python
 from touchstone.plan.parts import Interleave
 from touchstone.plan.read import digest
+from touchstone.results import digests
 from touchstone.results.interleaved import only_near, reach, speeds_by_set
 from touchstone.schema.events import Chunk, Event, outcome_of, read_events
 from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet, least_latency
@@ -80,6 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
     finally:
         _keep_logs(folder, arguments.log)
     write_atomic(arguments.output, json.dumps(to_json(result)) + "\n")
+    digests.note(folder, arguments.output)
 
 
 def measure(
@@ -125,8 +127,7 @@ def measure(
         try:
             return result(taking, why, _sets(group, known, options, together, folder))
         except Failed as failed:
-            begin = progress.CLEARED if sys.stderr.isatty() else ""
-            print(f"{begin}{group}: {failed.cell} takes no turn: {failed}", file=sys.stderr)
+            progress.say(f"{group}: {failed.cell} takes no turn: {failed}")
             on_gpu = candidates[0].spec.execution.device == "gpu"
             if on_gpu and not why and len(candidates) > 2:
                 # Some frameworks take all memory of a GPU.
@@ -161,6 +162,7 @@ def _sets(
             timing = Timing(options.rounds, options.slice_seconds, options.lead_seconds, left, near)
             one = measure_set(number, together, timing, together[0][0].spec.seed, least)
             write_atomic(path, json.dumps({"identity": identity, "set": to_json(one)}) + "\n")
+            digests.note(folder, path)
         sets.append(one)
         if sys.stderr.isatty():
             _print(group, sets, f"set {number} of {most}", end="")
@@ -190,9 +192,14 @@ def _print(group: str, sets: Sequence[MeasuredSet], done: str, end: str) -> None
 
 
 def _kept(path: Path, identity: str) -> MeasuredSet | None:
-    """A set of an earlier execution with this identity; None without one, or if it is damaged."""
+    """A set of an earlier execution with this identity; None without one, or if it is damaged or
+    not what was written."""
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if digests.is_changed(path.parent, path, text):
+            progress.say(f"{path}: not what Touchstone wrote; it is measured again")
+            return None
+        kept = json.loads(text)
         return from_json(MeasuredSet, kept["set"]) if kept["identity"] == identity else None
     except (OSError, ValueError, KeyError, TypeError, WrongValue):
         return None
@@ -215,6 +222,8 @@ def _candidate(name: str, known: Places, folder: Path) -> Candidate:
     """A cell, with its first run's spec. Raises Excluded, EnvironmentFault and DatasetError."""
     first = Path("results/runs") / name / "rep1"
     if reason := why_no_turn(read_events(first / "events.jsonl")):
+        raise Excluded(reason)
+    if reason := digests.why_edited(first):
         raise Excluded(reason)
     spec = run_spec(first / "spec.json")
     if why := skip.no_device(spec.execution.device):

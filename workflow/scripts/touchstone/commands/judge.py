@@ -17,6 +17,7 @@ from touchstone.plan.study import make_plan
 from touchstone.published.dossier import DossierError, read_dossier
 from touchstone.published.page import OtherMachine, make
 from touchstone.published.table import PublishedError, read_table
+from touchstone.results import digests
 from touchstone.results.bundle import pack
 from touchstone.results.files import write_atomic
 from touchstone.results.interleaved import measured, read_interleaved
@@ -73,6 +74,8 @@ def run(arguments: argparse.Namespace) -> None:
     for name, content in result.files.items():
         write_atomic(arguments.output / name, content)
     write_atomic(arguments.page, result.page)
+    files = [arguments.output / name for name in result.files]
+    digests.write(arguments.output, [*files, arguments.page])
 
 
 def _machines(results: Path, bundles: Sequence[str]) -> list[Machine]:

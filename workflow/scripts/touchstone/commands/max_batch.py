@@ -23,6 +23,7 @@ from touchstone.plan.environment import add_argument, places, runner_python
 from touchstone.plan.max_batch import as_planned, probe_spec
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import training_examples
+from touchstone.results import digests
 from touchstone.schema.events import Memory, outcome_of, read_events
 
 
@@ -103,3 +104,4 @@ def run(arguments: argparse.Namespace) -> None:
         "provenance": {"started": started, "machine": env["machine"], "software": env["software"]},
     }
     arguments.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    digests.write(arguments.folder, [arguments.output])

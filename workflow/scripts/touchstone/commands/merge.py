@@ -10,6 +10,7 @@ from touchstone.paths import snakemake
 from touchstone.report.figures.machines import draw_machines
 from touchstone.report.figures.render import drawing, render
 from touchstone.report.machines import make_pages
+from touchstone.results import digests
 from touchstone.results.bundle import pack
 from touchstone.results.files import InputError, write_atomic
 
@@ -40,9 +41,9 @@ def run(arguments: argparse.Namespace) -> None:
             images = render(figure)
         uri = "data:image/svg+xml;base64," + base64.b64encode(images["svg"]).decode()
         section, page = make_pages(machines, uri, texts)
-    for kind, image in images.items():
-        write_atomic(arguments.output / f"machines.{kind}", image)
-    write_atomic(arguments.output / "machines.csv", as_table(machines))
-    write_atomic(arguments.output / "section.html", section)
-    write_atomic(arguments.output / "index.html", page)
+    files: dict[str, str | bytes] = {f"machines.{kind}": images[kind] for kind in images}
+    files |= {"machines.csv": as_table(machines), "section.html": section, "index.html": page}
+    for name, content in files.items():
+        write_atomic(arguments.output / name, content)
+    digests.write(arguments.output, [arguments.output / name for name in files])
     print(f"{len(machines)} machines side by side: {arguments.output / 'index.html'}")

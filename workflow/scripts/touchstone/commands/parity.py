@@ -22,6 +22,7 @@ from touchstone.measure.variables import of_environment, of_process
 from touchstone.paths import RUNNER
 from touchstone.plan.environment import add_argument, places, runner_python
 from touchstone.plan.parity import parity_spec
+from touchstone.results import digests
 from touchstone.schema.spec import PINNED, PLAIN, TUNED, spec_to_json
 
 
@@ -38,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    _compute(arguments)
+    digests.write(digests.own_folder(arguments.output), [arguments.output])
+
+
+def _compute(arguments: argparse.Namespace) -> None:
     spec = parity_spec(arguments.network, arguments.framework, arguments.single, arguments.style)
     known = places(arguments)
     # It is given the environment whose steps it computes, or none.

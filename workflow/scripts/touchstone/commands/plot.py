@@ -6,6 +6,7 @@ from pathlib import Path
 from touchstone.analysis.comparison import speeds_in_turn
 from touchstone.analysis.profile import layer_profiles
 from touchstone.report.figures.render import drawing, make_figures, render
+from touchstone.results import digests
 from touchstone.results.files import write_atomic, write_json
 from touchstone.results.interleaved import read_interleaved
 from touchstone.results.profiles import read_profiles
@@ -28,13 +29,18 @@ def run(arguments: argparse.Namespace) -> None:
     study = read_study(arguments.plan, arguments.tables, arguments.records, interleaved)
     found = read_profiles(arguments.profiles, [cell.plan.name for cell in study.cells])
     profiles = layer_profiles(study, found)
+    digests.warn_of(arguments.interleaved)
     captions = {}
+    written = [arguments.output / "captions.json"]
     with drawing():
         for drawn in make_figures(study, profiles, speeds_in_turn(study.trained, interleaved)):
             captions[drawn.name] = drawn.texts
             for kind, image in render(drawn.figure).items():
-                write_atomic(arguments.output / f"{drawn.name}.{kind}", image)
+                written.append(arguments.output / f"{drawn.name}.{kind}")
+                write_atomic(written[-1], image)
             if drawn.narrow:
                 image = render(drawn.narrow, ["svg"])["svg"]
-                write_atomic(arguments.output / f"{drawn.name}-narrow.svg", image)
-    write_json(arguments.output / "captions.json", captions)
+                written.append(arguments.output / f"{drawn.name}-narrow.svg")
+                write_atomic(written[-1], image)
+    write_json(written[0], captions)
+    digests.write(arguments.output, written)

@@ -7,6 +7,8 @@ import argparse
 import json
 import subprocess
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from touchstone.commands.interleave import run_spec, why_no_turn
@@ -16,10 +18,14 @@ from touchstone.environments import EnvironmentFault, Missing
 from touchstone.errors import explained
 from touchstone.files import write_atomic
 from touchstone.measure import skip
+from touchstone.measure.attempts import ATTEMPTS
 from touchstone.measure.launch import Fault, cores, start_runner, variables_of
 from touchstone.measure.machine_lock import machine_to_itself
+from touchstone.measure.processes import account
+from touchstone.measure.standstill import Lost, Standstill, is_stopped
 from touchstone.paths import RUNNER
 from touchstone.plan.environment import Places, add_argument, places, runner_python
+from touchstone.results import digests
 from touchstone.schema.events import outcome_of, read_events
 from touchstone.schema.profile import without_numbers
 from touchstone.schema.spec import ProfileSpec, TrainingSpec, spec_to_json
@@ -49,6 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
     if found:
         profile = without_numbers(spec.cell, *found)
         write_atomic(output, json.dumps(to_json(profile), indent=1) + "\n")
+    digests.write(digests.own_folder(output), [output])
 
 
 def _failure(
@@ -58,6 +65,8 @@ def _failure(
     events = read_events(first / "events.jsonl")
     if reason := why_no_turn(events):
         return outcome_of(events).status, reason
+    if reason := digests.why_edited(first):
+        return ERROR, reason
     if why := skip.no_device(spec.execution.device):
         return UNSUPPORTED, f"there is {why}"
     factors, execution = spec.factors, spec.execution
@@ -72,19 +81,38 @@ def _failure(
     output.parent.mkdir(parents=True, exist_ok=True)
     path = output.with_suffix(".spec.json")
     path.write_text(json.dumps(spec_to_json(ProfileSpec(spec))) + "\n", encoding="utf-8")
-    used = cores(spec.execution.threads)
+    command = [python, str(RUNNER), str(path), str(output)]
     try:
-        with open(log, "wb") as file:
-            command = [python, str(RUNNER), str(path), str(output)]
-            runner = start_runner(command, used, variables_of(spec, used), file)
-            try:
-                status = runner.wait(spec.limits.seconds)
-            except subprocess.TimeoutExpired:
-                runner.end()
-                runner.wait()
-                return TIMEOUT, f"its profile took more than {spec.limits.seconds:g} s; {again}"
-            finally:
-                runner.end()
+        for _ in range(ATTEMPTS):
+            status, lost = _profile(spec, command, log)
+            if not lost.too_long:
+                break
+            print(f"{spec.cell}: {lost}", file=sys.stderr)
     finally:
         path.unlink()
+    if lost.too_long:
+        return ERROR, f"{lost}; {again}"
+    if status is None:
+        return TIMEOUT, f"its profile took more than {spec.limits.seconds:g} s; {again}"
     return (ERROR, f"its profile failed ({log}); {again}") if status else None
+
+
+def _profile(spec: TrainingSpec, command: list[str], log: Path) -> tuple[int | None, Lost]:
+    """Execute the runner of a profile: its exit status, None beyond its time, and the time in
+    which nothing could work."""
+    used = cores(spec.execution.threads)
+    with open(log, "wb") as file:
+        runner = start_runner(command, used, variables_of(spec, used), file)
+
+    def cpu_seconds() -> float:
+        found = account(runner.pid)
+        return found.cpu_seconds if found else 0.0
+
+    try:
+        with Standstill(cpu_seconds, partial(is_stopped, runner.pid), len(used)) as standstill:
+            with suppress(subprocess.TimeoutExpired):
+                runner.wait(spec.limits.seconds)
+            return runner.returncode, standstill.lost
+    finally:
+        runner.end()
+        runner.wait()

@@ -14,7 +14,6 @@ import yaml
 
 from touchstone.analysis.again import CONFIG, Kept
 from touchstone.analysis.findings_file import read_findings
-from touchstone.analysis.findings_model import Findings
 from touchstone.report.page import make_report
 from touchstone.report.studies import ENTRY, entry, make_list
 from touchstone.results import digests
@@ -32,6 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, required=True, help="the resolved configuration")
     parser.add_argument("--output", type=Path, required=True, help="the page to write")
     parser.add_argument("--machines", type=Path, help="HTML of the comparison of machines")
+    parser.add_argument(
+        "--sources", type=Path, nargs="*", default=[],
+        help="certificates, turns and searches for the largest batch that the findings are from",
+    )  # fmt: skip
     parser.add_argument("--list", type=Path, help="the page on all studies, one folder above")
 
 
@@ -48,6 +51,10 @@ def run(arguments: argparse.Namespace) -> None:
     results, folder = arguments.findings.parent, arguments.output.parent
     title = str(config.get("title") or config.get("study") or "Benchmark")
     kept = Kept.of(config)
+    cells = {cell.name for cell in findings.cells}
+    sources = digests.Sources(kept.study, cells, arguments.sources)
+    # Its last page is written again.
+    changed = [name for name in sources.changed(results) if not name.startswith("report/")]
     page = make_report(
         findings,
         arguments.figures,
@@ -61,15 +68,19 @@ def run(arguments: argparse.Namespace) -> None:
         shared=f"{os.path.relpath(results, folder)}/",
         study_page=STUDY_PAGE if (folder / STUDY_PAGE).exists() else "",
         list_page=os.path.relpath(arguments.list, folder) if arguments.list else "",
-        changed=_changed(findings, results),
+        changed=changed,
     )
-    for name, content in dict(_linked(page, results)).items():
+    files: dict[str, str | bytes] = {**dict(_linked(page, results)), CONFIG: config_text}
+    files[arguments.output.name] = page
+    for name, content in files.items():
         write_atomic(folder / name, content)
-    write_atomic(folder / CONFIG, config_text)
-    write_atomic(arguments.output, page)
+    written = [folder / name for name in files]
     if arguments.list:
-        write_json(folder / ENTRY, entry(findings, title, kept))
+        written.append(folder / ENTRY)
+        write_json(written[-1], entry(findings, title, kept, changed))
         write_atomic(arguments.list, make_list(arguments.list.parent))
+        digests.write(arguments.list.parent, [arguments.list])
+    digests.write(folder, written)
 
 
 def _linked(page: str, results: Path) -> Iterator[tuple[str, bytes]]:
@@ -79,9 +90,3 @@ def _linked(page: str, results: Path) -> Iterator[tuple[str, bytes]]:
             yield name, (results / name).read_bytes()
         except OSError as error:
             raise InputError(results / name, f"cannot be read ({error})", REMAKE) from None
-
-
-def _changed(findings: Findings, results: Path) -> list[str]:
-    """The files that are not what their stage wrote; those of runs if a run is flagged so."""
-    stages = digests.OF_STAGES if digests.EDITED in findings.flags else digests.SMALL_STAGES
-    return [path.relative_to(results).as_posix() for path in digests.changed_in(results, stages)]

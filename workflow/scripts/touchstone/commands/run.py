@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from touchstone.measure.attempts import ATTEMPTS, note
 from touchstone.measure.interleaving import Candidate, Failed, measure_set, measure_unknown
 from touchstone.measure.launch import Fault, cores
 from touchstone.measure.machine_lock import machine_to_itself
-from touchstone.measure.supervisor import close_without_running, supervise
+from touchstone.measure.supervisor import StoodStill, close_without_running, supervise
 from touchstone.measure.trials import (
     Measure,
     Search,
@@ -150,7 +151,11 @@ def _measure_runs(
     def attempt(name: str) -> Slice:
         folder, short = run / name, trial_spec(spec, names[name])
         log = folder / "train.log"
-        run_on_all_nodes(short, python, folder, log, final=True, trial=True, data=data)
+        try_it = partial(run_on_all_nodes, short, python, folder, log, final=True, trial=True)
+        try:
+            try_it(data=data)
+        except StoodStill:
+            try_it(data=data)
         return slice_of(folder / "events.jsonl", name)
 
     def measure(
@@ -166,6 +171,8 @@ def _measure_runs(
 def untrained(run: Path) -> tuple[str, str] | None:
     """The outcome and reason of a run that cannot predict, for this one left no weights."""
     if (run / WEIGHTS).exists():
+        if why := digests.why_edited(run):
+            raise Fault(why)
         return None
     last = outcome_of(read_events(run / "events.jsonl"))
     if last.status == OK:
@@ -191,8 +198,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _files(run: Path) -> list[Path]:
-    """What a run wrote that its record is made from."""
-    names = ("spec.json", "events.jsonl", "telemetry.csv", "env.json", "node.json")
+    """What a run wrote that its record, or the run that predicts with it, is made from."""
+    names = ("spec.json", "events.jsonl", "telemetry.csv", "env.json", "node.json", WEIGHTS)
     return [path for name in names for path in (run / name, *run.glob(f"nodes/*/{name}"))]
 
 

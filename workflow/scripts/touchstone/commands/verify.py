@@ -49,7 +49,8 @@ def check_results(results: Path) -> int:
     """Name every file of the results that is not what its stage wrote; 1 if there is one."""
     changed = list(digests.changed_in(results))
     for path in changed:
-        made = f"the folder {path.parent}" if "runs" in path.relative_to(results).parts else "it"
+        kind = path.relative_to(results).parts[0]
+        made = f"the folder {path.parent}" if kind in digests.BY_FOLDER else "it"
         print(
             f"error: {path}: not what Touchstone wrote; put the file back, or delete {made} and run"
             " the workflow again",

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from touchstone.reading import parse_json
+
 ATTEMPTS = 2
 """How often an execution tries a run before its fault is recorded as the outcome `error`."""
 NAME = "errors.jsonl"
@@ -43,3 +45,38 @@ def note(folder: Path, reason: str) -> None:
     date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with open(folder / NAME, "a", encoding="utf-8") as file:
         file.write(json.dumps({"date": date, "reason": reason}) + "\n")
+
+
+def reasons(folder: Path) -> list[str]:
+    """The reasons of the faults that are recorded in a folder, the last one last.
+
+    Raises:
+        ValueError: a line is none that `note` wrote.
+    """
+    found = []
+    for line in _text(folder).splitlines():
+        fault = parse_json(line)
+        if not isinstance(fault, dict) or not all(
+            isinstance(fault.get(key), str) for key in ("date", "reason")
+        ):
+            raise ValueError(f"not a fault: {line[:80]}")
+        found.append(fault["reason"])
+    return found
+
+
+def is_damaged(folder: Path) -> bool:
+    """Whether the account of faults in a folder holds anything else."""
+    try:
+        reasons(folder)
+    except ValueError:
+        return True
+    return False
+
+
+def _text(folder: Path) -> str:
+    """The account of faults in a folder; raises ValueError where it is no text."""
+    path = folder / NAME
+    if not path.exists():
+        return ""
+    with open(path, "rb") as file:
+        return file.read(LONGEST).decode()

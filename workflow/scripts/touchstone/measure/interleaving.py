@@ -5,7 +5,8 @@ environments", ICPE) interleave trials in random order; Bulej et al. (2020, "Due
 ICPE) run what is compared at the same time. Here the slices of a round follow one another, so that
 what slows down the machine for longer than a round slows down all cells. A slice in which other
 programs used the cores, or the hypervisor had moved the cores apart, is set aside and repeated,
-whatever its speed is (docs/interleaving.md).
+whatever its speed is (docs/interleaving.md). So is one in which time passed without work
+(`standstill.py`), until there is one without.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from typing import NamedTuple
 
 import psutil
 
-from touchstone.measure import core_latency, runner_output
+from touchstone.measure import core_latency, progress, runner_output
 from touchstone.measure.launch import cores, start_runner, variables_of
 from touchstone.measure.oom import OomKills
+from touchstone.measure.processes import account
 from touchstone.measure.sensors.cpu import core_seconds
+from touchstone.measure.standstill import Lost, Standstill, is_stopped
 from touchstone.schema import status
 from touchstone.schema.interleaved import (
     QUIET,
@@ -127,6 +130,8 @@ class Process:
         self.ended = os.pidfd_open(self.process.pid)
         self.rest = b""
         self.last: Answer | None = None
+        self.asked = False  # while it is to answer, nobody stops it but others
+        self.standstill: Standstill | None = None
         self.waited = self.waiting_cpu = 0.0
         self.waiting_faults = 0
 
@@ -204,12 +209,38 @@ class Process:
             if descriptor >= 0:
                 os.close(descriptor)
 
+    @property
+    def lost(self) -> Lost:
+        """Time in which nothing could work, since its process was started."""
+        return self.standstill.lost if self.standstill else Lost()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody has stopped it while it is to work."""
+        return self.asked and is_stopped(self.process.pid)
+
+    def cpu_seconds(self) -> float:
+        """CPU time of its process so far."""
+        found = account(self.process.pid)
+        return found.cpu_seconds if found else 0.0
+
     def _line(self, seconds: float) -> str:
         """The next line of its answers."""
-        deadline = time.monotonic() + seconds
+        self.asked = True
+        try:
+            return self._answer(seconds)
+        finally:
+            self.asked = False
+
+    def _answer(self, seconds: float) -> str:
+        begin, before = time.monotonic(), self.lost
         while b"\n" not in self.rest:
-            left = max(deadline - time.monotonic(), 0)
+            left = max(begin + seconds - time.monotonic(), 0)
             if not select.select([self.answers], [], [], left)[0]:
+                lost = self.lost.since(before).stood
+                if time.monotonic() < begin + seconds + lost:
+                    begin, before = begin + lost, self.lost
+                    continue
                 reason = f"its process did not answer within {seconds:,.0f} s"
                 raise Failed(self.name, reason, status.TIMEOUT)
             new = os.read(self.answers, 65536)
@@ -388,8 +419,15 @@ def _processes(
     try:
         for candidate in group:
             processes.append(Process(candidate))
-        built = [one for one in processes if _succeeds(one.wait_until_built, failed)]
-        yield [one for one in built if _succeeds(partial(one.warm_up, timing), failed)]
+        with Standstill(
+            lambda: sum(one.cpu_seconds() for one in processes),
+            lambda: any(one.is_stopped for one in processes),
+            max((len(one.used) for one in processes), default=1),
+        ) as standstill:
+            for one in processes:
+                one.standstill = standstill
+            built = [one for one in processes if _succeeds(one.wait_until_built, failed)]
+            yield [one for one in built if _succeeds(partial(one.warm_up, timing), failed)]
     finally:
         for one in processes:
             one.kill()
@@ -435,10 +473,17 @@ def _attempts(
     least: float,
     until: float,
 ) -> Iterator[Slice]:
-    """Slices until one is quiet, with near cores, or the time for more has passed."""
+    """Slices until one is quiet, with near cores, or the time for more has passed; the last one is
+    whole."""
     while True:
+        lost_before = process.lost
         before = _lead(process, timing, read, least, until)
         part = _slice(process, timing, used, read, before)
+        lost = process.lost.since(lost_before)
+        if lost.too_long:
+            progress.say(f"{process.name}: {lost}; this slice is repeated")
+            yield part._replace(stood_still=round(lost.seconds, 3))
+            continue
         yield part
         if (part.quiet and part.near(least)) or time.monotonic() >= until:
             return

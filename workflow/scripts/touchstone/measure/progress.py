@@ -76,6 +76,12 @@ def fitted(name: str, rest: str, width: int) -> str:
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
+def say(line: str) -> None:
+    """Print a line; on a terminal in place of an unfinished one."""
+    begin = CLEARED if sys.stderr.isatty() else ""
+    print(f"{begin}{line}", file=sys.stderr, flush=True)
+
+
 def show(out: TextIO, before: str, name: str, rest: str, end: str) -> None:
     """Print `before`, `name` and `rest`; on a terminal in one line, in place of an unfinished one.
 

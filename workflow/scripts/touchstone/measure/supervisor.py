@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -35,6 +36,7 @@ from touchstone.measure.oom import OomKills
 from touchstone.measure.progress import Progress, execution
 from touchstone.measure.sampler import Sampler
 from touchstone.measure.sensors import memory
+from touchstone.measure.standstill import Standstill, is_stopped
 from touchstone.schema import status
 from touchstone.schema.events import Outcome
 from touchstone.schema.spec import RunSpec
@@ -42,6 +44,10 @@ from touchstone.schema.variables import SAMPLE_NOW
 
 MEMORY_INTERVAL = 0.1
 """Seconds between looks at the memory of a run that has a limit."""
+
+
+class StoodStill(Fault):
+    """A trial in which time passed without work: it has no outcome, and is to be tried again."""
 
 
 class Ending(NamedTuple):
@@ -83,10 +89,11 @@ def supervise(
 
     `command` is to write `folder`/events.jsonl. Returns the status, which is also the last
     event's. A runner that ends without a result raises Fault, or, if this attempt is `final`,
-    has the outcome `error`. Raises Fault where it cannot even be started. A `trial` is none of
-    the study's runs: it has no place in their order, nor in the account of progress. Where a
-    run has several nodes, `other_nodes` may end it too. `data` is what was verified of the record
-    files, for env.json.
+    has the outcome `error`; so does a run in which time passed without work (`standstill.py`).
+    Raises Fault where it cannot even be started. A `trial` is none of the study's runs: it has no
+    place in their order, nor in the account of progress, and where time passed without work it
+    raises StoodStill, final or not. Where a run has several nodes, `other_nodes` may end it too.
+    `data` is what was verified of the record files, for env.json.
     """
     device = spec.execution.device
     used = cores(spec.execution.threads)
@@ -116,9 +123,12 @@ def supervise(
     watched = sensors.Watched(process.pid, device, group, others, devices=devices)
     try:
         telemetry = folder / "telemetry.csv"
-        known, stopped = _watch(
-            process, asked, watched, spec, telemetry, log, progress, other_nodes
-        )
+        stops = partial(is_stopped, process.pid)
+        with Standstill(watched.cpu_seconds, stops, len(used)) as standstill:
+            known, stopped = _watch(
+                process, asked, watched, spec, telemetry, log, progress, other_nodes, standstill
+            )
+            lost = standstill.lost
     finally:
         os.close(asked)
         # Whatever happens to this process, nothing of the run goes on after it.
@@ -132,7 +142,12 @@ def supervise(
     if other_nodes and not stopped and said and said.status == status.OK:
         stopped = other_nodes.ended()
     lines: list[str] = []
-    if stopped:
+    reason: str | None
+    if lost.too_long:
+        if trial:
+            raise StoodStill(str(lost))
+        how, reason = status.ERROR, str(lost)
+    elif stopped:
         how, reason, lines = stopped
     elif said:
         how, reason = said.status, said.reason
@@ -144,7 +159,8 @@ def supervise(
     runner_output.shorten_log(log)
     if how == status.ERROR:
         if not final:
-            raise Fault("\n".join([f"{reason}; its log {log} ends:", *lines]))
+            where = f"; its log {log} ends:" if lines else ""
+            raise Fault("\n".join([f"{reason}{where}", *lines]))
         attempts.note(folder, str(reason))
     reason = reason and runner_output.shortened(reason)
     tail = lines if how == status.ERROR else None
@@ -287,12 +303,13 @@ def _watch(
     log: Path,
     progress: Progress,
     other_nodes: OtherNodes | None,
+    standstill: Standstill,
 ) -> tuple[dict[str, Any], Ending | None]:
     """Sample until the process ends or is to be stopped.
 
     A sample is taken every interval, and whenever a byte comes through the pipe `asked`:
     the runner sends one at the edges of the measured phase. Returns what is known of every
-    sensor, and the outcome if it is to be stopped, or was by `other_nodes`.
+    sensor, and the outcome if it is to be stopped, or was by `other_nodes`; at a standstill none.
     """
     seconds, mib = spec.limits.seconds, spec.limits.memory_mib
     interval = spec.sampling_interval
@@ -320,7 +337,8 @@ def _watch(
                     if mib is not None:
                         wait = min(wait, MEMORY_INTERVAL)
                     ready = select.select(heard, [], [], wait)[0]
-                    if ended in ready:
+                    # Before all else: a limit may have passed meanwhile.
+                    if standstill.lost.too_long or ended in ready:
                         return sampler.finish(), None
                     if time.monotonic() >= deadline:
                         reason = f"it ran longer than the limit of {seconds:g} s"

@@ -375,6 +375,13 @@ class Study(BaseModel):
             "speed has the flag that equal computation is not shown"
         ),
     ] = True
+    strict: Annotated[
+        bool,
+        Field(
+            description="end with an exit status other than 0 if a planned run has no result, after"
+            " all tables and pages are written (`docs/commands.md`)"
+        ),
+    ] = True
     find_max_batch: Annotated[
         bool,
         Field(

@@ -1,5 +1,6 @@
 """The page that lists the studies of a results folder with their answers."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ from touchstone.analysis.again import Kept
 from touchstone.analysis.findings_model import Findings
 from touchstone.report.rendering import templates
 from touchstone.report.sections.answer import answer
-from touchstone.report.sections.warnings import warnings
+from touchstone.report.sections.warnings import of_changed, warnings
 from touchstone.results.files import InputError, read_object
 
 ENTRY = "answer.json"
@@ -15,9 +16,11 @@ ENTRY = "answer.json"
 AGAIN = "Delete it and run this study again"
 
 
-def entry(findings: Findings, title: str, kept: Kept) -> dict[str, Any]:
-    """What the list says of a study, as JSON."""
-    found = warnings(findings.disturbed, findings.doubts, kept)
+def entry(
+    findings: Findings, title: str, kept: Kept, changed: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What the list says of a study, as JSON; `changed` as for the page."""
+    found = of_changed(changed) + warnings(findings.disturbed, findings.doubts, kept)
     return {
         "format": 1,
         "title": title,

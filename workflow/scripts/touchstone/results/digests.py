@@ -1,9 +1,14 @@
 """The digests of what each stage wrote, by which a file that was changed afterwards is noticed.
 
 A stage lists its files in `SHA256SUMS`, as `sha256sum` does: a run and its record in the folder of
-the run, tables and findings in `results/tables`, a certificate in `results/parity/NETWORK`, the
-plan in `results`. No rule of the workflow knows these lists, so they make nothing run again. They
-show damage and edits by hand, and no forgery: a user who changes a file can change its digest too.
+the run, tables and findings in `results/tables`, the plan in `results`; a job that writes one file,
+`NAME.json`, in the folder `NAME` beside it (`own_folder`), so that jobs at the same time share no
+list. No rule of the workflow knows these lists, so they make nothing run again. They show damage
+and edits by hand, and no forgery: a user who changes a file can change its digest too.
+
+What a stage reads it compares by content: a file may be changed and keep its time. A run that was
+changed is no cell's turn, profile or weights; a set of turns is measured again; parity steps are
+refused. What gathers, draws and reports goes on, and the page and the terminal name the file.
 """
 
 from __future__ import annotations
@@ -11,18 +16,30 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from touchstone.files import write_atomic
+from touchstone.measure import attempts
 
 NAME = "SHA256SUMS"
 EDITED = "edited"
 """The flag of a run with a file that is not what its stage wrote."""
 LINE = re.compile(r"([0-9a-f]{64})  (.+)")
-SMALL_STAGES = ("", "tables", "parity/*")
-OF_STAGES = (*SMALL_STAGES, "runs/*/rep*")
-"""Where lists may be, below the results folder; the files of runs may be gigabytes."""
+CHECKED_ELSE = ("data", "downloads", "logs")
+"""Folders of the results without lists: a manifest and the catalogue have the digests of data."""
+OF_CELLS = ("runs", "records", "profiles")
+"""Folders of the results with a folder or a file for each cell."""
+SHARED = ("interleaved", "max_batch", "parity")
+"""Folders of the results with files of several studies, and beside each file its own folder."""
+OF_STUDIES = ("report", "studies")
+"""Folders of the results with a folder for each study."""
+BY_FOLDER = ("runs", "studies")
+"""Folders of the results with folders that the workflow makes again as a whole."""
+MERGED = "merged"
+"""The folder of the results in which bundles are compared, which no study reads."""
 
 
 def write(folder: Path, paths: Iterable[Path]) -> None:
@@ -35,10 +52,20 @@ def write(folder: Path, paths: Iterable[Path]) -> None:
     _write(folder, found)
 
 
-def add(folder: Path, path: Path) -> None:
-    """List one more file in a `folder` that has a list already; else do nothing."""
-    if known := listed(folder):
-        _write(folder, {**known, path: _digest(path)})
+def add(folder: Path, *paths: Path) -> None:
+    """List more files in a `folder` that has a list already; else do nothing."""
+    if listed(folder):
+        note(folder, *paths)
+
+
+def note(folder: Path, *paths: Path) -> None:
+    """List these files in the `folder` beside those that its list has already."""
+    _write(folder, listed(folder) | {path: _digest(path) for path in paths})
+
+
+def own_folder(output: Path) -> Path:
+    """The folder with the list of a job that writes this one file."""
+    return output.with_suffix("")
 
 
 def forget(folder: Path) -> None:
@@ -70,12 +97,64 @@ def is_changed(folder: Path, path: Path, text: str) -> bool | None:
     return None if found is None else found[1] != hashlib.sha256(text.encode()).hexdigest()
 
 
-def changed_in(results: Path, stages: Iterable[str] = OF_STAGES) -> Iterator[Path]:
-    """The changed files of a results folder, by the lists of these stages."""
-    for stage in stages:
-        folders = [results] if not stage else sorted(results.glob(stage))
-        for folder in folders:
+def is_edited(path: Path) -> bool:
+    """Whether a file that a job wrote (`own_folder`) is another one than was written."""
+    return path in changed(own_folder(path))
+
+
+def why_edited(run: Path) -> str:
+    """Why a run is of no use for another job: files that are not what it wrote; else empty."""
+    names = ", ".join(path.name for path in changed(run))
+    return f"{run}: not what the run wrote: {names}; delete it and run again" if names else ""
+
+
+def changed_in(results: Path) -> Iterator[Path]:
+    """The changed files of a results folder, by all of its lists; with them each list with a line
+    that is none, and each account of faults that holds anything else."""
+    for place, folders, names in os.walk(results):
+        folder = Path(place)
+        if folder == results:
+            folders[:] = [name for name in folders if name not in CHECKED_ELSE]
+        folders.sort()
+        if NAME in names:
             yield from changed(folder)
+            if not all(map(LINE.fullmatch, _lines(folder))):
+                yield folder / NAME
+        if attempts.NAME in names and attempts.is_damaged(folder):
+            yield folder / attempts.NAME
+
+
+class Sources(NamedTuple):
+    """What a study's numbers are from: its name, its cells, and the files in folders that it shares
+    with other studies."""
+
+    study: str
+    cells: Collection[str]
+    shared: Collection[Path]
+
+    def has(self, name: Path) -> bool:
+        """Whether a file of the results, by its path below their folder, is of the study."""
+        kind, *rest = name.parts
+        first = rest[0].removesuffix(".json") if rest else ""
+        if kind in OF_CELLS:
+            return first in self.cells
+        if kind in SHARED:
+            return f"{kind}/{first}" in {"/".join(own_folder(p).parts[-2:]) for p in self.shared}
+        if kind in OF_STUDIES:
+            return first in (self.study, "index.html")
+        return kind != MERGED
+
+    def changed(self, results: Path) -> list[str]:
+        """The changed files of the study, by their names below `results`."""
+        names = dict.fromkeys(path.relative_to(results) for path in changed_in(results))
+        return [name.as_posix() for name in names if self.has(name)]
+
+
+def warn_of(paths: Iterable[Path]) -> None:
+    """Name on the terminal those of the files that jobs wrote (`own_folder`) which were changed."""
+    for path in paths:
+        if is_edited(path):
+            print(f"warning: {path}: not what Touchstone wrote", file=sys.stderr)
 
 
 def _lines(folder: Path) -> list[str]:

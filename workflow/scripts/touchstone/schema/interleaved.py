@@ -48,6 +48,8 @@ class Slice(NamedTuple):
     others: cores that other programs used on average, of those that the cells use
     core_latency: the larger round trip between neighbouring cores, right before or after it, ns;
         null where it was not measured, as for work on a GPU
+    stood_still: seconds in it, or in the work before it, in which nothing could work, as the
+        machine slept; such a slice is always repeated
     """
 
     cell: str
@@ -56,6 +58,7 @@ class Slice(NamedTuple):
     examples: int
     others: float
     core_latency: Optional[float] = None
+    stood_still: float = 0.0
 
     @property
     def speed(self) -> float:
@@ -106,7 +109,8 @@ class Turns(NamedTuple):
 
     cells: their names
     rounds: in order of time
-    set_aside: slices that were repeated, since other programs used the cores or these were apart
+    set_aside: slices that were repeated, since other programs used the cores, these were apart, or
+        time passed in which nothing could work
     """
 
     cells: List[str]

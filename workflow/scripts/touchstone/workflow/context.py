@@ -92,6 +92,11 @@ class Context:
         return [f"results/interleaved/{group}.json" for group in self.turns]
 
     @cached_property
+    def shared(self) -> list[str]:
+        """What the study reads in folders that it shares with other studies."""
+        return [*self.certificates, *self.interleaved, *self.max_batches]
+
+    @cached_property
     def profiles(self) -> list[str]:
         """The profiles of the cells that train."""
         if not self.plan.study.profile:

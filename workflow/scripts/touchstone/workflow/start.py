@@ -15,10 +15,12 @@ from touchstone.measure import progress, skip
 from touchstone.measure.variables import dropped
 from touchstone.plan.estimate import estimate
 from touchstone.plan.slurm import impossible, orphans, partitions, refusal
+from touchstone.results import digests
 from touchstone.results.files import InputError
 from touchstone.results.interleaved import read_interleaved
 from touchstone.workflow import lock
 from touchstone.workflow.context import Context
+from touchstone.workflow.exit_status import ended, lines_of, status_of
 from touchstone.workflow.resources import JobResources
 
 if TYPE_CHECKING:
@@ -124,7 +126,10 @@ def claims_line(context: Context) -> str:
 
 
 def succeed(workflow: Any, context: Context) -> None:
-    """Print how long the execution took, whether other programs disturbed it, and its answer."""
+    """Print how long the execution took, whether other programs disturbed it, and its answer.
+
+    Exits as `finish`.
+    """
     if line := progress.closing():
         print(line, file=sys.stderr)
     if not has_report(workflow):
@@ -132,6 +137,7 @@ def succeed(workflow: Any, context: Context) -> None:
     if workflow.is_main_process and (line := disturbance_of(FINDINGS, context.kept)):
         print(f"warning: {line}", file=sys.stderr)
     print_answer(workflow, context)
+    finish(workflow, context)
 
 
 def print_answer(workflow: Any, context: Context) -> None:
@@ -144,6 +150,36 @@ def print_answer(workflow: Any, context: Context) -> None:
     print("", *lines, sep="\n", file=sys.stderr)
     report = Path(context.report).absolute() / "index.html"
     print(f"Report: {report}", *pages, sep="\n", file=sys.stderr)
+
+
+def up_to_date(workflow: Any, context: Context) -> None:
+    """Print the answer where nothing was to be done. Exits as `finish`."""
+    print_answer(workflow, context)
+    finish(workflow, context)
+
+
+def finish(workflow: Any, context: Context) -> None:
+    """Print which files of the study were changed, and which planned runs have no result, if this
+    execution has the report.
+
+    Exits with an `exit_status` if there are such runs and the study is strict.
+    """
+    if not (workflow.is_main_process and has_report(workflow)):
+        return
+    if not (findings := _findings(FINDINGS)):
+        return
+    plan = context.plan
+    shared = list(map(Path, context.shared))
+    sources = digests.Sources(plan.study.study, plan.cells, shared)
+    from touchstone.report.sections.warnings import of_changed
+
+    for alert in of_changed(sources.changed(FINDINGS.parent)):
+        print(f"warning: {alert.fault} {alert.remedy} {alert.command}", file=sys.stderr)
+    failed = list(ended(findings.failures, FINDINGS.parent / "runs"))
+    for line in lines_of(failed, len(plan.order)):
+        print(line, file=sys.stderr)
+    if plan.study.strict and (status := status_of(failed, len(plan.order))):
+        sys.exit(status)
 
 
 def disturbance_of(path: Path, kept: Kept) -> str:

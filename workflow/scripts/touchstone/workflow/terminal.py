@@ -56,11 +56,10 @@ class Filter(logging.Filter):
 
 
 class Steps(logging.Handler):
-    """Announces long steps, each once, and calls `up_to_date` where there is nothing to do."""
+    """Announces long steps, each once."""
 
-    def __init__(self, up_to_date: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.up_to_date = up_to_date
         self.announced: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -71,21 +70,36 @@ class Steps(logging.Handler):
             if line and line not in self.announced:
                 self.announced.add(line)
                 print(line, file=sys.stderr, flush=True)
-        elif str(record.msg).startswith(NOTHING_TO_DO):
+
+
+class NothingToDo(logging.Handler):
+    """Calls `up_to_date` where there is nothing to do: Snakemake has no hook for that. It may end
+    the execution."""
+
+    def __init__(self, up_to_date: Callable[[], None]) -> None:
+        super().__init__()
+        self.up_to_date = up_to_date
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if str(record.msg).startswith(NOTHING_TO_DO):
             self.up_to_date()
 
 
 def quieten(workflow: Any, up_to_date: Callable[[], None]) -> None:
-    """Make the terminal of a Snakemake workflow quiet.
+    """Make the terminal of a Snakemake workflow quiet, and call `up_to_date` where there is nothing
+    to do.
 
-    It stays as it is where the user asks for details or has chosen a logger plugin, in a dry run,
-    and in the jobs of a cluster.
+    A dry run and the jobs of a cluster stay as they are. The terminal does where the user asks for
+    details or has chosen a logger plugin.
     """
     asked = workflow.output_settings
-    if not workflow.is_main_process or asked.dryrun or asked.verbose or asked.printshellcmds:
+    if not workflow.is_main_process or asked.dryrun:
+        return
+    logger.addHandler(NothingToDo(up_to_date))
+    if asked.verbose or asked.printshellcmds:
         return
     for handler in logger.handlers:
         if handler.get_name() == "DefaultStreamHandler":
             handler.addFilter(Filter())
-            logger.addHandler(Steps(up_to_date))
+            logger.addHandler(Steps())
             return
