@@ -90,6 +90,16 @@ def test_cells_that_all_have_the_mode_best_are_compared_like_others(tmp_path):
     assert "PyTorch (best), batch size 64: 2 threads was fastest with 150.0" in words(findings)
 
 
+def test_a_lead_that_is_shown_beside_much_noise_is_no_answer_and_no_open_question(tmp_path):
+    cells = [{"framework": name} for name in ("mxnet", "pytorch")]
+    findings = studied(tmp_path, cells, [[10, 15, 9], [100, 260, 190]])
+    (comparison,) = findings.comparisons
+    (pair,) = comparison.pairs
+    assert pair.ratio.low > 1 and pair.ratio.high > 1.5 * pair.ratio.value
+    assert comparison.winner is None and comparison.next_step is None
+    assert "Only this is shown: PyTorch (channels last) was faster than MXNet" in words(findings)
+
+
 def test_operations_of_two_frameworks_are_compared(tmp_path):
     """One was 1.8 times as fast, and the answer had no word on it."""
     work = {"network": "gemm", "dataset": "9x9x9", "batch_size": 1, "epochs": ""}

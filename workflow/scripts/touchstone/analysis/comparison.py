@@ -156,7 +156,7 @@ def summary(
     rivals = [pair for pair in leads if pair.ratio is None or pair.ratio.verdict != "faster"]
     equal = [pair.slower for pair in rivals if pair.equal_within is not None]
     noisy = _too_noisy(comparison, leads)
-    is_open = noisy or len(equal) < len(rivals)
+    is_open = len(equal) < len(rivals)
     return ComparisonSummary(
         workload=workload,
         network=network,

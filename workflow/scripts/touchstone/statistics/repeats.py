@@ -47,7 +47,7 @@ def is_settled(group: Group) -> bool:
 
 
 def settling_repeats(group: Group, now: int) -> int | None:
-    """The repeats with which the comparison is settled with a chance of 80 %, for every lead and
+    """The repeats with which an open comparison is settled with a chance of 80 %, for every lead and
     every noise within intervals of theirs; None where no number up to `MOST_REPEATS` is enough.
 
     Args:
@@ -56,7 +56,7 @@ def settling_repeats(group: Group, now: int) -> int | None:
     leader, rivals = group.ranked[0], rivals_of(group)
     ratios = [group.ratio(leader, cell) for cell in rivals]
     known = [ratio for ratio in ratios if ratio and ratio.error and ratio.freedom]
-    if len(known) < len(ratios):
+    if not known or len(known) < len(ratios):
         return None
     most_open = (1 - POWER) / len(known)
     cells = len(group.ranked)
