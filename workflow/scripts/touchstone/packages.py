@@ -121,7 +121,7 @@ def install(
     program = uv()
     again: list[str] = []
     if program and version >= OLDEST:
-        fault = _by_uv(program, python, listed, "--hash=" in "".join(lines), compiles)
+        fault = _by_uv(program, python, listed, "".join(lines), compiles)
         if fault is None:
             return
         say(f"pip installs instead of uv: {fault}")
@@ -155,14 +155,18 @@ def pip_of(python: Path | str) -> list[str]:
     return [str(python), "-m", "pip", "--disable-pip-version-check"]
 
 
-def _by_uv(program: str, python: Path, listed: Path, hashed: bool, compiles: bool) -> str | None:
-    """Install by uv; says in one line why that was not possible, or gives None."""
+def _by_uv(program: str, python: Path, listed: Path, text: str, compiles: bool) -> str | None:
+    """Install the list with this text by uv; says in one line why that was not possible, or gives
+    None."""
+    hashed = "--hash=" in text
     try:
         own = surroundings()
         asked = [*pip_of(sys.executable), "config", "list"]
         configured = subprocess.run(asked, env=own, capture_output=True, text=True, check=True)
         command = [program, "pip", "install", "--quiet", "--python", str(python)]
         command += ["--requirement", str(listed)] + ["--compile-bytecode"] * compiles
+        # uv would take the file that once had this name.
+        command += ["--refresh"] * ("--find-links" in text)
         given = variables(configured.stdout, own)
         command += ["--no-index"] * (given.pop("UV_NO_INDEX", "0") == "1")
         ended = None
