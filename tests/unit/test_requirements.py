@@ -15,7 +15,8 @@ def build_wheel(folder, *_, editable=False):
     with zipfile.ZipFile(f"{folder}/local-1.0-py3-none-any.whl", "w") as archive:
         archive.write("local.py")
         about = "local-1.0.dist-info"
-        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\\nName: local\\nVersion: 1.0\\n")
+        text = "Metadata-Version: 2.1\\nName: local\\nVersion: 1.0\\n"
+        archive.writestr(f"{about}/METADATA", text)
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
         names = ("local.py", f"{about}/METADATA", f"{about}/WHEEL", f"{about}/RECORD")
         archive.writestr(f"{about}/RECORD", "".join(f"{name},,\\n" for name in names))

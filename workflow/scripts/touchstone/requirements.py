@@ -243,14 +243,19 @@ def _digest(path: Path) -> str:
     written = {*(path / name for name in MADE), Path("results").absolute()}
     for parent, folders, files in os.walk(path):
         folders[:] = [
-            name for name in sorted(folders) if Path(parent, name) not in written
-            and name != "__pycache__" and not name.startswith(".") and not name.endswith(".egg-info")
-        ]  # fmt: skip
+            name
+            for name in sorted(folders)
+            if Path(parent, name) not in written and not _is_made(name)
+        ]
         for name in sorted(files):
             file = Path(parent, name)
-            if not name.startswith(".") and not name.endswith(".pyc") and file.is_file():
+            if not _is_made(name) and file.is_file():
                 found.update(f"{file.relative_to(path)} {_digest_of_file(file)}\n".encode())
     return found.hexdigest()
+
+
+def _is_made(name: str) -> bool:
+    return name == "__pycache__" or name.startswith(".") or name.endswith((".egg-info", ".pyc"))
 
 
 def _digest_of_file(path: Path) -> str:
