@@ -1,10 +1,10 @@
 """What an environment file refers to is found from its folder, and is a part of what it is."""
 
 import subprocess
-import zipfile
 
 import pytest
 
+from fixtures.wheels import wheel
 from touchstone import environments, packages
 from touchstone.plan.environment import Place, conda_faults
 from touchstone.plan.parts import Environment
@@ -25,20 +25,6 @@ build_editable = build_wheel
 """
 PROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 PROJECT += '[project]\nname = "local"\nversion = "1.0"\n'
-
-
-def wheel(folder, name, version, answer=42):
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    about = f"{name}-{version}.dist-info"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{name}.py", f"ANSWER = {answer}\n")
-        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        archive.writestr(f"{about}/METADATA", text)
-        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        names = (f"{name}.py", f"{about}/METADATA", f"{about}/WHEEL", f"{about}/RECORD")
-        archive.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in names))
-    return path
 
 
 def project(folder, answer=42):

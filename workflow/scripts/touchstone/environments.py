@@ -84,6 +84,20 @@ def digest(path: Path) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
+def usual(path: Path) -> Requirements:
+    """What is installed where no index has the builds that `path` pins: those of the environment
+    file that its line `# otherwise FILE` names, and the other packages of `path`. The requirements
+    of `path` where it has no such line. Raises EnvironmentFault."""
+    _, own = read(path)
+    other = re.search(r"^# otherwise (\S+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    if other is None:
+        return own
+    _, registry = read(path.with_name(other[1]))
+    names = {line.partition("==")[0] for line in registry.lines}
+    added = [line for line in own.lines if line.partition("==")[0] not in names]
+    return registry._replace(lines=registry.lines + added)
+
+
 def script(path: Path) -> Path:
     """Where an environment file's script lies, if it has one: Snakemake's name for it."""
     return path.with_suffix(".post-deploy.sh")
@@ -127,6 +141,11 @@ def make(path: Path, target: Path) -> None:
     try:
         bare = [python, "-m", "venv", "--without-pip", str(target)]
         subprocess.run(bare, check=True, stdout=sys.stderr)
+        if packages.lacks_builds(own, requirements.lines) and usual(path) != requirements:
+            requirements = usual(path)
+            _print_to_terminal(
+                f"{path.stem}: no index here has the build for CPUs; the registry's is installed"
+            )
         _write_lists(requirements, listed)
         numbers = tuple(map(int, version.split(".")))
         packages.install(own, listed, numbers, _print_to_terminal, compiles=False)

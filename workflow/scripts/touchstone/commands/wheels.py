@@ -16,7 +16,7 @@ from pathlib import Path
 
 from touchstone import packages
 from touchstone.datasets import catalogue
-from touchstone.environments import EnvironmentFault, interpreter, read
+from touchstone.environments import EnvironmentFault, interpreter, read, usual
 from touchstone.errors import TouchstoneError
 from touchstone.paths import ROOT
 
@@ -43,6 +43,8 @@ def run(arguments: argparse.Namespace) -> None:
         try:
             version, requirements = read(path)
             python = sys.executable if name in OURS else interpreter(version, path)
+            if packages.lacks_builds(Path(python), requirements.lines):
+                requirements = usual(path)
         except EnvironmentFault as fault:
             raise TouchstoneError(str(fault)) from None
         _download(name, python, requirements.lines)
