@@ -39,6 +39,7 @@ if CONDA and (faults := conda_faults(PLAN.study.environments)):
 set_job_variables(ROOT, CONDA, PLAN.study.mirror)
 if workflow.is_main_process:
     start.check_lock(sys.argv)
+    start.check_profiles(sys.argv)
 STUDY = Context(PLAN, ROOT, workflow.cores, workflow.is_main_process)
 terminal.quieten(workflow, lambda: start.print_answer(workflow, STUDY))
 INPUTS = JobInputs(STUDY)
