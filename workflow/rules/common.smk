@@ -3,7 +3,7 @@ import re
 
 from snakemake.settings.types import DeploymentMethod
 
-from touchstone import networks
+from touchstone import driver, networks
 from touchstone.datasets import catalogue
 from touchstone.measure import attempts
 from touchstone.plan import code_digest, frameworks
@@ -38,6 +38,7 @@ if CONDA and (faults := conda_faults(PLAN.study.environments)):
     sys.exit("error: " + "\n  ".join(faults))
 set_job_variables(ROOT, CONDA, PLAN.study.mirror)
 if workflow.is_main_process:
+    driver.lead()
     start.check_lock(sys.argv)
     start.check_profiles(sys.argv)
 STUDY = Context(PLAN, ROOT, workflow.cores, workflow.is_main_process)

@@ -86,6 +86,8 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
 
     Exits with one message if they cannot.
     """
+    if workflow.is_main_process:
+        lock.own()
     if left := orphans(Path.cwd()):
         sys.exit(f"error: {refusal(left)}")
     begun = list(workflow.dag.needrun_jobs())
