@@ -10,8 +10,9 @@ import pytest
 
 from fixtures.commands import call
 from touchstone.driver import Process
+from touchstone.measure import folder_lock as lock
 from touchstone.schema.variables import DRIVER as DRIVER_VARIABLE
-from touchstone.workflow import lock, start
+from touchstone.workflow import start
 
 DRIVER = "import time; print(flush=True); time.sleep(600)"
 

@@ -6,7 +6,7 @@
 import argparse
 import sys
 
-from touchstone.workflow import lock
+from touchstone.measure import folder_lock
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,5 +14,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    if line := lock.release():
+    if line := folder_lock.release():
         print(line, file=sys.stderr)

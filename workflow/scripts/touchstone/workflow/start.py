@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from touchstone.analysis.again import Kept
+from touchstone.measure import folder_lock as lock
 from touchstone.measure import progress, skip
 from touchstone.measure.variables import dropped
 from touchstone.plan.estimate import estimate
@@ -26,7 +27,6 @@ from touchstone.plan.slurm import (
 )
 from touchstone.results.files import InputError
 from touchstone.results.interleaved import read_interleaved
-from touchstone.workflow import lock
 from touchstone.workflow.context import Context
 from touchstone.workflow.resources import JobResources
 
