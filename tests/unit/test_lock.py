@@ -72,6 +72,8 @@ def killed(folder):
     process.stdout.readline()
     lock.OWNER.write_text(f"{Process.of(process.pid)}\n")
     process.kill()
+    while Process.read(lock.OWNER.read_text()).is_alive():  # dead, and not yet waited for
+        time.sleep(0.01)
     yield process
     process.wait()
 
