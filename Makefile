@@ -27,6 +27,7 @@ export CONFIG RERUN
 run: .venv/base ## run the default study, or another one: make run CONFIG=my-study.yaml
 	@$(if $(CONFIG),.venv/bin/python workflow/scripts/cli.py check-config --quiet -- "$$CONFIG")
 	@$(if $(RERUN),.venv/bin/python workflow/scripts/cli.py repeat -- "$$RERUN" $(if $(CONFIG),"$$CONFIG"))
+	@.venv/bin/python workflow/scripts/cli.py release-lock
 	@$(SNAKEMAKE) --cores all $(if $(CONFIG),--configfile "$$CONFIG")
 
 unlock: .venv/base ## remove the lock that a killed execution left

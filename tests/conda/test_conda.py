@@ -107,7 +107,7 @@ def test_a_framework_ran_with_its_pins(project, framework):
     seen = {line.partition("+")[0].lower().replace("_", "-") for line in packages}
     _, requirements = read(project.folder / f"envs/{framework}.yaml")
     here = f'"{platform.machine()}"'
-    mine = [line for line in requirements if "platform_machine" not in line or here in line]
+    mine = [line for line in requirements.lines if "platform_machine" not in line or here in line]
     pins = {line.split()[0].lower().replace("_", "-") for line in mine}
     assert pins <= seen
 

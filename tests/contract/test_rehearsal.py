@@ -323,7 +323,7 @@ def test_tensorflow_has_a_gpu_kernel_for_every_operation(case, rehearse):
 @pytest.mark.parametrize("build", BUILDS)
 def test_an_environment_for_gpus_installs_and_imports(build, python_of, root):
     framework = build.removesuffix("-gpu")
-    _, pins = read(root / f"envs/{build}.yaml")
+    _, requirements = read(root / f"envs/{build}.yaml")
     modules = frameworks.capabilities(framework).modules
     lines = [f"import {module}" for module in modules]
     lines.append("import json; from importlib.metadata import distributions as d")
@@ -334,7 +334,7 @@ def test_an_environment_for_gpus_installs_and_imports(build, python_of, root):
     assert ended.returncode == 0, ended.stderr[-3000:]
     found = json.loads(ended.stdout.splitlines()[-1])
     there = {canonical(name): version for name, version in found.items()}
-    for pin in pins:
+    for pin in requirements.lines:
         name, version = re.match(r"([\w.-]+)(?:\[.*?\])?==(\S+)", pin).groups()
         # PyTorch's build adds its CUDA version.
         assert there[canonical(name)].split("+")[0] == version

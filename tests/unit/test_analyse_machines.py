@@ -8,10 +8,12 @@ import random
 import re
 import shutil
 import stat
+import tracemalloc
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fixtures.commands import call
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
@@ -19,6 +21,9 @@ from touchstone.analysis.machines import COLUMNS, all_cells, read_machines, spee
 from touchstone.results import bundle, digests
 from touchstone.results.bundle import machine_name, pack, read_manifest, unpack
 from touchstone.results.files import InputError
+from touchstone.results.privacy import KEPT, Names
+from touchstone.results.record_model import faults
+from touchstone.safe_text import has_control
 from touchstone.statistics.intervals import unpaired_ratio
 
 CELLS = [{"framework": f, "batch_size": 64} for f in ("pytorch", "mxnet")]
@@ -128,6 +133,131 @@ def test_names_of_the_user_and_of_folders_stay_at_home(slow, tmp_path, monkeypat
         for name in archive.namelist():
             text = archive.read(name).decode().lower()
             assert "maria" not in text and str(root).lower() not in text, name
+
+
+TOLD = "maria on Bench.example.org: {0}/x, /home/alice/lab/y, file:///users/maria/z; alice's job"
+SECRETS = ("maria", "alice", "bench", "example.org")
+
+
+def planted(value, text, accepts, kept=False):
+    """A value of JSON with that text in each place of a text that accepts it; where what was
+    measured is said, the text is a path only."""
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            part = value[key]
+            if isinstance(part, dict | list):
+                planted(part, text, accepts, kept or key in KEPT)
+            elif isinstance(part, str):
+                value[key] = text[1] if kept or key in KEPT else text[0]
+                if not accepts():
+                    value[key] = part
+    return value
+
+
+def test_names_planted_in_every_text_stay_at_home(slow, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "maria")
+    root = tmp_path / "results"
+    shutil.copytree(slow, root)
+    text = TOLD.format(root), f"{root}/x:/home/alice/y"
+    count = 0
+    for path in root.glob("records/*/*.json"):
+        record = json.loads(path.read_text())
+        record["provenance"]["data"] = {"folder": "x", "files": 1, "bytes": 1, "verified": "file"}
+        record["provenance"]["deviations"] = ["x"]
+        if record["status"] == "error":
+            record["log_tail"] = ["x"]
+        if faults(record):
+            del record["provenance"]["data"]
+        assert not faults(record)
+        path.write_text(json.dumps(planted(record, text, lambda it=record: not faults(it))))
+        count += path.read_text().count("alice's job")
+        assert record["status"] == "ok" or record["metrics"]["throughput"]["reason"] == text[0]
+        where = root / f"runs/{record['cell']}/rep{record['repeat']}/env.json"
+        env = planted(json.loads(where.read_text()), text, lambda: True)
+        where.write_text(json.dumps(env | {"format": 1}))
+    assert count > 200
+    config = {"study": "fake", "title": text[0], "compare_with": ["/home/alice/lab/Other.zip"]}
+    config["environments"] = {"mine": {"python": "~maria/bin/python", "file": "../lab of 7/e.yaml"}}
+    config["mirror"] = "https://mirror.example/of-the-lab"
+    (root / "config.resolved.yaml").write_text(yaml.safe_dump(config))
+    (root / "parity").mkdir()
+    (root / "parity/lenet5.json").write_text(json.dumps({"reason": text[0], "more": [text[0]]}))
+    data = root / "data/mnist-5k/lmdb/manifest.json"
+    data.write_text(json.dumps(json.loads(data.read_text()) | {"source": text[0]}))
+    pack(root, tmp_path / "hidden.zip")
+    with zipfile.ZipFile(tmp_path / "hidden.zip") as archive:
+        for name in archive.namelist():
+            content = archive.read(name).decode().lower()
+            told = [secret for secret in (*SECRETS, str(root).lower()) if secret in content]
+            assert told == [], (name, content[:600])
+        packed = yaml.safe_load(archive.read("config.resolved.yaml"))
+    assert packed["compare_with"] == ["FOLDER/Other.zip"] and packed["mirror"] == config["mirror"]
+    assert packed["environments"]["mine"] == {"python": "FOLDER/python", "file": "FOLDER/e.yaml"}
+
+
+def test_what_was_measured_keeps_its_name_on_a_host_of_that_name(slow, tmp_path, monkeypatch):
+    """A host that is called as a framework, or a user as an optimizer."""
+    names = Names(("mxnet", "b64"), (), {"mxnet", "adam"})
+    value = {"framework": "mxnet", "reason": "mxnet, adam and b64"}
+    assert names.of_value(value) == {"framework": "mxnet", "reason": "mxnet, adam and HOST"}
+
+
+HOSTILE = [
+    lambda m: m.pop("study"),
+    lambda m: m["counts"].update(runs="many"),
+    lambda m: m["machine"].update(kinds=3),
+    lambda m: m["machine"]["kinds"][0].update(gpus=[7]),
+    lambda m: m["machine"].update(name="\ud800"),
+    lambda m: m["machine"].update(name="\x1b]0;PWNED\x07"),
+]
+HOSTILE_RECORDS = [
+    lambda r: r["metrics"].update({"\x1b]0;PWNED\x07\x1b[2J": 1}),
+    lambda r: r["provenance"]["software"].update(packages=7),
+    lambda r: r["provenance"]["software"].update(packages=[7]),
+    lambda r: r["metrics"]["throughput"].update(value=1e308),
+    lambda r: r["provenance"].update(run="\udfff"),
+]
+HOSTILE_PLANS = [
+    lambda rows: rows[1].__setitem__(rows[0].index("repeats"), "999999999"),
+    *(
+        lambda rows, text=text: rows[1].__setitem__(rows[0].index("epochs"), text)
+        for text in ("0", "abc", "9" * 400)
+    ),
+]
+
+
+def edited(edit, member, packed, target):
+    def of_json(data):
+        value = json.loads(data)
+        edit(value)
+        return json.dumps(value).encode()
+
+    def of_rows(data):
+        rows = [line.split("\t") for line in data.decode().splitlines()]
+        edit(rows)
+        return "".join("\t".join(row) + "\n" for row in rows).encode()
+
+    change = alter(member, of_rows if member == "plan.tsv" else of_json)
+    return rewritten(packed, target, change)
+
+
+@pytest.mark.parametrize(
+    "member, edit",
+    [
+        *(("manifest.json", edit) for edit in HOSTILE),
+        *((f"records/{PYTORCH}/rep1.json", edit) for edit in HOSTILE_RECORDS),
+        *(("plan.tsv", edit) for edit in HOSTILE_PLANS),
+    ],
+)
+def test_a_hostile_bundle_is_one_harmless_message(packed, tmp_path, member, edit):
+    bad = edited(edit, member, packed, tmp_path / "bad.zip")
+    before = tracemalloc.start() or tracemalloc.get_traced_memory()[0]
+    done = merge(packed, bad, "--output", tmp_path / "merged")
+    most = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "bad.zip" in done.stderr and not has_control(done.stderr.rstrip("\n"))
+    assert most < 200e6
 
 
 def test_what_an_h100_did_is_shown_beside_a_machine_without_a_gpu(packed, tmp_path):
@@ -249,7 +379,10 @@ RECORD = f"records/{PYTORCH}/rep1.json"
         (add("records/x/rep1.json", b"/etc/passwd", stat.S_IFLNK | 0o777), "is a link"),
         (add("run.sh"), "'run.sh' is no member"),
         (add("parity/x.json"), "parity/x.json is not in its manifest"),
-        (add("parity/x.json", b"0" * (bundle.MOST_BYTES + 1)), "at most 67,108,864 are read"),
+        (
+            add("parity/x.json", b"0" * (bundle.MOST_BYTES_OF_JSON + 1)),
+            "at most 8,388,608 are read",
+        ),
         (lambda members: members.pop(2), "is missing"),
         (lambda members: members.pop(0), "no bundle of Touchstone: it has no manifest.json"),
         (alter(RECORD, lambda data: data + b" ", honest=False), f"{RECORD} was changed"),

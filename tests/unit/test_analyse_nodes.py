@@ -11,6 +11,7 @@ from fixtures.runs import edit_json, make_run, read_events, write_events, write_
 from touchstone.results.bundle import _without_names as without_names
 from touchstone.results.files import InputError
 from touchstone.results.nodes import shift, together
+from touchstone.results.privacy import Names
 from touchstone.results.record import build_record
 
 
@@ -96,5 +97,5 @@ def test_a_bundle_hides_the_names_of_all_nodes(tmp_path):
         },
     }  # fmt: skip
     env = {"machine": {"hostname": "first"}, "unknown": {}}
-    hidden = json.dumps(without_names(record, env, tmp_path))
+    hidden = json.dumps(without_names(record, env, Names(("first", "other"), (tmp_path,), ())))
     assert "other" not in hidden and "first" not in hidden

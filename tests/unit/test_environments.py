@@ -1,11 +1,13 @@
 """The environments of the frameworks: what makes one, what names it, what is missing."""
 
 import ast
+import re
 import subprocess
 
 import pytest
 
-from touchstone import environments
+from fixtures.wheels import indexed, write_list
+from touchstone import environments, packages
 from touchstone.plan import frameworks
 
 EMPTY = "dependencies:\n  - python={}\n  - pip\n  - pip: []\n"
@@ -32,6 +34,40 @@ def test_the_python_of_its_environment_parses_what_runs_in_it(framework, root):
     for path in (*(folder / "adapters" / framework).glob("*.py"), *folder.glob("*.py")):
         text = path.read_text()
         ast.parse(text, feature_version=tuple(map(int, version.split("."))))
+
+
+def test_every_package_of_every_environment_has_its_hash(root):
+    """Also of what is installed where no index has the build that a file pins."""
+    files = sorted((root / "envs").glob("*.yaml"))
+    lists = {path.name: environments.read(path)[1].lines for path in files}
+    lists |= {f"otherwise {path.name}": environments.usual(path).lines for path in files}
+    pinned = re.compile(r"\S+==\S+( ; .+)?( --hash=sha256:[0-9a-f]{64})+")
+    assert {name: [line for line in lines if not pinned.fullmatch(line)]
+            for name, lines in lists.items()} == {name: [] for name in lists}  # fmt: skip
+    assert len(files) > 10 and len(lists["otherwise pytorch.yaml"]) > len(lists["pytorch.yaml"])
+
+
+def test_what_the_registry_has_replaces_a_build_that_no_index_has(tmp_path, monkeypatch):
+    folder, index = tmp_path / "envs", tmp_path / "index"
+    folder.mkdir()
+    lines = {version: indexed(index, "toy", version) for version in ("1.0", "1.0+cpu")}
+    other = indexed(index, "other", "1.0")
+    for name, listed in (("toy", [lines["1.0+cpu"], other]), ("toy-gpu", [lines["1.0"]])):
+        text = EMPTY.format("3.11").replace("[]", str(listed))
+        (folder / f"{name}.yaml").write_text("# otherwise toy-gpu.yaml\n" * (name == "toy") + text)
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONSTRAINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_INDEX_URL", index.as_uri())
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(packages, "WHEELS", tmp_path / "none")
+    for build in ("1.0+cpu", "1.0"):
+        environments.ensure(folder / "toy.yaml", tmp_path / build)
+        (frozen,) = (tmp_path / build).glob("*/frozen.txt")
+        assert frozen.read_text().split() == ["other==1.0", f"toy=={build}"]
+        for wheel in (index / "toy").glob("*+cpu*"):
+            wheel.unlink()
+        write_list(index / "toy")
 
 
 LINE = "installing the environment toy: 0 packages for Python 3.11 (once)\n"

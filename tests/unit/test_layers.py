@@ -20,8 +20,9 @@ LAYERS = [
     {"runner", "networks", "datasets"},
     {"operations"},
     {"environments"},
-    {"contents", "packages", "containers"},
-    {"schema", "errors", "files", "paths", "reading", "safe_text", "yaml_file", "__init__"},
+    {"contents", "packages", "containers", "driver", "requirements"},
+    {"schema", "errors", "files", "paths", "reading", "yaml_file", "__init__"},
+    {"safe_text"},
 ]
 """From the top; what is in one set does not know of each other."""
 FLOOR = {name: len(LAYERS) - place for place, names in enumerate(LAYERS) for name in names}

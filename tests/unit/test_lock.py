@@ -1,12 +1,18 @@
 """The lock that a killed execution leaves."""
 
+import os
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
-from touchstone.workflow import lock, start
+from fixtures.commands import call
+from touchstone.driver import Process
+from touchstone.measure import folder_lock as lock
+from touchstone.schema.variables import DRIVER as DRIVER_VARIABLE
+from touchstone.workflow import start
 
 DRIVER = "import time; print(flush=True); time.sleep(600)"
 
@@ -57,3 +63,83 @@ def test_without_a_lock_there_is_nothing_to_say(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     start.check_lock(["snakemake"])
     assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def killed(folder):
+    """The note of an execution that was killed in this folder."""
+    process = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    lock.OWNER.write_text(f"{Process.of(process.pid)}\n")
+    process.kill()
+    while Process.read(lock.OWNER.read_text()).is_alive():  # dead, and not yet waited for
+        time.sleep(0.01)
+    yield process
+    process.wait()
+
+
+def test_the_lock_of_a_dead_owner_is_removed_with_one_line(killed, capsys):
+    done = call("release-lock")
+    assert done.returncode == 0 and f"process {killed.pid}, was killed" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not list(lock.LOCKS.glob("*"))
+    assert call("release-lock").stderr == ""
+
+
+def test_a_lock_is_kept_whose_owner_may_live(killed, folder):
+    owner = Process.read(lock.OWNER.read_text())
+    others = {
+        "itself": Process.of(os.getpid()),
+        "another boot or machine": owner._replace(world="0000/pid:[1]"),
+        "no one knows who": "",
+    }
+    for why, other in others.items():
+        lock.OWNER.write_text(f"{other}\n")
+        assert lock.release() == "" and lock.is_left(), why
+    # A number that the system gave to another process names a dead one.
+    lock.OWNER.write_text(f"{Process.of(os.getpid())._replace(started='1')}\n")
+    assert lock.release() != ""
+
+
+def test_a_lock_is_kept_while_a_process_has_results_open(killed, folder):
+    (folder / "results").mkdir()
+    code = f"file = open('results/events.jsonl', 'w'); {DRIVER}"
+    writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    writer.stdout.readline()
+    try:
+        assert lock.release() == "" and lock.is_left()
+    finally:
+        writer.kill()
+        writer.wait()
+    assert lock.release() != ""
+
+
+def test_a_lock_is_kept_while_another_execution_runs(killed, living):
+    assert lock.release() == "" and list(lock.LOCKS.glob("*.lock"))
+
+
+JOB = "import subprocess, sys, time; from touchstone.driver import end_with_it; end_with_it(); "
+JOB += "print(flush=True); time.sleep(600)"
+LEADER = "import subprocess, sys, time; from touchstone.driver import lead; lead(); "
+LEADER += f"job = subprocess.Popen([sys.executable, '-c', {JOB!r}], stdout=subprocess.PIPE); "
+LEADER += "job.stdout.readline(); print(job.pid, flush=True); time.sleep(600)"
+
+
+def test_a_job_ends_with_its_driver(root, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(root / "workflow/scripts"))
+    leader = subprocess.Popen([sys.executable, "-c", LEADER], stdout=subprocess.PIPE, text=True)
+    job = psutil.Process(int(leader.stdout.readline()))
+    assert job.is_running()
+    leader.kill()
+    leader.wait()
+    job.wait(timeout=30)
+
+
+def test_a_job_elsewhere_watches_nobody(root, monkeypatch):
+    """That of a cluster has the number of a process of another machine."""
+    monkeypatch.setenv("PYTHONPATH", str(root / "workflow/scripts"))
+    gone = Process.of(os.getpid())._replace(number=2**22 + 1, world="0000/pid:[1]")
+    monkeypatch.setenv(DRIVER_VARIABLE, str(gone))
+    job = subprocess.Popen([sys.executable, "-c", JOB], stdout=subprocess.PIPE)
+    assert job.stdout.readline() and job.poll() is None
+    job.kill()
+    job.wait()

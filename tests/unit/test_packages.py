@@ -1,16 +1,15 @@
 """Packages are installed by uv with pip's settings, and by pip where uv cannot."""
 
 import contextlib
-import hashlib
 import shlex
 import shutil
 import subprocess
 import sys
-import zipfile
 
 import pytest
 
 from fixtures.commands import call
+from fixtures.wheels import indexed, pin, wheel
 from touchstone import packages
 from touchstone.commands import wheels as command
 
@@ -29,8 +28,8 @@ def test_pips_settings_become_uvs():
         "global.cache-dir='/scratch/pip'",
         "freeze.timeout='1'",
     )
-    assert found["UV_DEFAULT_INDEX"] == "https://files.example/simple"
-    assert found["UV_INDEX"] == "file:///a/simple file:///b/simple"
+    assert found["UV_INDEX"] == "https://files.example/simple file:///a/simple"
+    assert found["UV_DEFAULT_INDEX"] == "file:///b/simple", "the one that uv asks last"
     assert found["UV_FIND_LINKS"] == "/wheels,/more"
     assert found["SSL_CERT_FILE"] == "/etc/bundle.crt"
     assert found["UV_CACHE_DIR"] == "/scratch/pip/uv"
@@ -49,6 +48,14 @@ def test_uvs_own_variables_choose_no_package():
     assert found["HOME"] == "/home"
 
 
+def test_no_index_may_supply_what_an_earlier_one_has():
+    """uv's strategies for that are called unsafe, and none is used, whatever the user's is."""
+    found = configured("global.extra-index-url='file:///a'", UV_INDEX_STRATEGY="unsafe-best-match")
+    assert not [value for value in found.values() if "unsafe" in value]
+    usual, last = found["UV_INDEX"], found["UV_DEFAULT_INDEX"]
+    assert usual.startswith("https://") and usual.endswith("/simple") and last == "file:///a"
+
+
 def test_a_setting_that_uv_does_not_have_is_left_to_pip():
     with pytest.raises(packages.NotTranslated, match="pip's setting no-binary"):
         configured("global.no-binary=':all:'")
@@ -57,25 +64,17 @@ def test_a_setting_that_uv_does_not_have_is_left_to_pip():
 @pytest.fixture
 def listed(tmp_path, monkeypatch):
     """A list with one pin, whose wheel lies in the only folder that pip is set up to search."""
-    wheel = tmp_path / "wheels/toy-1.0-py3-none-any.whl"
-    wheel.parent.mkdir()
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("toy.py", "ANSWER = 42\n")
-        about = "toy-1.0.dist-info"
-        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
-        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        names = ("toy.py", f"{about}/METADATA", f"{about}/WHEEL", f"{about}/RECORD")
-        archive.writestr(f"{about}/RECORD", "".join(f"{name},,\n" for name in names))
+    path = wheel(tmp_path / "wheels", "toy", "1.0")
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(packages, "WHEELS", tmp_path / "none")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(path.parent))
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
-    path = tmp_path / "list.txt"
-    path.write_text(f"toy==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
-    return path
+    listed = tmp_path / "list.txt"
+    listed.write_text(f"{pin(path)}\n")
+    return listed
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +116,37 @@ def test_uv_installs(listed, python):
     assert said == [] and shown(python, INSTALLER) == "uv 42"
     assert packages.frozen(python, sys.version_info[:2]).splitlines()[-1] == "toy==1.0"
     assert list(python.parent.parent.glob("lib/*/site-packages/__pycache__/toy.*.pyc"))
+
+
+@pytest.fixture
+def two_indexes(listed, tmp_path, monkeypatch):
+    """The registry, which has all packages, and an index of builds, which has one and, of another
+    package, an old version; gives a list for both."""
+    indexed(tmp_path / "registry", "toy", "1.0")
+    lines = [indexed(tmp_path / "builds", "toy", "1.0+cpu")]
+    lines.append(indexed(tmp_path / "registry", "other", "1.0"))
+    indexed(tmp_path / "builds", "other", "0.9")
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "registry").as_uri())
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", (tmp_path / "builds").as_uri())
+    listed.write_text("\n".join(lines) + "\n")
+    return listed
+
+
+def test_a_build_comes_from_its_index_and_all_else_from_the_registry(two_indexes, python):
+    said = []
+    assert not packages.lacks_builds(python, two_indexes.read_text().splitlines())
+    packages.install(python, two_indexes, sys.version_info[:2], said.append)
+    assert said == []
+    installed = packages.frozen(python, sys.version_info[:2]).splitlines()
+    assert {"other==1.0", "toy==1.0+cpu"} <= set(installed)
+
+
+def test_a_build_that_no_index_has_is_lacking(two_indexes, python, monkeypatch):
+    lines = two_indexes.read_text().splitlines()
+    monkeypatch.delenv("PIP_EXTRA_INDEX_URL")
+    assert packages.lacks_builds(python, lines) and not packages.lacks_builds(python, lines[1:])
 
 
 def test_pip_is_added_where_uv_fails_and_an_environment_has_none(listed, tmp_path, monkeypatch):

@@ -3,8 +3,18 @@
 from math import inf
 
 import pytest
+import yaml
 
-from touchstone.plan.slurm import impossible, minutes, read_sinfo
+from touchstone.plan.slurm import (
+    MEASURED,
+    impossible,
+    managed,
+    minutes,
+    not_alone,
+    profile_faults,
+    read_sinfo,
+)
+from touchstone.workflow.start import profiles
 
 SINFO = """\
 cpu*|8|192000|1-00:00:00|(null)
@@ -98,3 +108,67 @@ def test_what_no_node_can_give_is_reported_once(asked, fault):
 def test_a_cluster_without_a_default_partition():
     known = read_sinfo("cpu|2|1000|infinite|(null)\n")
     assert impossible([("train", {"mem_mb": 9000})], known) == []
+
+
+EXCLUSIVE = {"slurm_extra": "--exclusive", "cpus_per_task": -1}
+
+
+@pytest.mark.parametrize("rule", MEASURED)
+def test_a_measured_job_that_would_share_its_node_is_refused_with_the_lines(rule):
+    for extra in ("", "--nice=5", "--exclusive=user", "--not--exclusive"):
+        asked = {"slurm_extra": extra, "cpus_per_task": 12, "slurm_account": "lab"}
+        refused, warned = not_alone([(rule, asked), ("convert", {})], 64)
+        assert refused.startswith(f"{rule}: without --exclusive") and not warned
+        added = yaml.safe_load(refused.partition("profile:\n")[2])["set-resources"]
+        # The lines cure: Snakemake takes both values as expressions.
+        cured = {key: eval(value) for key, value in added[rule].items()}
+        assert not_alone([(rule, asked | cured)], 64) == ("", "")
+        assert (
+            cured["slurm_extra"] == f"--exclusive {extra.removesuffix('--exclusive=user')}".strip()
+        )
+    refused, _ = not_alone([(name, {}) for name in MEASURED], 64)
+    assert [*yaml.safe_load(refused.partition("profile:\n")[2])["set-resources"]] == [*MEASURED]
+
+
+def test_a_run_on_fewer_cores_than_the_node_has_is_a_warning():
+    assert not_alone([("train", EXCLUSIVE), ("convert", {"cpus_per_task": 1})], 64) == ("", "")
+    for count, told in ((12, True), (1, True), (64, False), (-1, False)):
+        _, warned = not_alone([("train", EXCLUSIVE | {"cpus_per_task": count})], 64)
+        assert bool(warned) == told and ('"0 - 1"' in warned) == told
+    _, warned = not_alone([("train", {"slurm_extra": "--exclusive"})], 64)
+    assert warned.startswith("train gets 1 of a node's cores")
+
+
+@pytest.mark.parametrize(
+    "extra, key",
+    [("--qos=long", "qos"), ("--exclusive --qos long", "qos"), ("-p gpu", "slurm_partition"),
+     ("--account=lab", "slurm_account"), ("--time=10", "runtime")],
+)  # fmt: skip
+def test_an_option_of_the_plugin_is_refused_before_it_submits(extra, key):
+    (fault,) = managed([("train", {"slurm_extra": extra}), ("train", {"slurm_extra": extra})])
+    assert fault.startswith("train: slurm_extra: ") and f"write {key}: VALUE" in fault
+    assert managed([("train", {"slurm_extra": "--exclusive --nice=5"}), ("all", {})]) == []
+
+
+def test_a_profile_for_an_older_snakemake_is_refused_with_the_lines_to_write(tmp_path, root):
+    path = tmp_path / "config.yaml"
+    path.write_text("cluster: sbatch -p gpu\ncluster-config: c.yaml\njobs: 5\n")
+    fault, note = profile_faults(path)
+    assert "cluster, cluster-config: Snakemake 9 has no such key" in fault and not note
+    lines = fault.partition("instead\n")[2].rpartition("\nor fill in")[0]
+    assert yaml.safe_load(lines)["executor"] == "slurm"
+    path.write_text(lines)
+    assert profile_faults(path) == ("", "")
+    path.write_text("executor: slurm\nretries: 0\n")
+    assert "retries: 0 does not hold for runs" in profile_faults(path)[1]
+    assert profile_faults(tmp_path / "none.yaml") == ("", "")
+    for arguments in (["--profile", str(tmp_path)], [f"--workflow-profile={tmp_path}"]):
+        assert profiles(["snakemake", *arguments]) == [path]
+
+
+def test_the_shipped_profile_has_no_fault(root):
+    path = root / "profiles/slurm/config.yaml"
+    assert profile_faults(path) == ("", "")
+    added = yaml.safe_load(path.read_text())["set-resources"]
+    cured = [(rule, {key: eval(value) for key, value in added[rule].items()}) for rule in MEASURED]
+    assert not_alone(cured, 64) == ("", "") and managed(cured) == []

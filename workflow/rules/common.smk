@@ -3,11 +3,12 @@ import re
 
 from snakemake.settings.types import DeploymentMethod
 
-from touchstone import networks
+from touchstone import driver, networks
 from touchstone.datasets import catalogue
 from touchstone.measure import attempts
 from touchstone.plan import code_digest, frameworks
 from touchstone.plan.deployment import set_job_variables
+from touchstone.plan.environment import conda_faults
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import canonical, digest, is_operation
 from touchstone.plan.study import check_results, gate_options, make_plan, paths
@@ -32,13 +33,14 @@ try:
 except ConfigError as fault:
     sys.exit(f"error: {fault}")
 
-set_job_variables(
-    ROOT,
-    DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method,
-    PLAN.study.mirror,
-)
+CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+if CONDA and (faults := conda_faults(PLAN.study.environments)):
+    sys.exit("error: " + "\n  ".join(faults))
+set_job_variables(ROOT, CONDA, PLAN.study.mirror)
 if workflow.is_main_process:
+    driver.lead()
     start.check_lock(sys.argv)
+    start.check_profiles(sys.argv)
 STUDY = Context(PLAN, ROOT, workflow.cores, workflow.is_main_process)
 terminal.quieten(workflow, lambda: start.up_to_date(workflow, STUDY))
 INPUTS = JobInputs(STUDY)

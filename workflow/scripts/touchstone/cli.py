@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from touchstone import __version__
+from touchstone.driver import end_with_it
 from touchstone.errors import TouchstoneError, UsageError, explained
 
 
@@ -42,6 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_arguments(parser)
+    end_with_it()
     try:
         sys.exit(module.run(parser.parse_args(given[1:])))
     except UsageError as fault:

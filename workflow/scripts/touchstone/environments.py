@@ -15,6 +15,7 @@ import yaml
 
 from touchstone import packages
 from touchstone.paths import ROOT, RUNNER
+from touchstone.requirements import RequirementFaults, Requirements, resolved
 from touchstone.schema.variables import DEPLOYMENT, ENVS, TERMINAL
 
 IMPORT = """
@@ -39,10 +40,11 @@ class Missing(EnvironmentFault):
     """This machine lacks what the installation needs: an interpreter or a compiler."""
 
 
-def read(path: Path) -> tuple[str, list[str]]:
+def read(path: Path) -> tuple[str, Requirements]:
     """The Python version and the pip requirements of a conda environment file.
 
-    Raises EnvironmentFault if the file asks for anything that pip cannot install.
+    Raises EnvironmentFault if the file asks for anything that pip cannot install, or that can be
+    something else tomorrow.
     """
     try:
         dependencies = yaml.safe_load(path.read_text(encoding="utf-8"))["dependencies"]
@@ -65,17 +67,35 @@ def read(path: Path) -> tuple[str, list[str]]:
         raise EnvironmentFault(
             f"{path}: it has {missing}" if others else f"{path}: it lacks {missing}"
         )
-    return version, requirements
+    try:
+        return version, resolved(requirements, path.parent)
+    except RequirementFaults as faults:
+        told = "\n  ".join(faults.faults)
+        raise EnvironmentFault(f"{path}: pip's list:\n  {told}") from None
 
 
 def digest(path: Path) -> str:
-    """Twelve hex digits that name what the file and its script install, whatever its comments, and
-    the hashes of files for other machines."""
+    """Twelve hex digits that name what the file and its script install, the content of files and
+    folders that it refers to included; its comments and the hashes of its pins do not count."""
     version, requirements = read(path)
-    parts = [version, *(line.partition(" --hash")[0] for line in requirements)]
+    parts = [version, *requirements.identity]
     if script(path).exists():
         parts.append(script(path).read_text(encoding="utf-8"))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def usual(path: Path) -> Requirements:
+    """What is installed where no index has the builds that `path` pins: those of the environment
+    file that its line `# otherwise FILE` names, and the other packages of `path`. The requirements
+    of `path` where it has no such line. Raises EnvironmentFault."""
+    _, own = read(path)
+    other = re.search(r"^# otherwise (\S+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    if other is None:
+        return own
+    _, registry = read(path.with_name(other[1]))
+    names = {line.partition("==")[0] for line in registry.lines}
+    added = [line for line in own.lines if line.partition("==")[0] not in names]
+    return registry._replace(lines=registry.lines + added)
 
 
 def script(path: Path) -> Path:
@@ -112,7 +132,7 @@ def make(path: Path, target: Path) -> None:
     if only and platform.machine() != only[1]:
         raise Missing(f"{path}: its packages exist for {only[1]} only, not {platform.machine()}")
     python = interpreter(version, path)
-    what = f"{len(requirements)} packages for Python {version}"
+    what = f"{len(requirements.lines)} packages for Python {version}"
     if size := re.search(r"^# Installed: (.+)$", text, re.MULTILINE):
         what += f", {size[1]}"
     _print_to_terminal(f"installing the environment {path.stem}: {what} (once)")
@@ -121,7 +141,12 @@ def make(path: Path, target: Path) -> None:
     try:
         bare = [python, "-m", "venv", "--without-pip", str(target)]
         subprocess.run(bare, check=True, stdout=sys.stderr)
-        listed.write_text("".join(f"{line}\n" for line in requirements))
+        if packages.lacks_builds(own, requirements.lines) and usual(path) != requirements:
+            requirements = usual(path)
+            _print_to_terminal(
+                f"{path.stem}: no index here has the build for CPUs; the registry's is installed"
+            )
+        _write_lists(requirements, listed)
         numbers = tuple(map(int, version.split(".")))
         packages.install(own, listed, numbers, _print_to_terminal, compiles=False)
         if script(path).exists():
@@ -133,6 +158,15 @@ def make(path: Path, target: Path) -> None:
             f"{fault.returncode} (its own message is above); fix the cause and start again"
         ) from None
     (target / "frozen.txt").write_text(frozen, encoding="utf-8")
+
+
+def _write_lists(requirements: Requirements, listed: Path) -> None:
+    lines = list(requirements.lines)
+    if requirements.constraints:
+        constraints = listed.with_name("constraints.txt")
+        constraints.write_text("".join(f"{line}\n" for line in requirements.constraints))
+        lines.append(f"--constraint {constraints.name}")
+    listed.write_text("".join(f"{line}\n" for line in lines))
 
 
 def _print_to_terminal(line: str) -> None:

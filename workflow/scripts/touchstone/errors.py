@@ -3,12 +3,24 @@
 import errno
 from pathlib import Path
 
+from touchstone.safe_text import CONTROL
+
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class TouchstoneError(Exception):
-    """What a user can mend: the message names the file or key, the cause and the remedy."""
+    """What a user can mend: the message names the file or key, the cause and the remedy.
+
+    Its text may quote what others wrote: it has no control characters but ends of lines.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(map(_harmless, super().__str__().split("\n")))
+
+
+def _harmless(line: str) -> str:
+    return CONTROL.sub(" ", line)
 
 
 class UsageError(TouchstoneError):

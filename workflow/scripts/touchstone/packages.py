@@ -8,10 +8,13 @@ installs the base environment.
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from touchstone.paths import ROOT
@@ -35,12 +38,18 @@ KEPT = {"UV_CACHE_DIR", "UV_CONCURRENT_DOWNLOADS", "UV_HTTP_TIMEOUT", "UV_NO_CAC
 """The user's own variables of uv that choose no package."""
 OLDEST = (3, 8)
 """The oldest Python for which uv installs."""
+BUILD = re.compile(r"^[^\s;]+==[^\s;]*\+")
+"""A pin of one build of a version, as torch==2.13.0+cpu, which only an index of builds has."""
 
 _YES = {"1", "true", "yes", "on", "y", "t"}
 
 
 class NotTranslated(Exception):
     """pip has a setting that uv has no equal of."""
+
+
+_FAULTS = (NotTranslated, OSError, subprocess.CalledProcessError, SyntaxError, ValueError)
+"""Why uv is not even started."""
 
 
 def surroundings() -> dict[str, str]:
@@ -98,8 +107,29 @@ def variables(configuration: str, environment: dict[str, str]) -> dict[str, str]
         found[TRANSLATED[key]] = separator.join(words) if len(words) > 1 else value.strip()
     if (cache := settings.get("cache-dir")) and "UV_CACHE_DIR" not in found:
         found["UV_CACHE_DIR"] = str(Path(cache).expanduser() / "uv")
-    # As pip does: the best version of all indexes.
-    return found | {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_NO_CONFIG": "1"}
+    if extra := found.get("UV_INDEX", "").split():
+        # uv takes a package from the first index that has its name, and tries its default last.
+        *first, last = [found.get("UV_DEFAULT_INDEX") or _usual_index(), *extra]
+        found |= {"UV_INDEX": " ".join(first), "UV_DEFAULT_INDEX": last}
+    return found | {"UV_NO_CONFIG": "1"}
+
+
+@cache
+def _usual_index() -> str:
+    """The index that pip searches where it is given none. Raises CalledProcessError."""
+    code = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def lacks_builds(python: Path, lines: Sequence[str]) -> bool:
+    """Whether uv finds a build among these pins nowhere that it may search."""
+    if not _builds(lines) or (program := uv()) is None:
+        return False
+    try:
+        return not _install_builds(program, python, lines, _pips(), "--dry-run")
+    except _FAULTS:
+        return False
 
 
 def install(
@@ -121,7 +151,7 @@ def install(
     program = uv()
     again: list[str] = []
     if program and version >= OLDEST:
-        fault = _by_uv(program, python, listed, "--hash=" in "".join(lines), compiles)
+        fault = _by_uv(program, python, listed, lines, compiles)
         if fault is None:
             return
         say(f"pip installs instead of uv: {fault}")
@@ -155,29 +185,71 @@ def pip_of(python: Path | str) -> list[str]:
     return [str(python), "-m", "pip", "--disable-pip-version-check"]
 
 
-def _by_uv(program: str, python: Path, listed: Path, hashed: bool, compiles: bool) -> str | None:
-    """Install by uv; says in one line why that was not possible, or gives None."""
+def _by_uv(
+    program: str, python: Path, listed: Path, lines: Sequence[str], compiles: bool
+) -> str | None:
+    """Install the list of these lines by uv; says in one line why that was not possible, or gives
+    None."""
+    options = ["--compile-bytecode"] * compiles
+    ended = None
     try:
-        own = surroundings()
-        asked = [*pip_of(sys.executable), "config", "list"]
-        configured = subprocess.run(asked, env=own, capture_output=True, text=True, check=True)
-        command = [program, "pip", "install", "--quiet", "--python", str(python)]
-        command += ["--requirement", str(listed)] + ["--compile-bytecode"] * compiles
-        given = variables(configured.stdout, own)
-        command += ["--no-index"] * (given.pop("UV_NO_INDEX", "0") == "1")
-        ended = None
-        if hashed and "UV_CONSTRAINT" in given:
+        given = _pips()
+        if _builds(lines):
+            _install_builds(program, python, lines, given, *options)
+        if "--hash=" in "".join(lines) and "UV_CONSTRAINT" in given:
             # uv wants hashes of constraints too. They choose no version of a pinned list, but may
             # refuse it.
-            tried = [*command, "--dry-run"]
-            ended = subprocess.run(tried, env=given, capture_output=True, text=True)
+            ended = _uv_install(program, python, listed, given, "--dry-run")
             del given["UV_CONSTRAINT"]
         if ended is None or ended.returncode == 0:
-            command += ["--require-hashes"] * hashed
-            ended = subprocess.run(command, env=given, capture_output=True, text=True)
-    except (NotTranslated, OSError, subprocess.CalledProcessError, SyntaxError, ValueError) as why:
+            options += ["--require-hashes"] * ("--hash=" in "".join(lines))
+            # uv would take the file that once had a name.
+            options += ["--refresh"] * ("--find-links" in "".join(lines))
+            ended = _uv_install(program, python, listed, given, *options)
+    except _FAULTS as why:
         return str(why)
     if ended.returncode:
         said = " ".join(ended.stderr.split())
         return said[:200] or f"uv ended with exit status {ended.returncode}"
     return None
+
+
+def _builds(lines: Sequence[str]) -> list[str]:
+    return [line for line in lines if BUILD.match(line)]
+
+
+def _install_builds(
+    program: str, python: Path, lines: Sequence[str], given: dict[str, str], *options: str
+) -> bool:
+    """Install the pins of builds from the additional indexes, otherwise from all; says if it did.
+
+    uv finds no build there itself if the first index has the same package.
+    """
+    some = {"UV_INDEX": " ".join(given.get("UV_INDEX", "").split()[1:])}
+    found = {name: value for name, value in given.items() if name != "UV_CONSTRAINT"}
+    tries = [found | some] * ("UV_INDEX" in given) + [found]
+    with tempfile.TemporaryDirectory() as folder:
+        listed = Path(folder, "list.txt")
+        listed.write_text("".join(f"{line}\n" for line in _builds(lines)), encoding="utf-8")
+        options = ("--no-deps", *["--require-hashes"] * ("--hash=" in "".join(lines)), *options)
+        return any(
+            _uv_install(program, python, listed, each, *options).returncode == 0 for each in tries
+        )
+
+
+def _pips() -> dict[str, str]:
+    """The environment variables with which uv has pip's settings."""
+    own = surroundings()
+    asked = [*pip_of(sys.executable), "config", "list"]
+    configured = subprocess.run(asked, env=own, capture_output=True, text=True, check=True)
+    return variables(configured.stdout, own)
+
+
+def _uv_install(
+    program: str, python: Path, listed: Path, given: dict[str, str], *options: str
+) -> subprocess.CompletedProcess[str]:
+    command = [program, "pip", "install", "--quiet", "--python", str(python)]
+    command += ["--requirement", str(listed), *options]
+    command += ["--no-index"] * (given.get("UV_NO_INDEX", "0") == "1")
+    found = {name: value for name, value in given.items() if name != "UV_NO_INDEX"}
+    return subprocess.run(command, env=found, capture_output=True, text=True)

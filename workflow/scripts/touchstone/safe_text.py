@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
-"""Control characters, escape sequences' first among them, and those that turn a line around."""
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
+"""Control characters, escape sequences' first among them, those that turn a line around, and halves
+of characters, which no file can hold."""
 FORMULA = ("=", "+", "-", "@")
 """With these a spreadsheet begins a formula."""
 

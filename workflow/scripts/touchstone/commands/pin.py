@@ -2,9 +2,10 @@
 
 The lines above the marker are written by a person; the lines below it are what pip
 resolves for them with the interpreter that runs this script, with the sha256 of the files for
-this machine and for Linux on aarch64, where there is one. A file whose pip list says `# no hashes`
-gets versions only. One that says `# for Python 3.11 3.12` gets the same versions with the hashes
-for each of these Pythons. A line for one kind of machine has a marker:
+this machine and for Linux on aarch64, where there is one. A file whose
+pip list says `# for Python 3.11 3.12` gets the same versions with the hashes for each of these
+Pythons. A pin of one build (`torch==2.13.0+cpu`) takes an index that has it
+(`PIP_EXTRA_INDEX_URL`). A line for one kind of machine has a marker:
 `- tensorflow==2.21.0 ; platform_machine == "aarch64"`.
 Run it as `make pin ENV=tensorflow`; it downloads metadata, and installs nothing.
 """
@@ -38,7 +39,7 @@ def resolve(requirements: list[str], *options: str) -> list[tuple[str, str, str,
     return sorted(
         (
             package["metadata"]["name"].lower().replace("_", "-"),
-            package["metadata"]["version"].split("+")[0],
+            package["metadata"]["version"],
             package["download_info"]["archive_info"]["hashes"]["sha256"],
             package["download_info"]["url"].endswith(".whl")
             and not package["download_info"]["url"].endswith("-none-any.whl"),
@@ -102,19 +103,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     head = arguments.environment.read_text().split(MARKER)[0].rstrip("\n")
-    hashed = "# no hashes" not in head
     direct = pins(head)
     below = pins(arguments.on_top_of.read_text()) if arguments.on_top_of else {}
     packages = resolve([*direct.values(), *below.values()])
     pythons = re.findall("# for Python ([0-9. ]+)|- python=([0-9.]+)", head)
     versions = (pythons[0][0] or pythons[0][1]).split()
-    hashes = dict.fromkeys(direct, "")
-    if hashed:
-        hashes |= hashes_of(packages, versions)
-        for name, line in direct.items():
-            if 'platform_machine == "aarch64"' in line:
-                found = on_aarch64(line.split(" ")[0], versions)
-                hashes[name] = "".join(f" --hash=sha256:{digest}" for digest in found)
+    hashes = dict.fromkeys(direct, "") | hashes_of(packages, versions)
+    for name, line in direct.items():
+        if 'platform_machine == "aarch64"' in line:
+            found = on_aarch64(line.split(" ")[0], versions)
+            hashes[name] = "".join(f" --hash=sha256:{digest}" for digest in found)
     lines = [
         f"      - {direct[normalised(entry)]}{hashes[normalised(entry)]}"
         if (entry := line.strip().removeprefix("- ")).partition(" --hash")[0] in direct.values()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from touchstone import packages
 from touchstone.datasets import catalogue
-from touchstone.environments import EnvironmentFault, interpreter, read
+from touchstone.environments import EnvironmentFault, interpreter, read, usual
 from touchstone.errors import TouchstoneError
 from touchstone.paths import ROOT
 
@@ -41,11 +41,13 @@ def run(arguments: argparse.Namespace) -> None:
     for name in names:
         path = ROOT / f"envs/{name}.yaml"
         try:
-            version, pins = read(path)
+            version, requirements = read(path)
             python = sys.executable if name in OURS else interpreter(version, path)
+            if packages.lacks_builds(Path(python), requirements.lines):
+                requirements = usual(path)
         except EnvironmentFault as fault:
             raise TouchstoneError(str(fault)) from None
-        _download(name, python, pins)
+        _download(name, python, requirements.lines)
     if pins := _packages_of_datasets():
         _download("data sets", sys.executable, pins)
     if any(packages.WHEELS.glob("*.tar.gz")):

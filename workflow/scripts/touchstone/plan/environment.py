@@ -12,7 +12,7 @@ from typing import NamedTuple
 from touchstone import containers, environments
 from touchstone.containers import Container, NoContainer
 from touchstone.contents import Contents, Unreadable, contents
-from touchstone.environments import EnvironmentFault
+from touchstone.environments import EnvironmentFault, read
 from touchstone.paths import ROOT
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -91,6 +91,18 @@ def faults(name: str, environment: Environment) -> list[str]:
             what = getattr(environment, given[0])
             found.append(f"{given[0]}: {_why(Place.of(environment), what, fault)}")
     return [f"environments.{name}: {fault}" for fault in found]
+
+
+def conda_faults(environments: Mapping[str, Environment]) -> list[str]:
+    """Which environments of a study conda cannot install as they are: Snakemake gives it a copy of
+    the file, and knows by the copy whether it changed."""
+    files = {name: one.file for name, one in environments.items() if one.file}
+    return [
+        f"environments.{name}: {file} refers to other files, which --use-conda neither finds nor"
+        " watches; write their lines into the file, or leave --use-conda out"
+        for name, file in files.items()
+        if read(Path(file).expanduser())[1].refers
+    ]
 
 
 def _why(place: Place, given: str, fault: Exception) -> str:

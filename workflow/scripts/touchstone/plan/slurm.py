@@ -12,6 +12,109 @@ from math import ceil, inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
+MEASURED = ("train", "find_max_batch", "interleave")
+"""The rules whose jobs measure: each needs a node for itself, and all its cores."""
+LINES = """\
+set-resources:
+  {rule}:
+    slurm_extra: "'--exclusive{others}'"
+    cpus_per_task: "0 - 1\""""
+"""What a profile says of such a rule."""
+ALONE = re.compile(r"(?<!\S)--exclusive(?!\S)")
+OLD = {"cluster", "cluster-config", "cluster-status", "cluster-cancel", "cluster-sync", "drmaa"}
+"""Keys of profiles for a Snakemake before version 8."""
+
+
+def not_alone(jobs: Iterable[tuple[str, Mapping[str, Any]]], cores: float) -> tuple[str, str]:
+    """Why measured runs among these jobs (rule, resources) would share their node, with the lines
+    that a profile lacks; and a warning where they get fewer than the `cores` that every node has.
+    Empty where nothing is wrong."""
+    sharing: dict[str, str] = {}
+    fewer: dict[str, float] = {}
+    for rule, asked in jobs:
+        if not (name := next((one for one in MEASURED if rule.endswith(one)), "")):
+            continue
+        extra = str(asked.get("slurm_extra") or "")
+        count = _number(asked.get("cpus_per_task", 1))
+        if not ALONE.search(extra):
+            others = re.sub(r"(?<!\S)--exclusive=\S+", "", extra).split()
+            sharing[name] = "".join(f" {word}" for word in others)
+        elif 0 <= count < cores:
+            fewer[name] = count
+    lines = [LINES.format(rule=rule, others=extra) for rule, extra in sharing.items()]
+    merged = "\n".join(["set-resources:", *(text.partition("\n")[2] for text in lines)])
+    refused = (
+        f"{', '.join(sharing)}: without --exclusive, jobs of others on the node change the numbers;"
+        f" add to the profile:\n{merged}"
+    )
+    told = ", ".join(f"{rule} gets {count:.9g}" for rule, count in fewer.items())
+    warned = (
+        f'{told} of a node\'s cores; to measure with all of them, write cpus_per_task: "0 - 1"'
+        " for it under set-resources of the profile (docs/slurm.md)"
+    )
+    return refused * bool(sharing), warned * bool(fewer)
+
+
+def managed(jobs: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """Which jobs have an option in `slurm_extra` that Snakemake's plugin sets itself, and refuses
+    only when it submits."""
+    from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options
+
+    known = get_forbidden_slurm_options()
+    found = dict.fromkeys(
+        f"{rule}: slurm_extra: {match[0].rstrip(' =')} is the plugin's own ({what}); "
+        f"take it out, and write {_key(match[0])}: VALUE beside slurm_extra"
+        for rule, asked in jobs
+        for pattern, what in known.items()
+        if (match := re.search(pattern, str(asked.get("slurm_extra") or "")))
+    )
+    return list(found)
+
+
+KEYS = {
+    "--partition": "slurm_partition", "-p": "slurm_partition", "--account": "slurm_account",
+    "-A": "slurm_account", "--time": "runtime", "-t": "runtime", "--mem": "mem_mb",
+    "--mem-per-cpu": "mem_mb_per_cpu", "--cpus-per-task": "cpus_per_task", "-c": "cpus_per_task",
+    "--ntasks": "tasks", "-n": "tasks", "--nodes": "nodes", "-N": "nodes", "-C": "constraint",
+}  # fmt: skip
+"""By option of `sbatch`, the resource of a profile; other options have their own name."""
+
+
+def _key(option: str) -> str:
+    name = option.strip().rstrip("=").strip()
+    return KEYS.get(name, name.lstrip("-").replace("-", "_"))
+
+
+def profile_faults(path: Path) -> tuple[str, str]:
+    """Why a profile cannot start a study, and a note on what it says without effect; empty where
+    nothing is wrong. A file that cannot be read is left to Snakemake."""
+    try:
+        profile = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return "", ""
+    if not isinstance(profile, dict):
+        return "", ""
+    old = sorted(OLD & {str(key).replace("_", "-") for key in profile})
+    fault = (
+        f"{path}: {', '.join(old)}: Snakemake 9 has no such key; write instead\n"
+        "executor: slurm\njobs: 100\ndefault-resources:\n  slurm_partition: PARTITION\n"
+        f"{LINES.format(rule='train', others='')}\nor fill in profiles/slurm/config.yaml"
+    )
+    note = f"{path}: retries: 0 does not hold for runs: one that fails is tried once more"
+    return fault * bool(old), note * (profile.get("retries") == 0)
+
+
+def node_cores() -> float:
+    """The fewest cores that a node has; infinite where `sinfo` does not tell."""
+    if not shutil.which("sinfo"):
+        return inf
+    command = ["sinfo", "--all", "--noheader", "--exact", "--format=%c"]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    counts = [int(word) for word in answer.stdout.split() if word.isdecimal()]
+    return min(counts, default=inf)
+
 
 def orphans(folder: Path) -> list[str]:
     """The numbers of the jobs that Slurm holds or runs for a workflow in `folder`.

@@ -3,23 +3,22 @@
 A bundle is a ZIP archive that never has a data set in it. docs/machines.md lists its members.
 """
 
-import getpass
 import hashlib
 import io
 import json
 import re
+import socket
 import stat
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from touchstone.paths import ROOT
 from touchstone.results.files import (
     REMAKE,
     InputError,
@@ -29,7 +28,9 @@ from touchstone.results.files import (
     write_atomic,
 )
 from touchstone.results.planned import PlannedCell, read_plan, read_records
+from touchstone.results.privacy import Names
 from touchstone.results.record_model import faults as faults_of_record
+from touchstone.results.record_model import schema_faults
 from touchstone.results.study import distinct
 from touchstone.safe_text import has_control, mapped, one_line
 from touchstone.yaml_file import parsed
@@ -45,18 +46,57 @@ MEMBERS = re.compile(
 MOST_MEMBERS = 200_000
 MOST_BYTES = 64 * 2**20
 """Of one member, unpacked."""
+MOST_BYTES_OF_JSON = 8 * 2**20
+"""Of one of JSON, whose values take up to thirty times as much memory."""
 MOST_BYTES_OF_ALL = 2**30
+LARGEST = 1e40
+"""Of the numbers of a bundle, without sign."""
+MOST_MISSING = 10_000
+"""Runs."""
 TOLD = 5
 """Faults that a message names."""
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date that a ZIP archive can say
 HIDDEN = "left out of the bundle"
 FRESH = "Get the file again from the machine that made it with `snakemake bundle`"
-FREE_TEXT = (
-    "reason", "log_tail", "unknown", "environment", "trials", "software", "settings", "run",
-    "sensors", "start",
-)  # fmt: skip
-"""Parts of records and environments in which names may be."""
 COMPLETE = "Run the workflow to its end first"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class _Kind(_Part):
+    cpu_model: str | None
+    physical_cores: int | None
+    logical_cores: int
+    memory_gib: int | None
+    gpus: list[str | None]
+
+
+class _Named(_Part):
+    name: str
+    kinds: list[_Kind]
+
+
+class _Counts(_Part):
+    cells: int
+    runs: int
+    outcomes: dict[str, int]
+
+
+class _File(_Part):
+    bytes: int
+    sha256: str
+
+
+class Manifest(_Part):
+    """What a bundle says of itself, as `pack` writes it."""
+
+    touchstone: list[str | None]
+    study: str
+    machine: _Named
+    counts: _Counts
+    files: dict[str, _File]
 
 
 def machine_kinds(machines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -112,23 +152,35 @@ def pack(results: Path, path: Path, name: str | None = None, hostname: bool = Fa
     plan = read_plan(results / PLAN)
     records = [record for _, cell in read_records(plan, results / "records") for record in cell]
     files = {name: read_text(results / name, COMPLETE) for name in (PLAN, CONFIG)}
-    if not hostname:
-        files[CONFIG] = _hiding(frozenset(), results)(files[CONFIG])
-    for record in records:
-        cell, repeat = record["cell"], record["repeat"]
-        env = read_object(results / f"runs/{cell}/rep{repeat}/env.json")
-        if not hostname:
-            record, env = _without_names(record, env, results)
-        record, env = mapped(record, one_line), mapped(env, one_line)
-        files[f"records/{cell}/rep{repeat}.json"] = _json(record)
-        files[f"runs/{cell}/rep{repeat}/env.json"] = _json(env)
+    runs = {
+        f"{record['cell']}/rep{record['repeat']}": (
+            record,
+            read_object(results / f"runs/{record['cell']}/rep{record['repeat']}/env.json"),
+        )
+        for record in records
+    }
+    others = {}
     for network in {cell.factors["network"] for cell in plan}:
         if (certificate := results / f"parity/{network}.json").exists():
-            files[f"parity/{network}.json"] = read_text(certificate, COMPLETE)
+            others[f"parity/{network}.json"] = certificate
     for dataset in {cell.factors["dataset"] for cell in plan}:
         # The fingerprints are the same in every record format.
         for data in sorted((results / "data" / dataset).glob("*/manifest.json"))[:1]:
-            files[data.relative_to(results).as_posix()] = read_text(data, COMPLETE)
+            others[data.relative_to(results).as_posix()] = data
+    files |= {member: read_text(file, COMPLETE) for member, file in others.items()}
+    config = _configuration(results / CONFIG, files[CONFIG])
+    if not hostname:
+        names = _names(results, plan, (each for pair in runs.values() for each in _machines(*pair)))
+        for text in (*files.values(), *map(json.dumps, runs.values())):
+            names.look_for_homes(text)
+        runs = {run: _without_names(*pair, names) for run, pair in runs.items()}
+        for member, file in others.items():
+            files[member] = _json(names.of_value(_parsed(file, files[member])))
+        files |= {PLAN: names.of_plan(files[PLAN]), CONFIG: names.of_configuration(config)}
+    records = [record for record, _ in runs.values()]
+    for run, (record, env) in runs.items():
+        files[f"records/{run}.json"] = _json(mapped(record, one_line))
+        files[f"runs/{run}/env.json"] = _json(mapped(env, one_line))
     if odd := [member for member in files if not MEMBERS.fullmatch(member)]:
         raise InputError(results, f"{odd[0]!r} is no name for a bundle", "Rename it")
     name = name or machine_name(records)
@@ -137,7 +189,7 @@ def pack(results: Path, path: Path, name: str | None = None, hostname: bool = Fa
         "kind": KIND,
         "format": FORMAT,
         "touchstone": distinct(r["provenance"]["software"].get("touchstone") for r in records),
-        "study": _study(results / CONFIG, files[CONFIG]),
+        "study": config.get("study"),
         "machine": {
             "name": name,
             "kinds": machine_kinds(record["provenance"]["machine"] for record in records),
@@ -163,57 +215,51 @@ def pack(results: Path, path: Path, name: str | None = None, hostname: bool = Fa
     return name
 
 
-def _study(path: Path, text: str) -> Any:
-    """The name of the study in its resolved configuration."""
+def _configuration(path: Path, text: str) -> dict[str, Any]:
+    """A resolved configuration. Raises InputError."""
     try:
         config, _ = parsed(text)
-        return config.get("study")
-    except (yaml.YAMLError, AttributeError):
-        raise InputError(path, "not a mapping of settings", REMAKE) from None
+    except yaml.YAMLError:
+        config = None
+    if not isinstance(config, dict):
+        raise InputError(path, "not a mapping of settings", REMAKE)
+    return config
+
+
+def _parsed(path: Path, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise InputError(path, f"not valid JSON ({error})", REMAKE) from None
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+def _names(results: Path, plan: Iterable[PlannedCell], machines: Iterable[dict[str, Any]]) -> Names:
+    """The names of the machines of these results, and of who made them where."""
+    hosts = {machine.get("hostname") or "" for machine in machines} | {socket.gethostname()}
+    words = {value for cell in plan for value in (cell.name, *cell.factors.values())}
+    return Names(hosts, (results, results.resolve(), Path.cwd()), words)
+
+
+def _machines(record: dict[str, Any], env: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is known of the machines of a run: of each twice."""
+    others = [node["machine"] for node in record["provenance"].get("nodes", [])]
+    return [env["machine"], record["provenance"]["machine"], *others]
+
+
 def _without_names(
-    record: dict[str, Any], env: dict[str, Any], results: Path
+    record: dict[str, Any], env: dict[str, Any], names: Names
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A record and the environment of its run without names of hosts, the user and folders."""
-    others = [node["machine"] for node in record["provenance"].get("nodes", [])]
-    machines = [env["machine"], record["provenance"]["machine"], *others]
-    hosts = {machine.get("hostname") for machine in machines}
-    hide = _hiding(frozenset(filter(None, hosts)), results)
-    for machine in machines:
+    record, env = names.of_value(record), names.of_value(env)
+    for machine in _machines(record, env):
         machine["hostname"] = None
     for place in (record["provenance"], env):
         place["unknown"]["machine.hostname"] = HIDDEN
-    for part in (record, record["provenance"], env):
-        part.update({name: mapped(part[name], hide) for name in FREE_TEXT if name in part})
     return record, env
-
-
-@lru_cache(maxsize=16)  # most runs are of few machines
-def _hiding(hosts: frozenset[str], results: Path) -> Callable[[str], str]:
-    """What replaces names: of the hosts, whole or short, and of the user and folders here."""
-    words = []
-    for folder in (results.resolve(), ROOT, Path.home()):
-        if folder != Path("/"):
-            words.append((re.compile(re.escape(str(folder)) + r"(?![\w-])"), "FOLDER"))
-    for host in sorted(hosts):
-        short = re.escape(host.partition(".")[0])
-        pattern = rf"(?<![\w-]){short}(\.[\w-]+)*(?![\w-])"
-        words.append((re.compile(pattern, re.IGNORECASE), "HOST"))
-    user = getpass.getuser()
-    if user != "root":
-        words.append((re.compile(rf"(?<![\w-]){re.escape(user)}(?![\w-])", re.IGNORECASE), "USER"))
-
-    def hide(text: str) -> str:
-        for word, instead in words:
-            text = word.sub(instead, text)
-        return text
-
-    return hide
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -251,6 +297,9 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
                 continue
             if has_control(value):
                 faults.append(f"{member} has control characters")
+            if large := _too_large(value):
+                faults.append(f"{member} has {large}, which no measurement gives")
+            faults += [f"{member}: {each}" for each in _odd_software(value)]
             if member.startswith("records/"):
                 faults += [f"{member} is no record: {each}" for each in faults_of_record(value)[:1]]
         target = folder / member
@@ -265,8 +314,32 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def _too_large(value: Any) -> float | None:
+    """A number in a value of JSON with which sums and products end in no number."""
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return next(filter(None, map(_too_large, parts)), None)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if number and abs(value) > LARGEST else None
+
+
+def _odd_software(value: Any) -> list[str]:
+    """What is wrong with the packages that a record or an environment names."""
+    place = value.get("provenance", value) if isinstance(value, dict) else {}
+    software = place.get("software") if isinstance(place, dict) else None
+    packages = software.get("packages") if isinstance(software, dict) else None
+    if packages is None or (
+        isinstance(packages, list) and all(isinstance(each, str) for each in packages)
+    ):
+        return []
+    return ["software.packages is no list of texts"]
+
+
 def _check_plan(path: Path, plan: list[PlannedCell], manifest: dict[str, Any]) -> None:
     """Refuse a bundle whose runs are not those that its plan asks for."""
+    runs, files = sum(cell.repeats for cell in plan), len(manifest["files"])
+    if runs > files + MOST_MISSING:  # so many cannot be listed
+        _refuse(path, [f"{runs:,} runs are planned, and it has {files:,} files"], FRESH)
     asked = {(cell.name, n) for cell in plan for n in range(1, cell.repeats + 1)}
     wanted = {f"records/{cell}/rep{n}.json" for cell, n in asked}
     wanted |= {f"runs/{cell}/rep{n}/env.json" for cell, n in asked} | {CONFIG}
@@ -336,11 +409,17 @@ def _odd(infos: list[zipfile.ZipInfo]) -> list[str]:
             faults.append(f"{info.filename} is a link or a device, no file")
         elif info.flag_bits & 1:
             faults.append(f"{info.filename} is encrypted")
-        elif info.file_size > MOST_BYTES:
+        elif info.file_size > (most := _most(info.filename)):
             faults.append(
-                f"{info.filename} has {info.file_size:,} bytes, at most {MOST_BYTES:,} are read"
+                f"{info.filename} has {info.file_size:,} bytes, at most {most:,} are read"
             )
     return faults + [f"{name} is there {n} times" for name, n in names.items() if n > 1]
+
+
+def _most(member: str) -> int:
+    """Bytes of a member; the manifest has a line for each of the others."""
+    small = member.endswith(".json") and member != MANIFEST
+    return MOST_BYTES_OF_JSON if small else MOST_BYTES
 
 
 def _listed(path: Path, data: bytes) -> dict[str, Any]:
@@ -349,12 +428,12 @@ def _listed(path: Path, data: bytes) -> dict[str, Any]:
         manifest = parse_json(data.decode())
         kind = manifest["kind"], manifest["format"]
         if kind == (KIND, FORMAT):
-            for part in ("machine", "counts", "files"):
-                manifest[part].items()
-            if not isinstance(manifest["machine"]["name"], str):
-                raise ValueError("the machine has no name")
-            for one in manifest["files"].values():
-                one["sha256"].lower()
+            try:
+                Manifest.model_validate(manifest)
+            except ValidationError as error:
+                raise ValueError("; ".join(schema_faults(error)[:TOLD])) from None
+            if has_control(manifest):
+                raise ValueError("it has control characters")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(path, f"its {MANIFEST} is damaged ({error!r})", FRESH) from None
     if kind != (KIND, FORMAT):

@@ -82,6 +82,9 @@ def _planned(line: int, header: list[str], row: list[str]) -> PlannedCell:
         if not POSITIVE.fullmatch(number):
             cause = f"line {line}: '{key}' is {number[:100]!r}, not a positive integer"
             raise ValueError(cause)
+    for key in ("epochs", "steps"):
+        if (count := values.get(key)) and not POSITIVE.fullmatch(count):
+            raise ValueError(f"line {line}: '{key}' is {count[:100]!r}, not a positive integer")
     return PlannedCell(name, values, int(repeats))
 
 

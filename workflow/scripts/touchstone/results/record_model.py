@@ -378,8 +378,13 @@ def faults(record: Mapping[str, Any]) -> list[str]:
     try:
         Record.model_validate(record)
     except ValidationError as error:
-        return [f"{_place(fault['loc'])}: {fault['msg']}" for fault in error.errors()]
+        return schema_faults(error)
     return []
+
+
+def schema_faults(error: ValidationError) -> list[str]:
+    """What a model found: place and cause."""
+    return [f"{_place(fault['loc'])}: {fault['msg']}" for fault in error.errors()]
 
 
 def _place(keys: tuple[int | str, ...]) -> str:

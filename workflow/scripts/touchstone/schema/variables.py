@@ -10,6 +10,8 @@ ENVS = "TOUCHSTONE_ENVS"
 """The folder of the frameworks' virtual environments."""
 TERMINAL = "TOUCHSTONE_TERMINAL"
 """The file descriptor of the terminal, in jobs whose own output a rule redirects to a log."""
+DRIVER = "TOUCHSTONE_DRIVER"
+"""The process of Snakemake with which jobs on its machine end."""
 MIRROR = "TOUCHSTONE_MIRROR"
 """A base URL from which downloads are tried first."""
 

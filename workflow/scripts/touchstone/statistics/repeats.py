@@ -47,8 +47,8 @@ def is_settled(group: Group) -> bool:
 
 
 def settling_repeats(group: Group, now: int) -> int | None:
-    """The repeats with which an open comparison is settled with a chance of 80 %, for every lead and
-    every noise within intervals of theirs; None where no number up to `MOST_REPEATS` is enough.
+    """The repeats with which an open comparison is settled with a chance of 80 %, for every lead
+    and every noise within intervals of theirs; None where no number up to `MOST_REPEATS` is enough.
 
     Args:
         now: repeats of each cell.

@@ -11,14 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from touchstone.analysis.again import Kept
+from touchstone.measure import folder_lock as lock
 from touchstone.measure import progress, skip
 from touchstone.measure.variables import dropped
 from touchstone.plan.estimate import estimate
-from touchstone.plan.slurm import impossible, orphans, partitions, refusal
+from touchstone.plan.slurm import (
+    impossible,
+    managed,
+    node_cores,
+    not_alone,
+    orphans,
+    partitions,
+    profile_faults,
+    refusal,
+)
 from touchstone.results import digests
 from touchstone.results.files import InputError
 from touchstone.results.interleaved import read_interleaved
-from touchstone.workflow import lock
 from touchstone.workflow.context import Context
 from touchstone.workflow.exit_status import ended, lines_of, status_of
 from touchstone.workflow.resources import JobResources
@@ -53,17 +62,47 @@ def check_lock(arguments: Sequence[str]) -> None:
         print(lock.LEFT, file=sys.stderr)
 
 
+def check_profiles(arguments: Sequence[str]) -> None:
+    """Exit where a given profile is one for an older Snakemake; print what has no effect."""
+    for path in profiles(arguments):
+        fault, note = profile_faults(path)
+        if fault:
+            sys.exit(f"error: {fault}")
+        if note:
+            print(f"note: {note}", file=sys.stderr)
+
+
+def profiles(arguments: Sequence[str]) -> list[Path]:
+    """The files of the profiles that Snakemake's arguments and its environment name."""
+    names = [os.environ.get("SNAKEMAKE_PROFILE", "")]
+    for i, word in enumerate(arguments):
+        option, _, value = word.partition("=")
+        if option in ("--profile", "--workflow-profile"):
+            names.append(value or "".join(arguments[i + 1 : i + 2]))
+    every = [Path(name).expanduser() for name in names if name]
+    return [path / "config.yaml" if path.is_dir() else path for path in every]
+
+
 def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     """Check that the jobs of a Snakemake workflow can run, and print how long they take.
 
     Exits with one message if they cannot.
     """
+    if workflow.is_main_process:
+        lock.own()
     if left := orphans(Path.cwd()):
         sys.exit(f"error: {refusal(left)}")
     begun = list(workflow.dag.needrun_jobs())
     runs = [job for job in begun if is_of(job, "train")]
     if workflow.executor_plugin.name == "slurm":
         asked = [(job.rule.name, job.resources) for job in begun if not job.is_local]
+        if faults := managed(asked):
+            sys.exit("error: Slurm cannot run this study:\n  " + "\n  ".join(faults))
+        refused, warned = not_alone(asked, node_cores())
+        if refused:
+            sys.exit(f"error: {refused}")
+        if warned:
+            print(f"warning: {warned}", file=sys.stderr)
         known = partitions()
         if known and (faults := impossible(asked, known)):
             sys.exit("error: Slurm cannot run this study:\n  " + "\n  ".join(faults))
