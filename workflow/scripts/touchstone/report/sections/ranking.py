@@ -295,10 +295,10 @@ def long_runs(findings: Findings, comparisons: Sequence[ComparisonSummary], most
     texts = []
     for one, pair in other:
         assert pair.runs_ratio
-        what = "the other order" if pair.runs_turn_round else "another ratio"
+        order = ", the other order" if pair.runs_turn_round else ""
         names = f"{_name(findings, one, pair.faster)} to {_name(findings, one, pair.slower)}"
-        texts.append(f"{what}, {times_text(pair.runs_ratio)}, for {names}")
-    return f"The long runs, a cross-check, give {listing(texts)}."
+        texts.append(f"{times_text(pair.runs_ratio)} for {names}{order}")
+    return f"The long runs, a cross-check, give other ratios: {listing(texts)}."
 
 
 def noisy_turns(findings: Findings, comparisons: Sequence[ComparisonSummary]) -> str:
