@@ -85,7 +85,7 @@ test-faults: .venv/dev ## kill a small study 200 times, or KILLS=5; nothing may 
 gpu-check: ## check a GPU in 30 minutes, or MINUTES=10: make gpu-check PYTHON=/path/to/python
 	@PYTHONPATH="workflow/scripts$${PYTHONPATH:+:$$PYTHONPATH}" \
 	    $(if $(wildcard .venv/bin/python),.venv/bin/python,$(PYTHON)) workflow/scripts/cli.py check-gpu \
-	    --python $(PYTHON) --device $(or $(DEVICE),gpu) --minutes $(or $(MINUTES),30) \
+	    --python "$$(command -v $(PYTHON))" --device $(or $(DEVICE),gpu) --minutes $(or $(MINUTES),30) \
 	    $(if $(ONLY),--only $(ONLY))
 
 # Installs envs/*-gpu.yaml, gigabytes of packages.

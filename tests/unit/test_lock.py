@@ -143,3 +143,15 @@ def test_a_job_elsewhere_watches_nobody(root, monkeypatch):
     assert job.stdout.readline() and job.poll() is None
     job.kill()
     job.wait()
+
+
+def test_a_job_of_slurm_outlives_the_driver_that_submitted_it(root, monkeypatch):
+    """It may run on the same machine, with the driver's variables."""
+    monkeypatch.setenv("PYTHONPATH", str(root / "workflow/scripts"))
+    gone = Process.of(os.getpid())._replace(number=2**22 + 1)
+    monkeypatch.setenv(DRIVER_VARIABLE, str(gone))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    job = subprocess.Popen([sys.executable, "-c", JOB], stdout=subprocess.PIPE)
+    assert job.stdout.readline() and job.poll() is None
+    job.kill()
+    job.wait()

@@ -22,7 +22,8 @@ class Process(NamedTuple):
     started: str
     """Clock ticks after the boot."""
     world: str
-    """The boot, and the namespace in which the number counts."""
+    """The boot, the namespace in which the number counts, and the job of Slurm, which outlives the
+    driver that submitted it."""
 
     @classmethod
     def of(cls, number: int) -> Process:
@@ -55,7 +56,7 @@ class Process(NamedTuple):
 
 def _world() -> str:
     namespace = os.readlink("/proc/self/ns/pid")
-    return f"{BOOT.read_text().strip()}/{namespace}"
+    return f"{BOOT.read_text().strip()}/{namespace}/{os.environ.get('SLURM_JOB_ID', '')}"
 
 
 def lead() -> None:
