@@ -61,6 +61,7 @@ STARTS = {
     ),
     "export": (("pyperf", "none", "--output", "a.json"), 1, "error: "),
     "profile": (("--run", "none", "--output", "a.json", "--log", "a.log"), 1, "error: "),
+    "release-lock": ((), 0, ""),
     "repeat": (("disturbed", "study.yaml"), 1, "error: "),
     "report": (
         ("--findings", "none", "--figures", "none", "--config", "none", "--output", "page.html"),

@@ -38,7 +38,6 @@ from touchstone.plan.model import Cell
 from touchstone.plan.names import BEST
 from touchstone.plan.spec import make_spec
 from touchstone.results import digests
-from touchstone.results.trials import TurnsJudge, trials_of
 from touchstone.schema.events import outcome_of, read_events
 from touchstone.schema.interleaved import MeasuredSet, Slice
 from touchstone.schema.spec import (
@@ -104,6 +103,9 @@ def with_fastest_settings(
 
     The files of the trials and what their turns showed stay in the folder `trials` of the run.
     """
+    # It loads SciPy, which no other run needs.
+    from touchstone.results.trials import TurnsJudge, trials_of
+
     execution, framework = spec.execution, spec.factors.framework
     modes = frameworks.modes(framework, execution.style, execution.device)
     whole = execution.world_size > 1
