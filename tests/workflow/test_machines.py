@@ -113,7 +113,7 @@ def written(project):
 def test_bundles_that_are_refused_leave_the_page_that_is_there(project):
     project.run("merge", "--config", "bundles=one.zip,two.zip")
     pages = {path: path.read_bytes() for path in project.folder.glob("results/merged/*")}
-    assert len(pages) == 5
+    assert len(pages) == 6
     status, output = project.snakemake("merge", "--config", "bundles=one.zip,one.zip")
     assert status != 0 and "error: one.zip: " in output
     assert pages == {path: path.read_bytes() for path in project.folder.glob("results/merged/*")}
