@@ -46,7 +46,9 @@ try:
             read(Path(path))
     else:
         own = read_own(workflow.overwrite_configfiles or ())
-        given = {**own, **(workflow.config_settings.overwrite_config or {})} if own else {}
+        given = (
+            {**own, **(workflow.config_settings.overwrite_config or {})} if own else {}
+        )
         inherited = inherited_text(read(Path("config/config.yaml")), given)
         if inherited and workflow.is_main_process:
             print(f"note: {inherited}", file=sys.stderr)
