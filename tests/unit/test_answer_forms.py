@@ -193,6 +193,21 @@ def test_runs_of_two_sittings_are_no_pairs_and_that_is_said(tmp_path):
     assert "o execution ran both batch size 128 and batch size 64 and batch size 32" in text
 
 
+def test_a_ratio_without_an_interval_claims_no_difference_that_is_excluded(tmp_path):
+    """Of two blocks each, the cells have one in common, which says nothing of the noise."""
+    cells = [{"batch_size": size} for size in (32, 64)]
+    hours = {("cell1", 1): "07", ("cell1", 2): "08", ("cell2", 1): "09", ("cell2", 2): "08"}
+    findings = studied(
+        tmp_path, cells, [[100, 101], [151, 150]],
+        execution=lambda name, repeat: f"2026-11-28T{hours[name, repeat]}:00:00Z",
+    )  # fmt: skip
+    (pair,) = findings.comparisons[0].pairs
+    assert pair.ratio and pair.ratio.low is None and pair.not_excluded is None
+    text = words(findings)
+    assert " times, without an interval, as too few repeats of an execution have both" in text
+    assert "is not excluded" not in text
+
+
 def test_every_run_with_moved_cores_is_flagged_and_counted_beside_an_answer_from_turns(tmp_path):
     """The least was that of the larger readings, so 1 of 9 runs was counted, not 9."""
     cells = [{"framework": name} for name in ("mxnet", "pytorch", "tensorflow")]

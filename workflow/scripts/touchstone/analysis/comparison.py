@@ -186,8 +186,7 @@ def summary(
 
 def _too_noisy(comparison: Comparison, leads: Sequence[ComparedPair]) -> str:
     """Why the noise leaves no answer; empty where the intervals are narrow enough for one."""
-    known = [p.ratio for p in leads if p.ratio and p.ratio.high is not None]
-    if all((ratio.high or 0) / ratio.value <= TOO_WIDE for ratio in known):
+    if (_reach(leads) or 1.0) <= TOO_WIDE:
         return ""
     total, disturbed = _disturbed(comparison)
     if disturbed > LOW_SHARE * total:
@@ -269,9 +268,7 @@ def _trust(
     comparison: Comparison, pairs: Sequence[ComparedPair], leads: Sequence[ComparedPair]
 ) -> Trust:
     total, disturbed = _disturbed(comparison)
-    known = [pair.ratio for pair in leads if pair.ratio]
-    reaches = [ratio.high / ratio.value for ratio in known if ratio.high is not None]
-    reach = max(reaches, default=None)
+    reach = _reach(leads)
     disagree = any(pair.runs_disagree for pair in pairs)
     level, reason = _level(comparison.n, disturbed / total, disagree, reach or 1.0)
     return Trust(
@@ -283,6 +280,13 @@ def _trust(
         disturbed=disturbed,
         reach=reach,
     )
+
+
+def _reach(leads: Sequence[ComparedPair]) -> float | None:
+    """The largest upper end / ratio of the leader's intervals; None without an interval."""
+    known = [pair.ratio for pair in leads if pair.ratio]
+    reaches = [ratio.high / ratio.value for ratio in known if ratio.high is not None]
+    return max(reaches, default=None)
 
 
 def _disturbed(comparison: Comparison) -> tuple[int, int]:

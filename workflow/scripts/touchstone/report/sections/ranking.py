@@ -124,9 +124,10 @@ def _maybe_as_fast(
     findings: Findings, one: ComparisonSummary, cells: dict[str, ComparedCell], pair: ComparedPair
 ) -> str:
     """A configuration that may be as fast, with the largest difference that is not excluded."""
-    most = _percent(pair.not_excluded or 0.0)
-    speed = _speed(findings, one, cells[pair.slower])
-    return f"{speed}: {_pair_text(pair)} times, so a difference of up to {most} is not excluded"
+    text = f"{_speed(findings, one, cells[pair.slower])}: {_pair_text(pair)} times, "
+    if pair.not_excluded is None:
+        return f"{text}without an interval, as too few repeats of an execution have both"
+    return f"{text}so a difference of up to {_percent(pair.not_excluded)} is not excluded"
 
 
 def _percent(share: float) -> str:
