@@ -191,9 +191,14 @@ def record_of_the_first(folder):
             "node far: the runner ended with signal SIGKILL and no result",
         ),
         ((0, signal.SIGKILL), "error", "the runner ended with signal SIGKILL and no result"),
-        ((1, signal.SIGSTOP), "timeout", "it ran longer than the limit of 8 s"),
+        (None, "timeout", "it ran longer than the limit of 8 s"),
+        (
+            (1, signal.SIGSTOP), "error",
+            "node far: all stood still for 1 s: the processes were stopped, or this machine was "
+            "paused",
+        ),
     ],
-    ids=["killed", "the first is killed", "hanging"],
+    ids=["killed", "the first is killed", "too long", "stopped"],
 )  # fmt: skip
 def test_the_end_of_a_replica_on_any_node_is_that_of_the_run(end, status, said, on_two_nodes):
     limit = 8.0 if status == "timeout" else 800.0

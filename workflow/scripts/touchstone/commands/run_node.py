@@ -12,7 +12,7 @@ from touchstone.datasets.errors import DatasetError
 from touchstone.measure.launch import Fault
 from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.measure.nodes import FOLDER, FirstNode
-from touchstone.measure.supervisor import Ending, supervise
+from touchstone.measure.supervisor import Ending, StoodStill, supervise
 from touchstone.schema.events import outcome_of, read_events
 from touchstone.schema.status import ERROR
 from touchstone.schema.variables import SECRET
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
         try:
             command = prepare(first.spec, arguments.python, folder)
             log = folder / "train.log"
-            with machine_to_itself(first.spec.cell):
+            with machine_to_itself(first.spec.cell), contextlib.suppress(StoodStill):
                 supervise(
                     first.spec, command, folder, log, final=True, trial=True, other_nodes=first,
                     data=verified_data(first.spec),

@@ -144,8 +144,6 @@ def supervise(
     lines: list[str] = []
     reason: str | None
     if lost.too_long:
-        if trial:
-            raise StoodStill(str(lost))
         how, reason = status.ERROR, str(lost)
     elif stopped:
         how, reason, lines = stopped
@@ -172,6 +170,8 @@ def supervise(
     _describe(folder, software, data, run, start, known, unknown)
     if not trial:
         progress.finish(how)
+    elif lost.too_long:
+        raise StoodStill(str(lost))
     return how
 
 
