@@ -14,7 +14,8 @@ from touchstone.plan.estimate import (
     seconds_of_run,
     seconds_of_steps,
 )
-from touchstone.plan.read import ConfigError, is_operation, read_on_default
+from touchstone.plan.read import ConfigError, read_on_default
+from touchstone.plan.setting import OPERATION
 from touchstone.plan.study import make_plan
 
 STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
@@ -104,7 +105,7 @@ def test_every_study_has_all_cells_at_every_scale(root, name, scale):
     assert len(plan.cells) == len(make_plan(overlaid(root, name), root).cells)
     if scale == "smoke":  # needs no network: its data are made, or come with a package
         embedded = {"mnist-5k"}
-        sets = {cell.dataset for cell in plan.cells.values() if not is_operation(cell)}
+        sets = {cell.dataset for cell in plan.cells.values() if cell.kind != OPERATION}
         assert all(name in embedded or name.startswith("synthetic") for name in sets)
 
 

@@ -10,7 +10,8 @@ from touchstone.plan import code_digest, frameworks
 from touchstone.plan.deployment import set_job_variables
 from touchstone.plan.environment import conda_faults
 from touchstone.plan.parity import REFERENCE
-from touchstone.plan.read import canonical, digest, is_operation
+from touchstone.plan.read import canonical, digest
+from touchstone.plan.setting import OPERATION
 from touchstone.plan.study import check_results, gate_options, make_plan, paths
 from touchstone.workflow import start, terminal
 from touchstone.workflow.context import Context, inspected

@@ -9,13 +9,14 @@ from typing import Literal
 
 from touchstone.analysis.findings_model import Scaling
 from touchstone.analysis.ratio import estimate
+from touchstone.plan.model import settings
 from touchstone.results.planned import FACTORS
 from touchstone.results.study import Cell, Study
 from touchstone.results.tables import counted
 from touchstone.safe_text import csv_of
 from touchstone.statistics.intervals import TOO_FEW, Ratio, paired_ratio
 
-FREE = ("nodes", "replicas", "batch_split", "threads")
+FREE = settings(lambda traits: traits.scales)
 """The factors in which a cell of several replicas may differ from its baseline."""
 COLUMNS = (
     *FACTORS,

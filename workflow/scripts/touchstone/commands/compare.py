@@ -45,7 +45,8 @@ from touchstone.plan.installations import Installation, framework_of
 from touchstone.plan.model import Cell
 from touchstone.plan.names import framework_name
 from touchstone.plan.parts import Interleave
-from touchstone.plan.read import ConfigError, is_operation, read_on_default
+from touchstone.plan.read import ConfigError, read_on_default
+from touchstone.plan.setting import OPERATION
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import make_plan
 from touchstone.reading import share_of
@@ -250,7 +251,7 @@ def _cells(file: Path | None) -> dict[str, Cell]:
     """The cells of a study that take turns, on noise, by name. Raises ConfigError."""
     planned = make_plan(read_on_default(ROOT, file), ROOT).cells
     found = {
-        name: cell if is_operation(cell) else cell.model_copy(update={"input": "synthetic"})
+        name: cell if cell.kind == OPERATION else cell.model_copy(update={"input": "synthetic"})
         for name, cell in planned.items()
         if cell.world_size == 1
     }
@@ -265,7 +266,7 @@ def _measured(
     candidates = [_candidate(key, cell, one, folder / key) for key, one in sides.items()]
     turns = measure(name, "", options, candidates, {}, folder / "sets")
     recorded = {one.cell: _recorded(one.events) for one in candidates}
-    unit = CALLS if is_operation(cell) else UNIT
+    unit = CALLS if cell.kind == OPERATION else UNIT
     return Configuration(turns, unit, _device(cell.device), recorded)
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -11,9 +11,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from touchstone.paths import ROOT
-from touchstone.plan.model import Cell, Study
+from touchstone.plan.model import SETTINGS, Cell, Study
 from touchstone.plan.parts import Environment, Interleave
 from touchstone.plan.read import read
+from touchstone.plan.setting import TRAINING, Setting
 
 HEAD = """# Configuration
 
@@ -41,6 +42,13 @@ sweeps:
 ```
 """
 
+GROUPS: Mapping[str, Callable[[Setting], bool]] = {
+    "What most studies set": lambda traits: traits.common,
+    "The training": lambda traits: traits.decides is not None,
+    "Inference and operations": lambda traits: TRAINING not in traits.of,
+    "How a cell runs, and how it is measured": lambda traits: True,
+}
+"""The settings as the page groups them: each is in the first group whose test its traits pass."""
 FOOT = """`make docs` generates this page from `workflow/scripts/touchstone/plan/model.py`.
 """
 
@@ -70,16 +78,26 @@ def readme() -> str:
     in_turn = _table(Interleave, usual.get("interleave") or {})
     parts += ["## Measuring in turn, in `interleave`\n", in_turn]
     parts += ["## Environments of your own, in `environments`\n", _table(Environment)]
-    of_cells = _table(Cell, usual.get("defaults") or {})
-    parts += ["## The settings of a cell, in `defaults` and in `sweeps`\n", of_cells]
+    parts.append("## The settings of a cell, in `defaults` and in `sweeps`\n")
+    groups: dict[str, list[str]] = {heading: [] for heading in GROUPS}
+    for name, traits in SETTINGS.items():
+        groups[next(heading for heading, has in GROUPS.items() if has(traits))].append(name)
+    for heading, names in groups.items():
+        parts += [f"### {heading}\n", _table(Cell, usual.get("defaults") or {}, names)]
     return "\n".join([*parts, FOOT])
 
 
-def _table(model: type[BaseModel], usual: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """The keys of a model; `usual` are those that the default study sets."""
+def _table(
+    model: type[BaseModel],
+    usual: Mapping[str, Any] = MappingProxyType({}),
+    names: Container[str] | None = None,
+) -> str:
+    """The keys of a model, or of these names; `usual` are those that the default study sets."""
     rows = ["| key | value | default | meaning |", "| --- | --- | --- | --- |"]
     properties = model.model_json_schema()["properties"]
     for key, field in model.model_fields.items():
+        if names is not None and key not in names:
+            continue
         meaning = (field.description or "").replace("|", "\\|")
         words = type_in_words(properties[key])
         rows.append(f"| `{key}` | {words} | {_default(field, usual.get(key))} | {meaning} |")

@@ -22,8 +22,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 import psutil
@@ -37,7 +39,10 @@ UNCOUNTED = 5.0
 PATIENCE = 10.0
 """Seconds that a question waits for the thread, which may have to wait for a core."""
 WORKED = 0.1
-"""Cores that the watched processes use, on average over a hole, if they worked in it."""
+"""Cores that the watched processes use, on average over a hole, if they worked in it; on a busy
+machine half of what they used shortly before is enough."""
+RECENT = 5
+"""Beats that are shortly before."""
 EVERY = 5
 """Beats between two readings of the machine's CPU time, which takes longest."""
 
@@ -110,11 +115,15 @@ class Standstill:
 
     def _watch(self) -> None:
         clocks = _Clocks(self.cpu_seconds)
+        recent = deque([BEAT * self.cores], RECENT)  # CPU seconds of the last beats
         while not self.ended:
             with self.beaten:
                 self.beaten.wait_for(lambda: self.ended, BEAT)
             slept, late, worked = clocks.passed()
-            if late < clocks.hole or worked >= WORKED * late + BEAT * self.cores:
+            if late < clocks.hole:
+                recent.append(worked)
+                late = 0.0
+            elif worked >= max(recent) + late * min(WORKED, fmean(recent) / BEAT / 2):
                 late = 0.0
             self.halted = self.halted + BEAT if self.stopped() else 0.0
             if self.halted > HOLE:

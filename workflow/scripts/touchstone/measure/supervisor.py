@@ -155,7 +155,8 @@ def supervise(
         lines = runner_output.log_tail(log)
         how, reason = status.ERROR, account.fault or _fault(code)
     runner_output.shorten_log(log)
-    if how == status.ERROR:
+    stood_still = trial and lost.too_long
+    if how == status.ERROR and not stood_still:
         if not final:
             where = f"; its log {log} ends:" if lines else ""
             raise Fault("\n".join([f"{reason}{where}", *lines]))
@@ -170,7 +171,7 @@ def supervise(
     _describe(folder, software, data, run, start, known, unknown)
     if not trial:
         progress.finish(how)
-    elif lost.too_long:
+    elif stood_still:
         raise StoodStill(str(lost))
     return how
 

@@ -15,11 +15,12 @@ from touchstone import networks, operations
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import GraphError
 from touchstone.plan import environment, frameworks, inference
-from touchstone.plan.effect import lacks
-from touchstone.plan.model import Cell
+from touchstone.plan.effect import foreign, lacks, usual
+from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.names import BEST
 from touchstone.plan.parts import Environment, Shapes
-from touchstone.plan.read import USUAL, ConfigError, is_operation, read
+from touchstone.plan.read import ConfigError, read
+from touchstone.plan.setting import INFERENCE, OPERATION
 from touchstone.schema.spec import PINNED, PLAIN
 
 SHAPE = re.compile(r"\d+(x\d+)*")
@@ -100,14 +101,17 @@ class Known:
         if cell.mode is None and cell.framework in self.names["framework"]:
             modes = frameworks.modes(cell.framework, cell.style) or frameworks.modes(cell.framework)
             cell = cell.model_copy(update={"mode": modes[0]})
-        if not is_operation(cell):
-            unheeded = [n for n in ("operation_seconds", "batch_split") if lacks(cell, n)]
-            return [inference.resolved(inference.usual(cell, unheeded))]
+        unheeded = [name for name in SETTINGS if foreign(cell, name)]
+        if cell.kind != OPERATION:
+            if cell.kind == INFERENCE and cell.trained_batch_size is None:
+                cell = cell.model_copy(update={"trained_batch_size": cell.batch_size})
+            dependent = ("batch_split", "trained_batch_size")
+            return [usual(cell, [*unheeded, *(name for name in dependent if lacks(cell, name))])]
         shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
         if cell.dataset in self.shapes:
             listed = self._shapes_of(cell.dataset)
             shapes = shapes if isinstance(listed, str) else listed.get(cell.network, shapes)
-        cell = inference.usual(cell, [name for name in USUAL if lacks(cell, name)])
+        cell = usual(cell, unheeded)
         same = {"batch_size": 1, "input": "synthetic", "mode": mode}
         return [cell.model_copy(update={**same, "dataset": shape}) for shape in shapes]
 
@@ -182,7 +186,7 @@ class Known:
                 f"device: {cell.framework} cannot train on {cell.device}, for {lacking} "
                 "is not there; write that file, or choose another device"
             )
-        if is_operation(cell):
+        if cell.kind == OPERATION:
             found += environment.cell_faults(cell, self.own, self.usable, photos=False)
             return [*found, *self._operation_faults(cell)]
         try:
@@ -195,7 +199,7 @@ class Known:
         photos = dataset.photos is not None
         found += environment.cell_faults(cell, self.own, self.usable, photos)
         found += [*_replica_faults(cell, dataset.splits.train), *_photo_faults(cell, dataset)]
-        if inference.is_inference(cell):
+        if cell.kind == INFERENCE:
             found += inference.faults(cell, dataset.splits.test)
         elif cell.global_batch_size > dataset.splits.train:
             found.append(
@@ -263,7 +267,7 @@ class Known:
 def _plain_faults(cell: Cell) -> list[str]:
     """What the style `plain` does not do."""
     found = []
-    if inference.is_inference(cell):
+    if cell.kind == INFERENCE:
         found.append("workload: the style plain trains only; choose style: tuned to predict")
     if cell.world_size > 1:
         found.append(
@@ -283,7 +287,7 @@ def _augments(cell: Cell) -> bool:
 def _task_faults(cell: Cell, task: str | None, dataset: catalogue.Dataset) -> list[str]:
     """What a network with several labels for each example cannot do."""
     found = []
-    if task and inference.is_inference(cell):
+    if task and cell.kind == INFERENCE:
         found.append(
             f"workload: {cell.network} gives several labels for each example, which inference "
             "does not compare; choose another network, or train it"

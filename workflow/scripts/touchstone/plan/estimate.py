@@ -12,10 +12,9 @@ from touchstone import networks
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
-from touchstone.plan.inference import is_inference
 from touchstone.plan.model import Cell
 from touchstone.plan.parts import Interleave
-from touchstone.plan.read import is_operation
+from touchstone.plan.setting import INFERENCE, OPERATION
 from touchstone.plan.study import Plan
 
 FLOPS_PER_CORE = 3.0e10
@@ -67,7 +66,7 @@ def estimate(
         folder: of the data sets' descriptions.
         cores: that a run may use.
     """
-    trained = [cell for cell in plan.cells.values() if not is_operation(cell)]
+    trained = [cell for cell in plan.cells.values() if cell.kind != OPERATION]
     sets = {cell.dataset: _dataset(cell.dataset, folder) for cell in trained}
     seconds, gpu_runs = 0.0, 0
     for name, runs in cells.items():
@@ -104,11 +103,11 @@ def seconds_of_steps(cell: Cell, folder: Path, cores: float) -> float | None:
     """
     if cell.device == "gpu":
         return None
-    if is_operation(cell):
+    if cell.kind == OPERATION:
         return cell.warmup_seconds + cell.operation_seconds
     data, graph = _dataset(cell.dataset, folder), _graph(cell.network, cell.dataset, folder)
     speed = FLOPS_PER_CORE * (cell.threads or cores) * cell.nodes
-    if is_inference(cell):
+    if cell.kind == INFERENCE:
         work = 2 * graph.macs * data.splits.test
         return work / speed + cell.warmup_seconds + 2 * cell.inference_seconds
     steps, tested = cell.epochs * cell.batches(data.splits.train).steps, data.splits.test
@@ -137,9 +136,9 @@ def seconds_of_turns(
         if cell.device == "gpu":
             return None
         step = 0.0
-        if not is_operation(cell):
+        if cell.kind != OPERATION:
             graph = _graph(cell.network, cell.dataset, folder)
-            macs = graph.macs if is_inference(cell) else graph.training_macs
+            macs = graph.macs if cell.kind == INFERENCE else graph.training_macs
             step = 2 * macs * cell.global_batch_size / (FLOPS_PER_CORE * (cell.threads or cores))
         slices += max(options.slice_seconds, step) + max(options.lead_seconds, step)
     seconds = options.sets * (SECONDS_PER_RUN + rounds * slices)

@@ -1,58 +1,18 @@
 """Inference cells: which training cell leaves the weights that each of them predicts with."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from touchstone.plan import frameworks
-from touchstone.plan.model import Cell
+from touchstone.plan.model import INITIAL, TRAINED, Cell, settings
 from touchstone.plan.names import BEST
+from touchstone.plan.setting import INFERENCE
 
-INITIAL, TRAINED = "initial", "trained"
-"""The words for weights beside the names of frameworks."""
-DECIDE = (
-    "network", "dataset", "initialisation", "learning_rate", "optimizer", "momentum", "nesterov",
-    "beta1", "beta2", "epsilon", "weight_decay", "weight_decay_form", "weight_decay_on", "schedule",
-    "milestones", "lr_gamma", "lr_warmup_epochs", "crop_padding", "crop_area", "flip", "epochs",
-    "seed", "last_batch", "kept_weights",
-)  # fmt: skip
+DECIDE = settings(lambda traits: traits.decides is not None)
 """The settings that decide which weights a training cell leaves, beside its framework and batch
 size; in all others, as its threads or its device, it may differ from the cell that predicts."""
-OF_WEIGHTS = tuple(
-    name for name in DECIDE if name not in ("network", "dataset", "initialisation", "seed")
-)
-"""Those of them that mean nothing where nothing is trained."""
-OF_TRAINED = (*OF_WEIGHTS, "trained_batch_size")
-"""Settings that no cell with initial weights has."""
-OF_TRAINING = (
-    "operation_seconds", "evaluate_every", "target_accuracy", "reader_threads", "steps",
-    "training_accuracy",
-)  # fmt: skip
-"""Settings that no inference cell has."""
-ONLY = ("weights", "trained_batch_size", "inference_seconds")
-"""Settings that inference cells alone have."""
 PRECISIONS = ("fp32", "fp64")
-
-
-def is_inference(cell: Cell) -> bool:
-    """Whether the cell predicts instead of training."""
-    return cell.workload == "inference"
-
-
-def resolved(cell: Cell) -> Cell:
-    """The cell with the usual value for every setting that means nothing to it."""
-    if not is_inference(cell):
-        return usual(cell, ONLY)
-    if cell.weights == INITIAL:
-        cell = usual(cell, OF_TRAINED)
-    elif cell.trained_batch_size is None:
-        cell = cell.model_copy(update={"trained_batch_size": cell.batch_size})
-    return usual(cell, OF_TRAINING)
-
-
-def usual(cell: Cell, names: Iterable[str]) -> Cell:
-    """The cell with the usual value for these settings."""
-    return cell.model_copy(update={name: Cell.model_fields[name].default for name in names})
 
 
 def faults(cell: Cell, test_examples: int) -> list[str]:
@@ -90,15 +50,15 @@ def sources(cells: Mapping[str, Cell]) -> tuple[dict[str, str], list[str]]:
     Returns:
         The names, and those of the inference cells for which no cell trains.
     """
-    if not any(map(is_inference, cells.values())):
+    if not any(cell.kind == INFERENCE for cell in cells.values()):
         return {}, []
     trained: dict[Any, list[str]] = defaultdict(list)
     for name, cell in cells.items():
-        if not is_inference(cell) and cell.steps is None:  # which keeps no weights
+        if cell.kind != INFERENCE and cell.steps is None:  # which keeps no weights
             trained[_decided(cell, cell.framework, cell.global_batch_size)].append(name)
     found, without = {}, []
     for name, cell in cells.items():
-        if not is_inference(cell) or cell.weights == INITIAL:
+        if cell.kind != INFERENCE or cell.weights == INITIAL:
             continue
         framework = cell.framework if cell.weights == TRAINED else cell.weights
         candidates = trained[_decided(cell, framework, cell.trained_batch_size)]

@@ -1,39 +1,18 @@
 """Which searches for the largest batch a study asks for, and the specs of their probes."""
 
 from pathlib import Path
-from typing import Any
 
-from touchstone.plan.inference import is_inference
-from touchstone.plan.model import Cell
+from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.names import BEST
-from touchstone.plan.read import SLUG, UNSAID, digest, is_operation
+from touchstone.plan.read import NAMED, UNSAID, digest
+from touchstone.plan.setting import OWN, TRAINING
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import Plan
 from touchstone.schema.spec import TrainingSpec
 
 STEPS = 6
 """Training steps of a probe: the first, and some in chunks as in a run."""
-FIXED: dict[str, Any] = {
-    "batch_size": 1,
-    "learning_rate": 1.0e-6,
-    "schedule": "constant",
-    "milestones": [],
-    "lr_gamma": 0.1,
-    "lr_warmup_epochs": 0.0,
-    "epochs": 1,
-    "last_batch": "drop",
-    "training_accuracy": False,
-    "kept_weights": "last",
-    "steps": None,
-    "evaluate_every": 0,
-    "target_accuracy": None,
-    "seed": 0,
-    "warmup_steps": 0,
-    "warmup_seconds": 0.0,
-    "chunk_seconds": 0.05,
-    "sampling_interval": 0.1,
-    "time_limit_factor": None,
-}
+SHARED = {name: traits.probe for name, traits in SETTINGS.items() if traits.probe is not OWN}
 """Settings that do not change how much memory a step takes, as probes have them: cells that
 differ in nothing else share a search. The rate is small, so that no probe diverges."""
 
@@ -49,27 +28,25 @@ def searches(plan: Plan) -> dict[str, Cell]:
     cells = (
         cell
         for cell in plan.cells.values()
-        if cell.mode != BEST
-        and cell.world_size == 1
-        and not (is_operation(cell) or is_inference(cell))
+        if cell.mode != BEST and cell.world_size == 1 and cell.kind == TRAINING
     )
-    found = (cell.model_copy(update=FIXED) for cell in cells)
+    found = (cell.model_copy(update=SHARED) for cell in cells)
     return {_name(cell): cell for cell in found}
 
 
 def _name(cell: Cell) -> str:
-    """What a cell's name spells out but what is fixed, and a hash of all other settings."""
-    values = cell.model_dump(exclude={*FIXED, "nodes"})  # which is 1
+    """What a cell's name spells out but what searches share, and a hash of all other settings."""
+    values = cell.model_dump(exclude={*SHARED, "nodes"})  # which is 1
     for key, usual in UNSAID:
         if values[key] == usual:
             del values[key]
-    slug = [str(values.pop(key)) for key in SLUG if key in values]
+    slug = [str(values.pop(key)) for key in NAMED if key in values]
     return "-".join([*slug, digest(values)[:8]])
 
 
 def as_planned(cell: Cell) -> dict[str, str]:
     """The settings that the cells of a search share, as plan.tsv spells them."""
-    values = {key: value for key, value in cell.model_dump().items() if key not in FIXED}
+    values = {key: value for key, value in cell.model_dump().items() if key not in SHARED}
     return {key: "" if value is None else str(value) for key, value in values.items()}
 
 

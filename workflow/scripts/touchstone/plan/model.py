@@ -5,16 +5,48 @@ The text of every field is the documentation that `config/README.md` is generate
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from touchstone import operations
 from touchstone.plan.parts import Environment, EnvironmentName, Interleave, Scale
+from touchstone.plan.setting import (
+    ELSE,
+    FIRST,
+    INFERENCE,
+    INITIAL_WEIGHTS,
+    OF_A_NETWORK,
+    OF_ALL,
+    OPERATION,
+    RECORDS,
+    TABLES,
+    TRAINING,
+    WEIGHTS,
+    Need,
+    Setting,
+)
 from touchstone.schema.epochs import Epochs
 from touchstone.schema.spec import PINNED
 
 RESULTS_FORMAT: Literal[3] = 3
 """Raised when the files under `results/` change in a way that older code cannot read."""
+INITIAL, TRAINED = "initial", "trained"
+"""The words for weights beside the names of frameworks."""
+
+TRAINED_WEIGHTS = Need("weights: trained", lambda cell: cell.weights != INITIAL)
+RECORD_FILES = Need("input: records", lambda cell: cell.input == "records")
+SEVERAL = Need("several replicas or nodes", lambda cell: cell.world_size > 1)
+SGD = Need("optimizer: sgd", lambda cell: cell.optimizer == "sgd")
+ADAM = Need("optimizer: adam", lambda cell: cell.optimizer == "adam")
+WEIGHT_DECAY = Need("a weight_decay above 0", lambda cell: cell.weight_decay > 0)
+STEP_SCHEDULE = Need("schedule: step", lambda cell: cell.schedule == "step")
+ALL_EPOCHS = Need("an end with its epochs: no steps", lambda cell: cell.steps is None)
+EVALUATIONS = Need(
+    "evaluate_every above 0, or workload: inference",
+    lambda cell: cell.evaluate_every > 0 or cell.kind == INFERENCE,
+)
 
 
 class Cell(BaseModel):
@@ -22,13 +54,27 @@ class Cell(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    framework: Annotated[str, Field(description="a file of `touchstone/runner/adapters/`")]
+    framework: Annotated[
+        str,
+        Field(description="a file of `touchstone/runner/adapters/`"),
+        Setting(OF_ALL, in_names="", shown=TABLES, compared=FIRST, common=True),
+    ]
+    style: Annotated[
+        Literal["tuned", "plain"],
+        Field(
+            description="whose code trains: `tuned`, what an expert writes for the framework; "
+            "`plain`, what its own tutorials show, with the same weights, batches and update "
+            "equation (`docs/styles.md`)"
+        ),
+        Setting(OF_A_NETWORK, in_names="", shown=TABLES, compared=FIRST),
+    ] = "tuned"
     environment: Annotated[
         str,
         Field(
             description="where the framework is installed: `pinned`, as `envs/<framework>.yaml` "
             "says, or one of the study's `environments` (`docs/environments.md`)"
         ),
+        Setting(OF_ALL, in_names="", shown=TABLES, compared=FIRST),
     ] = PINNED
     network: Annotated[
         str,
@@ -36,6 +82,7 @@ class Cell(BaseModel):
             description="a file of `touchstone/networks/`, which is trained, or of "
             "`touchstone/operations/`, which is called repeatedly"
         ),
+        Setting(OF_ALL, in_names="", decides=INITIAL_WEIGHTS, shown=TABLES, common=True),
     ]
     dataset: Annotated[
         str,
@@ -43,6 +90,7 @@ class Cell(BaseModel):
             description="a file of `config/datasets/`; of an operation its shape, as "
             "`3072x128x1024`, or a file of `config/operations/`: all shapes listed there"
         ),
+        Setting(OF_ALL, in_names="", decides=INITIAL_WEIGHTS, shown=TABLES, common=True),
     ]
     device: Annotated[
         Literal["cpu", "gpu"],
@@ -50,6 +98,7 @@ class Cell(BaseModel):
             description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`. On a machine "
             "without an NVIDIA driver or GPU they are `unsupported`, and nothing is installed"
         ),
+        Setting(OF_ALL, in_names="", shown=TABLES, compared=ELSE, common=True),
     ] = "cpu"
     precision: Annotated[
         Literal["fp32", "fp64", "tf32", "bf16", "fp16-amp"],
@@ -58,15 +107,8 @@ class Cell(BaseModel):
             "both; `tf32`, `bf16` and `fp16-amp` (with dynamic loss scaling) of products, with "
             "weights in fp32; `unsupported` where a framework or device lacks it"
         ),
+        Setting(OF_ALL, in_names="", shown=TABLES, compared=ELSE, common=True),
     ] = "fp32"
-    style: Annotated[
-        Literal["tuned", "plain"],
-        Field(
-            description="whose code trains: `tuned`, what an expert writes for the framework; "
-            "`plain`, what its own tutorials show, with the same weights, batches and update "
-            "equation (`docs/styles.md`)"
-        ),
-    ] = "tuned"
     mode: Annotated[
         str | None,
         Field(
@@ -76,6 +118,7 @@ class Cell(BaseModel):
             "and trains with the first mode unless others are shown to be faster "
             "(`docs/measuring.md`)"
         ),
+        Setting(OF_A_NETWORK, shown=TABLES, compared=FIRST, common=True),
     ] = None
     input: Annotated[
         Literal["memory", "records", "synthetic"],
@@ -84,6 +127,7 @@ class Cell(BaseModel):
             "training; `records`: each batch is read from it during training; `synthetic`: seeded "
             "noise of the same shape, not shuffled, so that a step only computes"
         ),
+        Setting(OF_A_NETWORK, shown=TABLES, compared=ELSE, common=True),
     ] = "memory"
     workload: Annotated[
         Literal["training", "inference"],
@@ -91,6 +135,7 @@ class Cell(BaseModel):
             description="`inference`: instead of training, read weights and predict the test set "
             "in batches of `batch_size` (`docs/inference.md`)"
         ),
+        Setting(OF_A_NETWORK),
     ] = "training"
     weights: Annotated[
         str,
@@ -99,10 +144,12 @@ class Cell(BaseModel):
             "settings; the name of a framework, those of its training cell; `initial`, the initial "
             "weights"
         ),
-    ] = "trained"
+        Setting((INFERENCE,)),
+    ] = TRAINED
     trained_batch_size: Annotated[
         int | None,
         Field(gt=0, description="`inference`: batch size of that training cell; null is the same"),
+        Setting((INFERENCE,), needs=TRAINED_WEIGHTS),
     ] = None
     reader_threads: Annotated[
         int | None,
@@ -112,6 +159,7 @@ class Cell(BaseModel):
             "0: read before each step; null: as many as compute, which is one per core that the "
             "run may use",
         ),
+        Setting((TRAINING,), compared=ELSE, needs=RECORD_FILES),
     ] = 1
     replicas: Annotated[
         int,
@@ -120,6 +168,7 @@ class Cell(BaseModel):
             description="replicas that train one model data-parallel: devices (`gpu`), or "
             "processes or logical devices that share the threads (`cpu`); `docs/parallel.md`",
         ),
+        Setting(OF_A_NETWORK, compared=ELSE, scales=True),
     ] = 1
     nodes: Annotated[
         int,
@@ -128,6 +177,7 @@ class Cell(BaseModel):
             description="nodes of a Slurm cluster, each with this number of `replicas` and "
             "`threads`; `docs/parallel.md`",
         ),
+        Setting(OF_A_NETWORK, compared=ELSE, scales=True),
     ] = 1
     batch_split: Annotated[
         Literal["effective", "per_replica"],
@@ -135,9 +185,20 @@ class Cell(BaseModel):
             description="`effective`: a batch is split evenly over the replicas; `per_replica`: "
             "each replica has its own batch of `batch_size`"
         ),
+        Setting(OF_A_NETWORK, compared=ELSE, scales=True, needs=SEVERAL),
     ] = "effective"
-    batch_size: Annotated[int, Field(gt=0, description="examples per step")] = 64
-    learning_rate: Annotated[float, Field(gt=0, description="step size before any schedule")] = 0.01
+    batch_size: Annotated[
+        int,
+        Field(gt=0, description="examples per step"),
+        Setting(OF_A_NETWORK, in_names="b", probe=1, shown=TABLES, compared=ELSE, common=True),
+    ] = 64
+    learning_rate: Annotated[
+        float,
+        Field(gt=0, description="step size before any schedule"),
+        Setting(
+            OF_A_NETWORK, in_names="lr", decides=WEIGHTS, probe=1e-6, shown=TABLES, common=True
+        ),
+    ] = 0.01
     initialisation: Annotated[
         Literal["paper", "framework", "he", "glorot"],
         Field(
@@ -146,33 +207,52 @@ class Cell(BaseModel):
             "small numbers in the output layer; `framework`: as the framework does by itself; `he` "
             "or `glorot`: in all layers (`docs/parity.md`)"
         ),
+        Setting(OF_A_NETWORK, decides=INITIAL_WEIGHTS, probe="paper"),
     ] = "paper"
     optimizer: Annotated[
         Literal["sgd", "adam"],
         Field(description="the update equation, the same in every framework (`docs/parity.md`)"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, shown=RECORDS, common=True),
     ] = "sgd"
     momentum: Annotated[
         float,
         Field(ge=0, lt=1, description="`sgd`: m of v = m v + g; w = w - rate v; 0 is plain SGD"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, shown=RECORDS, needs=SGD),
     ] = 0.9
-    nesterov: Annotated[bool, Field(description="`sgd`: w = w - rate (g + m v) instead")] = False
+    nesterov: Annotated[
+        bool,
+        Field(description="`sgd`: w = w - rate (g + m v) instead"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, needs=SGD),
+    ] = False
     beta1: Annotated[
-        float, Field(ge=0, lt=1, description="`adam`: decay of the gradient's running mean")
+        float,
+        Field(ge=0, lt=1, description="`adam`: decay of the gradient's running mean"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, needs=ADAM),
     ] = 0.9
     beta2: Annotated[
-        float, Field(ge=0, lt=1, description="`adam`: decay of the squared gradient's")
+        float,
+        Field(ge=0, lt=1, description="`adam`: decay of the squared gradient's"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, needs=ADAM),
     ] = 0.999
     epsilon: Annotated[
-        float, Field(gt=0, description="`adam`: added to the square root, after its correction")
+        float,
+        Field(gt=0, description="`adam`: added to the square root, after its correction"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, needs=ADAM),
     ] = 1.0e-8
-    weight_decay: Annotated[float, Field(ge=0, description="d of the two settings below")] = 0.0
+    weight_decay: Annotated[
+        float,
+        Field(ge=0, description="d of the two settings below"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, shown=RECORDS),
+    ] = 0.0
     weight_decay_form: Annotated[
         Literal["coupled", "decoupled"],
         Field(description="`coupled`: g = g + d w; `decoupled`: w = w - rate d w before the step"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, needs=WEIGHT_DECAY),
     ] = "coupled"
     weight_decay_on: Annotated[
         Literal["all", "weights"],
         Field(description="`weights` spares biases and batch normalisation's scale and offset"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, needs=WEIGHT_DECAY),
     ] = "all"
     schedule: Annotated[
         Literal["constant", "step", "cosine"],
@@ -180,6 +260,7 @@ class Cell(BaseModel):
             description="of the rate: `step` multiplies it by `lr_gamma` at each of the "
             "`milestones`, `cosine` lets it fall to 0 over the run"
         ),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, probe="constant", shown=RECORDS),
     ] = "constant"
     milestones: Annotated[
         list[Annotated[float, Field(gt=0)]],
@@ -187,10 +268,17 @@ class Cell(BaseModel):
             description="`step`: epochs after which the rate changes, as [82, 123]; in a sweep a "
             "list of such lists is several values"
         ),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, probe=[]),
     ] = []
-    lr_gamma: Annotated[float, Field(gt=0, description="`step`: what it changes by")] = 0.1
+    lr_gamma: Annotated[
+        float,
+        Field(gt=0, description="`step`: what it changes by"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, probe=0.1, needs=STEP_SCHEDULE),
+    ] = 0.1
     lr_warmup_epochs: Annotated[
-        float, Field(ge=0, description="the rate grows linearly over this many epochs")
+        float,
+        Field(ge=0, description="the rate grows linearly over this many epochs"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, probe=0.0),
     ] = 0.0
     crop_padding: Annotated[
         int,
@@ -199,6 +287,7 @@ class Cell(BaseModel):
             description="augmentation: each example is cut at random from itself with this many "
             "zeros (the mean pixel) on every side, pixels",
         ),
+        Setting(OF_A_NETWORK, decides=WEIGHTS),
     ] = 0
     crop_area: Annotated[
         float,
@@ -208,13 +297,17 @@ class Cell(BaseModel):
             description="augmentation: each example is a random window of itself, resized to its "
             "size; the least share of its area (0.08 is usual for photos; 0: none)",
         ),
+        Setting(OF_A_NETWORK, decides=WEIGHTS),
     ] = 0.0
     flip: Annotated[
-        bool, Field(description="augmentation: half of the examples are mirrored left to right")
+        bool,
+        Field(description="augmentation: half of the examples are mirrored left to right"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS),
     ] = False
     epochs: Annotated[
         int,
         Field(gt=0, description="passes over the training set"),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, probe=1, shown=RECORDS, common=True),
     ] = 20
     last_batch: Annotated[
         Literal["drop", "keep"],
@@ -223,6 +316,7 @@ class Cell(BaseModel):
             "`drop`, or `keep` them as a smaller batch; `unsupported` where a framework compiles "
             "for one batch size or normalises by it"
         ),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, probe="drop"),
     ] = "drop"
     steps: Annotated[
         int | None,
@@ -232,6 +326,7 @@ class Cell(BaseModel):
             "its `epochs` must have twice as many steps, for the warm-up; null: it ends with its "
             "epochs",
         ),
+        Setting((TRAINING,), probe=None, shown=RECORDS),
     ] = None
     evaluate_every: Annotated[
         int,
@@ -240,6 +335,7 @@ class Cell(BaseModel):
             description="epochs between evaluations on the test set, which interrupt the measured "
             "time; 0: only after the last epoch",
         ),
+        Setting((TRAINING,), probe=0),
     ] = 0
     target_accuracy: Annotated[
         float | None,
@@ -249,6 +345,7 @@ class Cell(BaseModel):
             description="share of the test set: `time_to_accuracy` is the training time until an "
             "evaluation reaches it; null: none",
         ),
+        Setting((TRAINING,), probe=None),
     ] = None
     training_accuracy: Annotated[
         bool,
@@ -257,6 +354,7 @@ class Cell(BaseModel):
             "as on the test set (no dropout, no augmentation): the metric `training_accuracy`. Its "
             "time is in no phase and in no other metric of time"
         ),
+        Setting((TRAINING,), probe=False, needs=ALL_EPOCHS),
     ] = False
     kept_weights: Annotated[
         Literal["last", "best"],
@@ -265,6 +363,7 @@ class Cell(BaseModel):
             "`evaluate_every` those of the evaluation with the `best` accuracy, the earliest of "
             "equal ones; an inference cell names the same as the cell that trains"
         ),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, probe="last", needs=EVALUATIONS),
     ] = "last"
     seed: Annotated[
         int,
@@ -273,10 +372,12 @@ class Cell(BaseModel):
             lt=2**31,
             description="of weights and order of examples; repeat n trains with seed + n - 1",
         ),
+        Setting(OF_ALL, decides=INITIAL_WEIGHTS, probe=0),
     ] = 2026
     threads: Annotated[
         int | None,
         Field(gt=0, description="cores and threads of a CPU run; null: all it may use"),
+        Setting(OF_ALL, compared=ELSE, scales=True, common=True),
     ] = None
     wait_policy: Annotated[
         Literal["default", "passive", "active"],
@@ -285,6 +386,7 @@ class Cell(BaseModel):
             "`passive` lets it sleep, `active` lets it spin (`OMP_WAIT_POLICY`, and what else a "
             "framework has for it)"
         ),
+        Setting(OF_ALL, compared=ELSE),
     ] = "default"
     variables: Annotated[
         dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str],
@@ -292,6 +394,7 @@ class Cell(BaseModel):
             description="environment variables of the run, as `{ONEDNN_MAX_CPU_ISA: AVX2}`; of the "
             "shell's own a run gets only those that `docs/measuring.md` lists"
         ),
+        Setting(OF_ALL),
     ] = {}
     deterministic: Annotated[
         bool,
@@ -299,10 +402,15 @@ class Cell(BaseModel):
             description="ask the framework for its deterministic algorithms, and seed its dropout; "
             "`unsupported` where it has none"
         ),
+        Setting(OF_A_NETWORK, compared=ELSE),
     ] = False
-    warmup_steps: Annotated[int, Field(ge=0, description="fewest steps before measuring")] = 20
+    warmup_steps: Annotated[
+        int, Field(ge=0, description="fewest steps before measuring"), Setting(OF_ALL, probe=0)
+    ] = 20
     warmup_seconds: Annotated[
-        float, Field(ge=0, description="least time before measuring, s; at most half the steps")
+        float,
+        Field(ge=0, description="least time before measuring, s; at most half the steps"),
+        Setting(OF_ALL, probe=0.0),
     ] = 2.0
     chunk_seconds: Annotated[
         float,
@@ -311,9 +419,12 @@ class Cell(BaseModel):
             description="duration of a chunk of steps, s, approximately; 0: chunks of one step, so "
             "that a chunk's time is a step's latency",
         ),
+        Setting(OF_ALL, probe=0.05),
     ] = 0.05
     operation_seconds: Annotated[
-        float, Field(gt=0, description="how long an operation is measured, s")
+        float,
+        Field(gt=0, description="how long an operation is measured, s"),
+        Setting((OPERATION,)),
     ] = 5.0
     inference_seconds: Annotated[
         float,
@@ -322,11 +433,14 @@ class Cell(BaseModel):
             description="how long inference is measured, s: once for its throughput, once for "
             "the latency of every batch",
         ),
+        Setting((INFERENCE,)),
     ] = 5.0
-    sampling_interval: Annotated[float, Field(ge=0.05, description="between sensor samples, s")] = (
-        1.0
+    sampling_interval: Annotated[
+        float, Field(ge=0.05, description="between sensor samples, s"), Setting(OF_ALL, probe=0.1)
+    ] = 1.0
+    time_limit: Annotated[float, Field(gt=0, description="of a whole run, s"), Setting(OF_ALL)] = (
+        3600.0
     )
-    time_limit: Annotated[float, Field(gt=0, description="of a whole run, s")] = 3600.0
     time_limit_factor: Annotated[
         float | None,
         Field(
@@ -334,10 +448,18 @@ class Cell(BaseModel):
             description="a CPU run that other programs slow down ends after this multiple of the "
             "time estimated for its steps (`docs/measuring.md`); null: only at `time_limit`",
         ),
+        Setting(OF_ALL, probe=None),
     ] = 10.0
     memory_limit: Annotated[
-        float | None, Field(gt=0, description="host memory of a run, MiB; null: all there is")
+        float | None,
+        Field(gt=0, description="host memory of a run, MiB; null: all there is"),
+        Setting(OF_ALL),
     ] = None
+
+    @property
+    def kind(self) -> str:
+        """What it does: `training`, `inference` or `operation`."""
+        return OPERATION if self.network in operations.names() else self.workload
 
     @property
     def world_size(self) -> int:
@@ -352,6 +474,23 @@ class Cell(BaseModel):
     def batches(self, examples: int) -> Epochs:
         """The batches of its epochs, which have so many examples."""
         return Epochs(examples, self.global_batch_size, self.last_batch)
+
+
+def traits_of(name: str, metadata: list[Any]) -> Setting:
+    """The traits of a setting; raises TypeError for one that is declared without them."""
+    for each in metadata:
+        if isinstance(each, Setting):
+            return each
+    raise TypeError(f"Cell.{name} has no traits: add a Setting(...) to its declaration")
+
+
+SETTINGS = {name: traits_of(name, field.metadata) for name, field in Cell.model_fields.items()}
+"""The traits of each setting, in the order of the declarations."""
+
+
+def settings(chosen: Callable[[Setting], bool]) -> tuple[str, ...]:
+    """The names of the settings whose traits are as `chosen` says."""
+    return tuple(name for name, traits in SETTINGS.items() if chosen(traits))
 
 
 class Study(BaseModel):

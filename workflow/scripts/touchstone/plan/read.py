@@ -10,29 +10,20 @@ from typing import Any
 
 import yaml
 
-from touchstone import operations
-from touchstone.plan import frameworks, inference
-from touchstone.plan.model import Cell
+from touchstone.plan import frameworks
+from touchstone.plan.model import SETTINGS, Cell, settings
+from touchstone.plan.setting import INFERENCE
 from touchstone.schema.spec import PINNED, TUNED
 from touchstone.yaml_file import parsed
 
-OPERATION = (
-    "framework", "environment", "network", "dataset", "device", "precision", "seed", "threads",
-    "wait_policy", "variables", "warmup_steps", "warmup_seconds", "chunk_seconds",
-    "operation_seconds", "sampling_interval", "time_limit", "time_limit_factor", "memory_limit",
-)  # fmt: skip
-"""The settings that an operation has; all others are of training."""
-SLUG = (
-    "framework", "style", "environment", "network", "dataset", "device", "precision",
-    "batch_size", "learning_rate",
-)  # fmt: skip
+NAMED = settings(lambda traits: traits.in_names is not None)
 """The settings that a cell's name spells out, in this order, but not `tuned` and `pinned`."""
 USUAL = {key: field.default for key, field in Cell.model_fields.items()}
 """What the settings are where nobody says otherwise."""
 OWN = ("study", "title", "sweeps")
 """What a study does not take from the default study."""
 UNSAID = (("style", TUNED), ("environment", PINNED))
-"""Settings of `SLUG` with the values that no name spells out."""
+"""Settings of `NAMED` with the values that no name spells out."""
 
 
 class ConfigError(ValueError):
@@ -54,20 +45,13 @@ def digest_of_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def is_operation(cell: Cell) -> bool:
-    """Whether the cell calls an operation instead of training a network."""
-    return cell.network in operations.names()
-
-
 def name_of(cell: Cell) -> str:
-    """The cell's name: what `SLUG` lists, and a short hash of whatever else is no default."""
+    """The cell's name: what `NAMED` lists, and a short hash of whatever else is no default."""
     values = vars(cell)
-    named = [key for key in SLUG if not is_operation(cell) or key in OPERATION]
+    named = [key for key in NAMED if cell.kind in SETTINGS[key].of]
     named = [key for key in named if (key, values[key]) not in UNSAID]
-    slug = "-".join(
-        {"batch_size": "b", "learning_rate": "lr"}.get(key, "") + f"{values[key]}" for key in named
-    )
-    if inference.is_inference(cell):
+    slug = "-".join(f"{SETTINGS[key].in_names}{values[key]}" for key in named)
+    if cell.kind == INFERENCE:
         slug += "-inference"
     usual = {**USUAL, "mode": frameworks.modes(cell.framework, cell.style)[0]}
     rest = {k: v for k, v in values.items() if k not in named and v != usual[k]}

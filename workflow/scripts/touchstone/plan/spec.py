@@ -7,9 +7,10 @@ from typing import Any
 from touchstone import networks, operations
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import OwnStart
-from touchstone.plan import frameworks, inference
-from touchstone.plan.model import Cell
-from touchstone.plan.read import canonical, digest, digest_of_text, is_operation, name_of
+from touchstone.plan import frameworks
+from touchstone.plan.model import Cell, settings
+from touchstone.plan.read import canonical, digest, digest_of_text, name_of
+from touchstone.plan.setting import INFERENCE, OPERATION
 from touchstone.schema.spec import (
     NO_NETWORK,
     Augmentation,
@@ -31,12 +32,8 @@ from touchstone.schema.spec import (
 )
 from touchstone.schema.values import to_json
 
-FACTORS = (
-    "framework", "environment", "style", "network", "dataset", "device", "precision", "mode",
-    "input", "learning_rate", "optimizer", "momentum", "weight_decay", "schedule", "epochs",
-    "steps",
-)  # fmt: skip
-"""The factors of every run, beside its batch size."""
+FACTORS = set(settings(lambda traits: traits.shown is not None)) - {"batch_size"}
+"""The factors of every run, beside its batch size, which is that of all replicas."""
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16-amp": 2}
 """Of a number that a product reads or writes; operations count those of single precision."""
 WHITE = 255
@@ -74,13 +71,13 @@ def data_folder(cell: Cell) -> str:
 
 def make_spec(cell: Cell, repeat: int, root: Path) -> RunSpec:
     """The spec of repeat `repeat` of `cell`; `root` is the project's folder."""
-    if is_operation(cell):
+    if cell.kind == OPERATION:
         return _operation_spec(cell, repeat)
     dataset = _dataset(cell.dataset, root / "config/datasets")
     network = _network(*_described(cell, dataset))
     deviations = frameworks.deviations(cell.framework, network, cell.input)
     data = _data_of(cell, dataset)
-    if inference.is_inference(cell):
+    if cell.kind == INFERENCE:
         return InferenceSpec(
             **_common(cell, repeat),
             factors=_factors_of(cell)._replace(workload=cell.workload, weights=cell.weights),

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from touchstone import operations
+from touchstone.plan.effect import foreign
 from touchstone.plan.model import Cell
-from touchstone.plan.read import OPERATION, is_operation
+from touchstone.plan.setting import OPERATION
 from touchstone.plan.study import Plan
 
 HEADER = ("cell", *Cell.model_fields, "repeats")
@@ -20,8 +20,7 @@ def rows(plan: Plan) -> Iterator[list[Any]]:
 def settings(cell: Cell) -> dict[str, Any]:
     """The settings of a cell by name; those that it does not heed are empty texts."""
     values = cell.model_dump()
-    known = (*OPERATION, "mode", "batch_size") if is_operation(cell) else tuple(values)
-    if is_operation(cell) and operations.collective(cell.network):
-        known = (*known, "replicas")
-    said = {key: values[key] if key in known else None for key in values}
-    return {key: "" if value is None else value for key, value in said.items()}
+    if cell.kind == OPERATION:
+        shown = ("mode", "batch_size")
+        values |= {name: None for name in values if name not in shown and foreign(cell, name)}
+    return {key: "" if value is None else value for key, value in values.items()}

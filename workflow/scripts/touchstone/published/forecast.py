@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from touchstone.plan.model import Cell
-from touchstone.plan.read import is_operation
+from touchstone.plan.setting import OPERATION
 from touchstone.plan.study import Plan, make_plan
 from touchstone.published.claims import NOT_COMPARABLE, NOT_MEASURED, STAND_IN, Judge
 from touchstone.published.dossier import PARAMETERS, Dossier, read_dossier
@@ -134,8 +134,8 @@ def _metrics(cell: Cell, wanted: set[str]) -> Iterator[str]:
     """The metrics among those wanted that a run of a cell has."""
     for metric in sorted(wanted & {*METRICS, PARAMETERS}):
         if metric == PARAMETERS:
-            there = not is_operation(cell)
-        elif is_operation(cell):
+            there = cell.kind != OPERATION
+        elif cell.kind == OPERATION:
             there = metric in OF_CALLS
         elif cell.workload == "inference":
             there = metric in OF_PREDICTION

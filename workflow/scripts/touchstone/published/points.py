@@ -11,7 +11,7 @@ from touchstone import networks
 from touchstone.analysis.bottleneck import verdicts
 from touchstone.datasets import catalogue
 from touchstone.plan.model import Cell
-from touchstone.plan.read import is_operation
+from touchstone.plan.setting import OPERATION
 from touchstone.published.claim_model import Where
 from touchstone.published.dossier import PARAMETERS, Dossier, Reading, Sum, Total
 from touchstone.published.table import NUMBERS, Row, Table, convert, show
@@ -180,7 +180,7 @@ def measured_points(
         factors = factors_of(whole) | (gpu_of(measured) if whole.device == "gpu" else {})
         flags = tuple(dict.fromkeys(measured.flags))
         for metric in metrics:
-            if metric not in METRICS or (is_operation(whole) and metric not in OF_CALLS):
+            if metric not in METRICS or (whole.kind == OPERATION and metric not in OF_CALLS):
                 continue
             values = measured.by_block(metric)
             why = [run.reasons[metric] for run in measured.runs if metric in run.reasons]
@@ -315,7 +315,7 @@ def parameter_counts(cells: Iterable[Cell], folder: Path) -> list[Point]:
     counts: dict[tuple[str, str], int] = {}
     points = []
     for cell in cells:
-        if is_operation(cell):
+        if cell.kind == OPERATION:
             continue
         key = cell.network, cell.dataset
         if key not in counts:

@@ -6,30 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from touchstone.plan.model import settings
 from touchstone.plan.names import BEST
+from touchstone.plan.setting import ELSE, FIRST, TABLES
 from touchstone.reading import rows_of
 from touchstone.results import digests
 from touchstone.results.files import FORMAT, REMAKE, InputError, parse_json, read_text
 
-FACTORS = (
-    "framework",
-    "environment",
-    "style",
-    "network",
-    "dataset",
-    "device",
-    "precision",
-    "mode",
-    "input",
-    "batch_size",
-    "learning_rate",
-)
-COMPARED = ("framework", "environment", "style", "mode")
+FACTORS = settings(lambda traits: traits.shown == TABLES)
+COMPARED = settings(lambda traits: traits.compared == FIRST)
 """The factors in which compared cells may differ, all others being the same."""
-COMPARED_ELSE = (
-    *("device", "precision", "input", "reader_threads", "batch_size", "threads", "wait_policy"),
-    *("deterministic", "replicas", "nodes", "batch_split"),
-)
+COMPARED_ELSE = settings(lambda traits: traits.compared == ELSE)
 """The same where no two cells differ only in these: what a study of one framework asks.
 What changes the work or its result is missing here (network, data set, optimizer)."""
 MOST_COMPARED = 40

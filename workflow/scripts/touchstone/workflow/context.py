@@ -11,12 +11,11 @@ from touchstone.analysis.again import Kept
 from touchstone.datasets import data_report
 from touchstone.plan import frameworks
 from touchstone.plan.environment import Place
-from touchstone.plan.inference import is_inference
 from touchstone.plan.max_batch import searches
 from touchstone.plan.model import Cell
 from touchstone.plan.names import Stack
 from touchstone.plan.parity import REFERENCE
-from touchstone.plan.read import is_operation
+from touchstone.plan.setting import OPERATION, TRAINING
 from touchstone.plan.study import Plan
 from touchstone.results.turn_groups import groups
 
@@ -43,7 +42,7 @@ class Context:
     @cached_property
     def trained(self) -> list[Cell]:
         """The cells that train or predict with a network."""
-        return [cell for cell in self.plan.cells.values() if not is_operation(cell)]
+        return [cell for cell in self.plan.cells.values() if cell.kind != OPERATION]
 
     @cached_property
     def scaling(self) -> bool:
@@ -102,7 +101,7 @@ class Context:
         if not self.plan.study.profile:
             return []
         cells = self.plan.cells.items()
-        names = [name for name, cell in cells if not (is_operation(cell) or is_inference(cell))]
+        names = [name for name, cell in cells if cell.kind == TRAINING]
         return [f"results/profiles/{name}.json" for name in names]
 
     @cached_property

@@ -9,12 +9,12 @@ from touchstone.environments import digest as environment_digest
 from touchstone.measure import attempts
 from touchstone.plan import code_digest, frameworks
 from touchstone.plan.environment import file_of
-from touchstone.plan.inference import is_inference
 from touchstone.plan.max_batch import probe_spec
 from touchstone.plan.model import Cell
 from touchstone.plan.names import BEST, Stack
 from touchstone.plan.parity import parity_spec
-from touchstone.plan.read import canonical, digest, is_operation
+from touchstone.plan.read import canonical, digest
+from touchstone.plan.setting import INFERENCE, OPERATION
 from touchstone.plan.spec import spec_digests
 from touchstone.schema.spec import TUNED
 from touchstone.workflow.context import Context, Wildcards, inspected
@@ -189,7 +189,7 @@ class JobParams:
 
 def kind_of(cell: Cell) -> str:
     """The module of the runner that a cell's runs begin with."""
-    return "operate" if is_operation(cell) else "infer" if is_inference(cell) else "train"
+    return "operate" if cell.kind == OPERATION else "infer" if cell.kind == INFERENCE else "train"
 
 
 def runner(framework: str, kind: str, style: str = TUNED) -> list[str]:

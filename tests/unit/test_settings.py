@@ -1,0 +1,150 @@
+"""The traits of each setting are what the specs of cells show, and nothing is declared without."""
+
+from typing import Annotated
+
+import pytest
+from pydantic import BaseModel, Field
+
+from touchstone.analysis.scaling import FREE
+from touchstone.plan.inference import DECIDE
+from touchstone.plan.max_batch import SHARED
+from touchstone.plan.model import SETTINGS, Cell, traits_of
+from touchstone.plan.read import NAMED, name_of
+from touchstone.plan.setting import INFERENCE, INITIAL_WEIGHTS, OPERATION, TRAINING
+from touchstone.plan.spec import FACTORS as OF_RECORDS
+from touchstone.plan.spec import make_spec
+from touchstone.results.planned import COMPARED, COMPARED_ELSE, FACTORS
+
+CELLS = {
+    TRAINING: {"framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k"},
+    OPERATION: {"framework": "pytorch", "network": "rnn_forward", "dataset": "64x8x4"},
+}
+CELLS[INFERENCE] = {**CELLS[TRAINING], "workload": "inference"}
+STEP = {"schedule": "step", "milestones": [2.0]}
+CHANGES = {
+    "framework": "mxnet", "environment": "other", "style": "plain", "network": "lenet-caffe",
+    "dataset": "mnist-5k-32", "device": "gpu", "precision": "fp64", "mode": "compile",
+    "input": "synthetic", "weights": "initial", "trained_batch_size": 32,
+    "reader_threads": 3, "replicas": 2, "nodes": 2, "batch_split": "per_replica",
+    "batch_size": 128, "learning_rate": 0.5, "initialisation": "he", "optimizer": "adam",
+    "momentum": 0.5, "nesterov": True, "beta1": 0.5, "beta2": 0.5, "epsilon": 0.5,
+    "weight_decay": 0.5, "weight_decay_form": "decoupled", "weight_decay_on": "weights",
+    "schedule": "cosine", "milestones": [3.0], "lr_gamma": 0.5, "lr_warmup_epochs": 1.0,
+    "crop_padding": 2, "crop_area": 0.5, "flip": True, "epochs": 7, "last_batch": "keep",
+    "steps": 50, "evaluate_every": 1, "target_accuracy": 0.5, "training_accuracy": True,
+    "kept_weights": "best", "seed": 1, "threads": 1, "wait_policy": "passive",
+    "variables": {"A": "b"}, "deterministic": True, "warmup_steps": 1, "warmup_seconds": 1.0,
+    "chunk_seconds": 1.0, "operation_seconds": 1.0, "inference_seconds": 1.0,
+    "sampling_interval": 2.0, "time_limit": 7.0, "time_limit_factor": None, "memory_limit": 7.0,
+}  # fmt: skip
+"""By setting, another value than the usual one; `workload` is a cell's kind."""
+CONTEXT = {
+    **dict.fromkeys(("beta1", "beta2", "epsilon"), {"optimizer": "adam"}),
+    **dict.fromkeys(("weight_decay_form", "weight_decay_on"), {"weight_decay": 0.1}),
+    **dict.fromkeys(("milestones", "lr_gamma"), STEP),
+    "batch_split": {"replicas": 2},
+}
+"""What a setting needs to have an effect."""
+
+
+OF_AN_OPERATION = {"network": "gru_forward", "dataset": "32x8x4"}
+
+
+def specs(kind, name, root):
+    """The specs of a cell and of the same with another value, without what no runner reads."""
+    cell = {**CELLS[kind], **CONTEXT.get(name, {})}
+    change = OF_AN_OPERATION.get(name, CHANGES[name]) if kind == OPERATION else CHANGES[name]
+    made = [make_spec(Cell(**each), 1, root) for each in (cell, {**cell, name: change})]
+    read = (lambda factors: None) if kind == OPERATION else (lambda f: (f.input, f.batch_size))
+    return [spec._replace(cell="", factors=read(spec.factors)) for spec in made]
+
+
+ELSEWHERE = {
+    "environment": (TRAINING, INFERENCE, OPERATION),
+    **dict.fromkeys(("weights", "trained_batch_size"), (INFERENCE,)),
+    "reader_threads": (TRAINING,),
+    **dict.fromkeys(
+        ("style", "mode", "replicas", "nodes", "batch_split", "deterministic"),
+        (TRAINING, INFERENCE),
+    ),
+}
+"""By setting, the kinds of cells that heed it, where no spec shows it: what decides the interpreter
+and the file of weights, and what the execution of every run has a place for."""
+
+
+def test_each_setting_has_another_value_here():
+    assert {*CHANGES, "workload"} == set(SETTINGS)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_setting_is_of_the_kinds_of_cells_whose_runs_it_changes(kind, name, root):
+    if name in ELSEWHERE:
+        assert (kind in SETTINGS[name].of) == (kind in ELSEWHERE[name])
+        return
+    usual, other = specs(kind, name, root)
+    weights = kind == INFERENCE and SETTINGS[name].decides is not None  # which ones it reads
+    assert (usual != other or weights) == (kind in SETTINGS[name].of)
+
+
+def test_a_setting_without_traits_is_refused():
+    class Bare(BaseModel):
+        rate: Annotated[float, Field(gt=0)] = 1.0
+
+    with pytest.raises(TypeError, match="Cell.rate has no traits"):
+        traits_of("rate", Bare.model_fields["rate"].metadata)
+
+
+def decisive(spec):
+    """The parts of a spec of training that decide which weights it leaves."""
+    phases = (spec.phases.epochs, spec.phases.last_batch, spec.phases.kept_weights)
+    return initial(spec), spec.optimizer, spec.schedule, spec.augmentation, phases
+
+
+def initial(spec):
+    """Those that decide the weights before the first step, and on what it trains."""
+    return spec.seed, spec.network, spec.data._replace(format="", folder="", shards={})
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_setting_decides_weights_where_the_training_differs(name, root):
+    usual, other = specs(TRAINING, name, root)
+    assert (decisive(usual) != decisive(other)) == (SETTINGS[name].decides is not None)
+    assert (initial(usual) != initial(other)) == (SETTINGS[name].decides == INITIAL_WEIGHTS)
+    assert (name in DECIDE) == (SETTINGS[name].decides is not None)
+
+
+def test_names_spell_these_out_and_no_others():
+    cell = {**CELLS[TRAINING], "style": "plain", "environment": "mine", "mode": "eager"}
+    assert name_of(Cell(**cell)) == "pytorch-plain-mine-lenet5-mnist-5k-cpu-fp32-b64-lr0.01"
+    name, _, digest = name_of(Cell(**CELLS[OPERATION])).rpartition("-")
+    assert (name, len(digest)) == ("pytorch-rnn_forward-64x8x4-cpu-fp32", 8)
+    assert len(NAMED) == 9
+
+
+def test_memory_does_not_depend_on_these():
+    assert set(SHARED) == {
+        "batch_size", "learning_rate", "initialisation", "schedule", "milestones", "lr_gamma",
+        "lr_warmup_epochs", "epochs", "last_batch", "training_accuracy", "kept_weights", "steps",
+        "evaluate_every", "target_accuracy", "seed", "warmup_steps", "warmup_seconds",
+        "chunk_seconds", "sampling_interval", "time_limit_factor",
+    }  # fmt: skip
+    Cell(**{**CELLS[TRAINING], **SHARED})
+
+
+def test_tables_and_records_show_these():
+    assert FACTORS == (
+        "framework", "style", "environment", "network", "dataset", "device", "precision", "mode",
+        "input", "batch_size", "learning_rate",
+    )  # fmt: skip
+    more = {"optimizer", "momentum", "weight_decay", "schedule", "epochs", "steps"}
+    assert {*FACTORS, *more} - {"batch_size"} == OF_RECORDS
+
+
+def test_compared_cells_may_differ_in_these():
+    assert COMPARED == ("framework", "style", "environment", "mode")
+    assert set(COMPARED_ELSE) == {
+        "device", "precision", "input", "reader_threads", "batch_size", "threads", "wait_policy",
+        "deterministic", "replicas", "nodes", "batch_split",
+    }  # fmt: skip
+    assert set(FREE) == {"nodes", "replicas", "batch_split", "threads"}
