@@ -98,7 +98,7 @@ def named(group: Group) -> str | None:
     """The cell that the answer calls the fastest."""
     first, *others = group.ranked
     ratios = [group.ratio(first, other) for other in others]
-    shown = (ratio is not None and ratio.verdict("throughput") == "faster" for ratio in ratios)
+    shown = (ratio is not None and ratio.verdict() == "faster" for ratio in ratios)
     return first if all(shown) else None
 
 

@@ -10,10 +10,11 @@ from fixtures.specs import timed
 from fixtures.studies import BLANK
 from touchstone.analysis.again import Kept
 from touchstone.analysis.findings import compute
+from touchstone.plan.setting import INFERENCE
 from touchstone.report.page import FIGURES, make_report
-from touchstone.results.answers import OF_INFERENCE
 from touchstone.results.files import InputError, write_json
 from touchstone.results.gathering import gather
+from touchstone.results.metrics import METRICS
 from touchstone.results.record import build_record
 from touchstone.results.study import read_study
 from touchstone.schema.spec import InferenceSpec, spec_from_json, spec_to_json
@@ -117,7 +118,9 @@ def test_a_training_run_has_none_of_it(tmp_path):
     from fixtures.runs import make_run
 
     record = build_record(make_run(tmp_path))
-    reasons = {record["metrics"][name]["reason"] for name in OF_INFERENCE}
+    reasons = {
+        record["metrics"][name]["reason"] for name, one in METRICS.items() if one.of == (INFERENCE,)
+    }
     assert reasons == {"the cell does not predict"}
 
 

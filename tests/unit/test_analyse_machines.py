@@ -21,6 +21,8 @@ from touchstone.analysis.machines import COLUMNS, all_cells, read_machines, spee
 from touchstone.results import bundle, digests
 from touchstone.results.bundle import machine_name, pack, read_manifest, unpack
 from touchstone.results.files import InputError
+from touchstone.results.metrics import METRICS
+from touchstone.results.planned import read_plan, read_records
 from touchstone.results.privacy import KEPT, Names
 from touchstone.results.record_model import faults
 from touchstone.safe_text import has_control
@@ -258,6 +260,26 @@ def test_a_hostile_bundle_is_one_harmless_message(packed, tmp_path, member, edit
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "bad.zip" in done.stderr and not has_control(done.stderr.rstrip("\n"))
     assert most < 200e6
+
+
+def test_a_bundle_of_a_version_with_other_metrics_is_read_and_merged(slow, packed, tmp_path):
+    root = tmp_path / "results"
+    shutil.copytree(slow, root)
+    for path in root.glob("records/*/*.json"):
+        record = json.loads(path.read_text())
+        del record["metrics"]["core_latency"]
+        record["metrics"]["images_per_joule"] = {"value": 1.5, "unit": "images/J"}
+        path.write_text(json.dumps(record))
+    pack(root, tmp_path / "other.zip")
+    unpack(tmp_path / "other.zip", tmp_path / "other")
+    plan = read_plan(tmp_path / "other/plan.tsv")
+    for _, records in read_records(plan, tmp_path / "other/records"):
+        for record in records:
+            assert list(record["metrics"]) == list(METRICS)
+            latency = record["metrics"]["core_latency"]
+            assert (latency["value"], latency["reason"]) == (None, "not measured by this version")
+    done = merge(packed, tmp_path / "other.zip", "--output", tmp_path / "merged")
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_an_h100_did_is_shown_beside_a_machine_without_a_gpu(packed, tmp_path):

@@ -12,12 +12,13 @@ from fixtures.specs import timed
 from touchstone.analysis.again import Kept
 from touchstone.analysis.findings import compute
 from touchstone.analysis.peaks import peaks, share_of_peak
+from touchstone.plan.setting import INFERENCE, OPERATION
 from touchstone.report.figures.operations import _name
 from touchstone.report.figures.render import drawing, make_figures, render
 from touchstone.report.page import make_report
-from touchstone.results.answers import OF_TRAINING
 from touchstone.results.files import InputError
 from touchstone.results.gathering import gather
+from touchstone.results.metrics import METRICS
 from touchstone.results.record import build_record
 from touchstone.results.study import read_study
 from touchstone.schema.spec import Calls, OperationSpec, spec_from_json, spec_to_json
@@ -48,8 +49,9 @@ def test_an_operation_has_rates_and_nothing_of_training(tmp_path):
     assert value(record, "memory_rate") == 4 * 2**20 / 1e9
     assert value(record, "deviation") == 2.0**-20
     assert value(record, "cpu_cores") == 1.5
-    for name in OF_TRAINING:
-        assert record["metrics"][name]["reason"] == "an operation is called, not trained"
+    for name, metric in METRICS.items():
+        if OPERATION not in metric.of and metric.of != (INFERENCE,):
+            assert record["metrics"][name]["reason"] == "an operation is called, not trained"
 
 
 def test_training_counts_two_operations_for_every_multiply_accumulate_of_it(tmp_path):

@@ -7,6 +7,7 @@ from statistics import fmean, stdev
 import pytest
 from scipy import stats
 
+from touchstone.results.metrics import directions
 from touchstone.statistics.intervals import (
     NO_DIFFERENCE,
     SESSION_SD,
@@ -47,7 +48,7 @@ def test_paired_ratio_by_hand():
     half = 4.302652729911275 / math.sqrt(3)
     assert found.interval() == pytest.approx((4 / 2**half, 4 * 2**half))
     assert found.label == "n = 3, indicative"
-    assert found.verdict("throughput") == NO_DIFFERENCE  # 0.72 to 22
+    assert found.verdict() == NO_DIFFERENCE  # 0.72 to 22
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 12])
@@ -86,15 +87,15 @@ def test_sittings_widen_an_interval_by_hand():
     assert found.freedom == math.inf
     half = 1.959963984540054 * 0.03 * math.sqrt(2)
     assert found.interval() == pytest.approx((1.1 * math.exp(-half), 1.1 * math.exp(half)))
-    assert found.verdict("throughput") == "faster" and found.verdict("training_time") == "slower"
-    assert unpaired_ratio([108.0] * 3, [100.0] * 3).verdict("throughput") == NO_DIFFERENCE
+    assert found.verdict() == "faster" and found.verdict(directions("training_time")) == "slower"
+    assert unpaired_ratio([108.0] * 3, [100.0] * 3).verdict() == NO_DIFFERENCE
 
 
 def test_one_run_gives_no_interval_and_no_ranking():
     for found in (paired_ratio({1: 4.0}, {1: 2.0}), unpaired_ratio([4.0], [2.0, 2.0])):
         assert found.value == pytest.approx(2.0) and found.n == 1
         assert (found.interval(), found.p_value, found.detectable) == (None, None, None)
-        assert found.verdict("throughput") == TOO_FEW
+        assert found.verdict() == TOO_FEW
 
 
 def test_no_ratio_without_common_blocks_or_of_zero():
@@ -107,7 +108,7 @@ def test_no_ratio_without_common_blocks_or_of_zero():
 def test_equal_values_differ_by_nothing():
     found = paired_ratio({1: 3.0, 2: 5.0}, {1: 3.0, 2: 5.0})
     assert found.interval() == (1.0, 1.0) and found.p_value == 1.0
-    assert found.verdict("throughput") == NO_DIFFERENCE
+    assert found.verdict() == NO_DIFFERENCE
 
 
 @pytest.mark.parametrize(
@@ -119,8 +120,8 @@ def test_equal_values_differ_by_nothing():
     ],
 )
 def test_words_fit_the_metric(metric, words):
-    assert Ratio(3, 0.5, 0.01, 2).verdict(metric) == words[0]
-    assert Ratio(3, -0.5, 0.01, 2).verdict(metric) == words[1]
+    assert Ratio(3, 0.5, 0.01, 2).verdict(directions(metric)) == words[0]
+    assert Ratio(3, -0.5, 0.01, 2).verdict(directions(metric)) == words[1]
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 4, 20])
@@ -172,8 +173,8 @@ def test_error_rates_of_two_sittings(noise, drift):
         unpaired_ratio(sitting(rng, noise, drift, math.log(0.85)), sitting(rng, noise, drift))
         for _ in range(draws)
     ]
-    called = [sum(r.verdict("throughput") != NO_DIFFERENCE for r in null) / draws]
-    called.append(sum(r.verdict("throughput") == "slower" for r in slow) / draws)
+    called = [sum(r.verdict() != NO_DIFFERENCE for r in null) / draws]
+    called.append(sum(r.verdict() == "slower" for r in slow) / draws)
     assert called[0] < 0.07
     assert called[1] > (0.92 if noise < 0.03 else 0.75)
 
@@ -186,7 +187,7 @@ def studies(rng, noises, drift, shift, draws):
             (sitting(rng, noise, drift, shift), sitting(rng, noise, drift)) for noise in noises
         ]
         shared = shared_noise(logarithms(side) for pair in pairs for side in pair)
-        verdicts += [unpaired_ratio(*pair, noise=shared).verdict("throughput") for pair in pairs]
+        verdicts += [unpaired_ratio(*pair, noise=shared).verdict() for pair in pairs]
     return verdicts
 
 

@@ -132,7 +132,7 @@ def test_what_weighs_more():
 
 def test_a_slowdown_that_is_shown_and_tolerated_passes():
     ratio = Ratio(5, math.log(0.97), 0.005, 8.0)
-    assert ratio.verdict("throughput") == "slower"
+    assert ratio.verdict() == "slower"
     assert [judged_in_turn([change(ratio)], limit).status for limit in (None, 0.02, 0.05)] == [
         SLOWER, SLOWER, PASSED,
     ]  # fmt: skip

@@ -107,9 +107,3 @@ def test_busy_threads_are_the_mean_of_the_samples_in_the_measured_phase(tmp_path
 
     # Samples at 105 (which has none), 106, 107 and 108 s.
     assert value(judged(tmp_path, telemetry=telemetry), "busy_threads") == 7.0
-
-
-def test_every_metric_is_in_the_table_of_the_documentation(root):
-    text = (root / "docs/contracts.md").read_text()
-    table = text[text.index("<!-- metrics begin -->") : text.index("<!-- metrics end -->")]
-    assert [name for name in METRICS if f"`{name}`" not in table] == []

@@ -14,7 +14,7 @@ import pytest
 from touchstone.measure import attempts, oom, order, processes, sampler, sensors, supervisor
 from touchstone.measure.launch import Fault
 from touchstone.measure.oom import OomKills
-from touchstone.measure.sensors import gpu
+from touchstone.measure.sensors import GAUGE, Column, gpu
 
 
 def test_a_runner_that_says_how_it_went(watch):
@@ -26,7 +26,8 @@ def test_a_runner_that_says_how_it_went(watch):
     }  # fmt: skip
     assert run.log == "hello\n"
     assert run.env["sensors"]["gpu"] == {
-        "available": False, "reason": "the cell trains on the CPU", "columns": gpu.COLUMNS,
+        "available": False, "reason": "the cell trains on the CPU",
+        "columns": {name: column.unit for name, column in gpu.COLUMNS.items()},
     }  # fmt: skip
 
 
@@ -247,7 +248,7 @@ class Scripted:
     """A sensor module whose n-th reading takes the n-th of some seconds, or raises."""
 
     def __init__(self, column, *script):
-        self.COLUMNS, self.script = {column: "1"}, iter(script)
+        self.COLUMNS, self.script = {column: Column("1", GAUGE)}, iter(script)
         self.column = column
 
     def unavailable(self, watched):

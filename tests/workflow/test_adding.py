@@ -14,6 +14,8 @@ from workflow.project import ENVIRONMENTS, Project
 
 PAGE = (ROOT / "docs/adding.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^`([\w./-]+)`:\n\n```\w*\n(.*?)^```$", PAGE, re.M | re.S))
+ENTRIES = re.findall(r"^In `(\w+)` of `([\w./-]+)`:\n\n```\w*\n(.*?)^```$", PAGE, re.M | re.S)
+"""What is added to a table that the project has: its name, its file and the entry."""
 STUDY = "config/studies/my-study.yaml"
 COUNTS = """
 import importlib
@@ -33,6 +35,10 @@ def project(tmp_path_factory):
         assert not file.exists(), f"the project has a {path}"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
+    for table, path, entry in ENTRIES:
+        text, head = (made.folder / path).read_text(encoding="utf-8"), f"\n{table} = {{\n"
+        assert text.count(head) == 1
+        (made.folder / path).write_text(text.replace(head, head + entry), encoding="utf-8")
     return made
 
 
@@ -44,7 +50,7 @@ def command(project, *arguments):
 
 
 def test_every_example_is_found():
-    assert len(EXAMPLES) == 10
+    assert (len(EXAMPLES), len(ENTRIES)) == (10, 1)
 
 
 def test_the_page_lists_every_layer_with_its_arguments():
@@ -84,6 +90,8 @@ def test_a_study_of_all_of_them_runs(project):
         lines = telemetry.read_text().splitlines()
         column = lines[0].split(",").index("load_average")
         assert float(lines[1].split(",")[column]) >= 0
+    for record in records:
+        assert record["metrics"]["load_average"]["value"] >= 0
     page = (project.folder / "results/report/my-study/index.html").read_text()
     assert "my-network" in page and "my_operation" in page
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from touchstone.analysis.peaks import Peak, devices_of
-from touchstone.results.metrics import SWITCH_LIMIT
+from touchstone.results.flags import SWITCH_LIMIT
 from touchstone.results.planned import MOST_COMPARED
 from touchstone.results.study import Cell
 from touchstone.statistics.groups import Group, compare_groups

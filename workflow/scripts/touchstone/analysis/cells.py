@@ -7,7 +7,8 @@ from statistics import median
 from touchstone.analysis.findings_model import CellSummary, MetricSummary
 from touchstone.analysis.part import Workload
 from touchstone.analysis.peaks import Peak, Place, place_of, share_of_peak, why_no_share
-from touchstone.results.metrics import CENSORED, METRICS, PHASES
+from touchstone.results.metrics import CENSORED, METRICS
+from touchstone.results.phases import PHASES
 from touchstone.results.study import Cell, Result, Study, each_once
 from touchstone.statistics.intervals import summarise
 

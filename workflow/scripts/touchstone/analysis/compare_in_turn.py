@@ -90,7 +90,7 @@ def _change(one: Configuration, turns: Measured, model: Group) -> Change:
     )
     ratio = ratio._replace(groups=1)
     values = speeds[0], speeds[1]
-    verdict = ratio.verdict("throughput")
+    verdict = ratio.verdict()
     differences = differences_of(old, new)
     return Change(
         one.turns.group, old, new, ratio, verdict, "", differences, values, basis_of(turns)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from touchstone.reading import parse_json, rows_of
 from touchstone.results.files import InputError, read_object, read_text
 from touchstone.results.interleaved import ADAPTIVE, Measured, measured, read_interleaved
+from touchstone.results.metrics import directions
 from touchstone.results.tables import counted
 from touchstone.schema.interleaved import FORMAT
 from touchstone.schema.status import STATUSES
@@ -283,7 +284,7 @@ def _change(
         reasons = ["a value is not positive"]
     if reasons or ratio is None:
         return Change(name, *sides, None, NOT_COMPARABLE, "; ".join(reasons), differences, values)
-    found = Change(name, *sides, ratio, ratio.verdict(metric), "", differences, values)
+    found = Change(name, *sides, ratio, ratio.verdict(directions(metric)), "", differences, values)
     return found._replace(basis=compared.basis, together=compared.together)
 
 

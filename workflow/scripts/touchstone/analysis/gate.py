@@ -9,7 +9,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from touchstone.analysis.compare_results import NOT_COMPARABLE, ONLY_NEW, Change
-from touchstone.statistics.intervals import SESSION_SD, SPEEDS, Ratio, critical
+from touchstone.results.metrics import SPEEDS, directions
+from touchstone.statistics.intervals import SESSION_SD, Ratio, critical
 from touchstone.statistics.sittings import common_shift, holm, without_shift
 
 PASSED, SLOWER, NOT_COMPARED, CANNOT_TELL = range(4)
@@ -99,7 +100,7 @@ def judged_together(
     ratios = [change.ratio for change in changes if change.ratio]
     shift = common_shift(ratios, session_sd, _shared_variance(changes, session_sd))
     together = _corrected(changes, without_shift(ratios), metric)
-    verdict = shift.verdict(metric) if shift else ""
+    verdict = shift.verdict(directions(metric)) if shift else ""
     return Gate(together, metric, session_sd, tolerance, shift, verdict)
 
 
@@ -130,7 +131,7 @@ def _corrected(changes: Iterable[Change], ratios: Sequence[Ratio], metric: str) 
     for change in changes:
         if change.ratio:
             ratio, p = next(follow)
-            verdict = ratio.verdict(metric)
+            verdict = ratio.verdict(directions(metric))
             change = change._replace(ratio=ratio, verdict=verdict, p_holm=p, whole=change.ratio)
         together.append(change)
     return together

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from touchstone.analysis.findings_model import Failure
 from touchstone.analysis.ranking_model import ComparisonSummary
-from touchstone.results.metrics import FLAGS
+from touchstone.results.flags import FLAGS
 from touchstone.results.study import Study
 from touchstone.results.tables import STUDY_FLAGS
 from touchstone.schema.status import STATUSES

@@ -83,7 +83,7 @@ def _row(gain: Gain) -> list[object]:
         speed.n if speed else 0,
         speed.value if speed else None,
         *(interval or (None, None)),
-        speed.verdict("throughput") if speed else None,
+        speed.verdict() if speed else None,
         *(_median(each, "test_accuracy") for each in (cell, reference)),
         *((accuracy.value, accuracy.low, accuracy.high) if accuracy else (None,) * 3),
         *(memory or (None,) * 4),

@@ -15,7 +15,7 @@ def estimate(ratio: Ratio | None) -> RatioEstimate | None:
         value=ratio.value,
         low=low,
         high=high,
-        verdict=ratio.verdict("throughput", UNDECIDED),
+        verdict=ratio.verdict(undecided=UNDECIDED),
         indicative=ratio.indicative,
         detectable=ratio.detectable,
         detectable_low=least,

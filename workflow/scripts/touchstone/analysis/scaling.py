@@ -84,7 +84,7 @@ class Scaled:
     @property
     def verdict(self) -> str:
         """`faster` or `slower` than the baseline, or that nothing was shown."""
-        return self.speedup.verdict("throughput") if self.speedup else TOO_FEW
+        return self.speedup.verdict() if self.speedup else TOO_FEW
 
     @property
     def reason(self) -> str:

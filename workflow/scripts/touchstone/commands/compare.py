@@ -52,9 +52,10 @@ from touchstone.plan.study import make_plan
 from touchstone.reading import share_of
 from touchstone.report.gate import make_page
 from touchstone.results.files import InputError
+from touchstone.results.metrics import SPEEDS, TIMES
 from touchstone.schema.events import Software, Start, events_of
 from touchstone.schema.values import to_json
-from touchstone.statistics.intervals import SESSION_SD, SPEEDS, TIMES
+from touchstone.statistics.intervals import SESSION_SD
 
 PRECISION = 0.03
 """How far an interval reaches beyond its ratio, at most, before no more sets are measured."""
@@ -106,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f" results folders; {TABLE} of what is measured in turn, with its sets as JSON)",
     )
     results = parser.add_argument_group("two results folders")
-    results.add_argument("--metric", choices=SPEEDS + TIMES, default="throughput")
+    results.add_argument("--metric", choices=[*SPEEDS, *TIMES], default="throughput")
     results.add_argument(
         "--session-sd",
         type=float,

@@ -12,7 +12,10 @@ from pydantic_core import core_schema
 from touchstone.commands.document_config import type_in_words
 from touchstone.files import with_section
 from touchstone.paths import RECORD_SCHEMA, ROOT
+from touchstone.results.flags import FLAGS
+from touchstone.results.metrics import METRICS
 from touchstone.results.record_model import Metric, Record
+from touchstone.results.tables import STUDY_FLAGS
 
 CONTRACTS = ROOT / "docs/contracts.md"
 
@@ -56,9 +59,26 @@ def _rows(part: dict[str, Any], parts: dict[str, Any], place: str) -> Iterator[s
             yield from _rows(parts[inner.removeprefix("#/$defs/")], parts, below)
 
 
+def metrics() -> str:
+    """A row for each metric."""
+    rows = ["| metric | unit | how |", "| --- | --- | --- |"]
+    rows += [f"| `{name}` | {one.unit} | {one.definition} |" for name, one in METRICS.items()]
+    return "\n".join(rows) + "\n"
+
+
+def flags() -> str:
+    """A row for each flag."""
+    rows = ["| flag | when |", "| --- | --- |"]
+    rows += [f"| `{name}` | {when} |" for name, when in (FLAGS | STUDY_FLAGS).items()]
+    return "\n".join(rows) + "\n"
+
+
 def contracts(text: str) -> str:
-    """The text of docs/contracts.md with the table of a record's fields as the model has them."""
-    return with_section(text, "record", table())
+    """The text of docs/contracts.md with the tables of fields, metrics and flags as the code has
+    them."""
+    for name, section in (("record", table()), ("metrics", metrics()), ("flags", flags())):
+        text = with_section(text, name, section)
+    return text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

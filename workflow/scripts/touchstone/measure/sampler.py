@@ -79,7 +79,8 @@ class Sampler:
         for name, module in sensors.modules().items():
             reason = module.unavailable(watched)
             self.known[name] = {
-                "available": reason is None, "reason": reason, "columns": module.COLUMNS,
+                "available": reason is None, "reason": reason,
+                "columns": {name: column.unit for name, column in module.COLUMNS.items()},
             }  # fmt: skip
             if reason is None:
                 self.readers[name] = _Reader(module.Sensor(watched))

@@ -16,7 +16,7 @@ from touchstone.published.claim_model import Where
 from touchstone.published.dossier import PARAMETERS, Dossier, Reading, Sum, Total
 from touchstone.published.table import NUMBERS, Row, Table, convert, show
 from touchstone.results.interleaved import ADAPTIVE, Measured
-from touchstone.results.metrics import CENSORED, METRICS
+from touchstone.results.metrics import METRICS
 from touchstone.results.study import Cell as MeasuredCell
 from touchstone.results.study import Study
 
@@ -30,18 +30,6 @@ OF_CALLS = (
 """The metrics that a study shows of a basic operation, which trains nothing."""
 
 ACCURACIES = ("test_accuracy", "training_accuracy")
-OF_THE_WHOLE = (
-    "training_time", "total_training_time", *ACCURACIES, "final_loss",
-    "total_inference_time", *CENSORED,
-)  # fmt: skip
-"""The metrics that other data, or more or less training, change for no other reason."""
-OF_THE_SCALE = ("dataset", "epochs", "steps")
-"""The settings that say so."""
-OF_A_STEP = ("step_time_p50", "step_time_p95", "step_time_p99")
-"""The metrics that other data, or another batch, change for no other reason."""
-OF_A_BATCH = ("dataset", "batch_size")
-"""The settings that say so."""
-
 SPEED = "throughput"
 """The metric that turns measure."""
 BOTTLENECK = "bottleneck"
@@ -205,11 +193,8 @@ def with_changed_labels(
     found = []
     for point in points:
         change = changed.get(point.cell or "", {})
-        settings: tuple[str, ...] = ()
-        if point.metric in OF_THE_WHOLE:
-            settings = OF_THE_SCALE
-        elif point.metric in OF_A_STEP:
-            settings = OF_A_BATCH
+        metric = METRICS.get(point.metric)
+        settings = metric.grows_with if metric else ()
         words = ", ".join(change[name] for name in settings if name in change)
         found.append(replace(point, changed=words or None))
     return found

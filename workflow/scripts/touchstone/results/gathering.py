@@ -15,7 +15,7 @@ from touchstone.results.cores import CORES_APART, least_readings, were_apart
 from touchstone.results.files import write_atomic
 from touchstone.results.interleaved import answering, compare_with_turns, turns_of
 from touchstone.results.max_batch import METRIC, UNIT, MaxBatch, of_cell
-from touchstone.results.metrics import CENSORED, METRICS
+from touchstone.results.metrics import CENSORED, METRICS, directions
 from touchstone.results.planned import (
     COMPARED,
     FACTORS,
@@ -185,7 +185,10 @@ def _comparisons(study: Study, interleaved: Sequence[Interleaved]) -> str:
                 low, high = ratio.interval() or (None, None)
                 detectable = ratio.detectable, *(ratio.detectable_limits or (None, None))
                 numbers = ",".join(map(_number, (ratio.value, low, high, *detectable)))
-                verdict = (ratio.verdict(name, UNDECIDED), "yes" if ratio.indicative else "no")
+                verdict = (
+                    ratio.verdict(directions(name), UNDECIDED),
+                    "yes" if ratio.indicative else "no",
+                )
                 unit = _fields(name, METRICS[name].unit, ratio.n)
                 tail = _fields(*verdict, remark, flags, reference_flags, basis)
                 table.write(f"{head},{unit},{numbers},{tail}\n")

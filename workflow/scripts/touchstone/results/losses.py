@@ -3,8 +3,7 @@
 from statistics import fmean
 from typing import Any
 
-from touchstone.results.measured import Answer, as_metric, events_error
-from touchstone.results.metrics import CENSORED
+from touchstone.results.measured import Censored, MetricValue, events_error
 from touchstone.results.phases import Phase, trained_until
 from touchstone.results.run_files import Run
 from touchstone.schema.events import Chunk, Evaluation, Fit
@@ -70,34 +69,30 @@ def evaluations_of(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
 
 
 def to_accuracy(
-    run: Run, evaluations: list[dict[str, Any]], status_reason: str
-) -> dict[str, dict[str, Any]]:
-    """The metrics of `CENSORED`: when an evaluation first reached the target accuracy.
+    run: Run, evaluations: list[dict[str, Any]], key: str
+) -> MetricValue | Censored | None:
+    """What an evaluation that first reached the target accuracy has under `key`.
 
-    Of a run that went to its end or its time limit without, `censored_at` says how far it is
-    known that more was needed.
+    Of a run that went to its end or its time limit without, it is known how far more was needed.
+    None where the run's status says why there is no number.
     """
     status = run.outcome.status
     target = run.spec.phases.target_accuracy if isinstance(run.spec, TrainingSpec) else None
+    if target is None:
+        return "the cell has no target accuracy" if status == OK else None
+    if status in (DIVERGED, ERROR):
+        return None
     known = [each for each in evaluations if each["accuracy"] is not None]
-    last = known[-1] if known and status in (OK, TIMEOUT) else None
-    if target is None and status == OK:
-        return {name: as_metric(name, "the cell has no target accuracy") for name in CENSORED}
-    if target is None or status in (DIVERGED, ERROR):
-        return {name: as_metric(name, status_reason) for name in CENSORED}
     reached = next((each for each in known if each["accuracy"] >= target), None)
     if reached:
-        return {name: as_metric(name, reached[key]) for name, key in CENSORED.items()}
-    if last is None:
-        return {name: as_metric(name, status_reason) for name in CENSORED}
-    reason = f"not reached within {last['epoch']} epochs"
-    return {
-        name: {**as_metric(name, reason), "censored_at": last[key]}
-        for name, key in CENSORED.items()
-    }
+        value: float = reached[key]
+        return value
+    if not known or status not in (OK, TIMEOUT):
+        return None
+    return Censored(f"not reached within {known[-1]['epoch']} epochs", known[-1][key])
 
 
-def final_loss(means: list[float | None]) -> Answer:
+def final_loss(means: list[float | None]) -> MetricValue:
     if not means:
         return "no epoch was completed"
     return "a loss of the last epoch is not finite" if means[-1] is None else means[-1]
@@ -116,7 +111,7 @@ def last_evaluation(run: Run) -> Evaluation | str:
     return last[-1]
 
 
-def accuracy_of(run: Run) -> Answer:
+def accuracy_of(run: Run) -> MetricValue:
     last = last_evaluation(run)
     if isinstance(last, str):
         return last
@@ -124,7 +119,7 @@ def accuracy_of(run: Run) -> Answer:
     return last.correct / labels if labels else "the test set is empty"
 
 
-def training_accuracy_of(run: Run) -> Answer:
+def training_accuracy_of(run: Run) -> MetricValue:
     """The accuracy on the training set; raises EventsError if that has another size."""
     if not isinstance(run.spec, TrainingSpec) or not run.spec.phases.training_accuracy:
         return "the cell does not ask for it (`training_accuracy: true`)"

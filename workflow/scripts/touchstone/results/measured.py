@@ -1,11 +1,18 @@
 """A number of a record, or the reason why there is none."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from touchstone.results.metrics import METRICS
 from touchstone.results.run_files import EventsError, Run
 
-Answer = float | str
+
+class Censored(NamedTuple):
+    """A value that is only known to be larger than `at`, and the `reason` why."""
+
+    reason: str
+    at: float
+
+
+MetricValue = float | str
 """A metric's number, or the reason why there is none."""
 DIVIDED = ("warmup", "measured", "evaluation")
 """The phases that may have several parts."""
@@ -18,13 +25,6 @@ class Part(NamedTuple):
     end: float
     steps: int
     examples: int
-
-
-def as_metric(name: str, answer: Answer) -> dict[str, Any]:
-    unit = METRICS[name].unit
-    if isinstance(answer, str):
-        return {"value": None, "unit": unit, "reason": answer}
-    return {"value": answer, "unit": unit}
 
 
 def events_error(run: Run, cause: str) -> EventsError:

@@ -2,23 +2,14 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
-Column = list[tuple[float, float]]
-"""Times (s) and values of a telemetry column."""
-COMBINED: dict[str, Callable[[list[float]], float]] = {
-    "gpu_utilization": fmean,
-    "gpu_temperature": max,
-    "gpu_sm_clock": fmean,
-    "gpu_memory_clock": fmean,
-}
-"""How one number is made of several nodes', where it is not their sum."""
-BITS = "gpu_throttle_reasons"
+from touchstone.measure import sensors
+
+Series = list[tuple[float, float]]
+"""Times (s) and values of a column of telemetry."""
 
 
 class Node(NamedTuple):
@@ -29,7 +20,7 @@ class Node(NamedTuple):
 
     name: str
     env: dict[str, Any]
-    telemetry: dict[str, Column]
+    telemetry: dict[str, Series]
     uncertainty: float
 
 
@@ -49,47 +40,49 @@ def shift(clock: Sequence[dict[str, float]], t: float) -> float:
     return t + first["offset"] + (last["offset"] - first["offset"]) * min(max(passed, 0.0), 1.0)
 
 
-def interpolate(column: Column, t: float) -> float | None:
-    """A column at time `t`, linear between samples; None outside of them."""
-    i = bisect_left(column, (t, -math.inf))
-    if i < len(column) and column[i][0] == t:
-        return column[i][1]
-    if not 0 < i < len(column):
+def interpolate(series: Series, t: float) -> float | None:
+    """A series at time `t`, linear between samples; None outside of them."""
+    i = bisect_left(series, (t, -math.inf))
+    if i < len(series) and series[i][0] == t:
+        return series[i][1]
+    if not 0 < i < len(series):
         return None
-    (t0, v0), (t1, v1) = column[i - 1], column[i]
+    (t0, v0), (t1, v1) = series[i - 1], series[i]
     return v0 + (v1 - v0) * (t - t0) / (t1 - t0)
 
 
 def together(
-    telemetry: dict[str, Column], others: Sequence[dict[str, Column]]
-) -> dict[str, Column]:
+    telemetry: dict[str, Series], others: Sequence[dict[str, Series]]
+) -> dict[str, Series]:
     """The telemetry of all nodes, at the times of the first one's samples.
 
-    It is the sum of what the first saw and of the others' at that moment, or what `COMBINED`
-    makes of them; times at which another node was not watched are left out, and where one has
-    nothing in a column, nothing is left of it.
+    What the nodes saw at a moment is put together as the kind of the column says; times at which
+    another node was not watched are left out. Nothing is left of a column in which a node has
+    nothing, or which no sensor of this version has.
     """
+    columns = sensors.columns()
     return {
-        name: [
-            (t, _combined(name, [value, *there]))
-            for t, value in column
-            if None not in (there := [_at(name, other.get(name, []), t) for other in others])
-        ]
-        for name, column in telemetry.items()
+        name: _joined(columns[name], series, [other.get(name, []) for other in others])
+        if name in columns
+        else []
+        for name, series in telemetry.items()
     }
 
 
-def _at(name: str, column: Column, t: float) -> float | None:
+def _joined(column: sensors.Column, first: Series, others: Sequence[Series]) -> Series:
+    joined = []
+    for t, value in first:
+        there = [_at(column, series, t) for series in others]
+        seen = [value, *(other for other in there if other is not None)]
+        if len(seen) == 1 + len(others):
+            joined.append((t, column.together(seen)))
+    return joined
+
+
+def _at(column: sensors.Column, series: Series, t: float) -> float | None:
     """The value of a column at a time; of bits, those of the samples before and after it."""
-    if name != BITS:
-        return interpolate(column, t)
-    i = bisect_left(column, (t, -math.inf))
-    near = [int(value) for _, value in column[max(i - 1, 0) : i + 1]]
-    return float(reduce(or_, near)) if near else None
-
-
-def _combined(name: str, values: list[Any]) -> float:
-    if name == BITS:
-        return float(reduce(or_, map(int, values)))
-    found: float = COMBINED.get(name, sum)(values)
-    return found
+    if column.kind != sensors.BITS:
+        return interpolate(series, t)
+    i = bisect_left(series, (t, -math.inf))
+    near = [value for _, value in series[max(i - 1, 0) : i + 1]]
+    return column.together(near) if near else None

@@ -12,6 +12,7 @@ from touchstone.plan.setting import ELSE, FIRST, TABLES
 from touchstone.reading import rows_of
 from touchstone.results import digests
 from touchstone.results.files import FORMAT, REMAKE, InputError, parse_json, read_text
+from touchstone.results.metrics import METRICS, absent
 
 FACTORS = settings(lambda traits: traits.shown == TABLES)
 COMPARED = settings(lambda traits: traits.compared == FIRST)
@@ -21,6 +22,9 @@ COMPARED_ELSE = settings(lambda traits: traits.compared == ELSE)
 What changes the work or its result is missing here (network, data set, optimizer)."""
 MOST_COMPARED = 40
 """Cells that such a group has at most: the number of pairs grows with the square."""
+
+UNKNOWN = "not measured by this version"
+"""Why a record has no value of a metric that did not exist when it was made."""
 
 CELL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,249}")
 POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
@@ -114,6 +118,10 @@ def _record(folder: Path, cell: str, repeat: int) -> dict[str, Any]:
         raise InputError(path, cause, REMAKE)
     if changed and digests.EDITED not in record["flags"]:
         record["flags"].append(digests.EDITED)
+    if record["metrics"].keys() != METRICS.keys():
+        record["metrics"] = {
+            name: record["metrics"].get(name) or absent(name, UNKNOWN) for name in METRICS
+        }
     return record
 
 

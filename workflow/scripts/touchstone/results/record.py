@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from touchstone.results import untested
-from touchstone.results.answers import answers_of
+from touchstone.results.evidence import Evidence
 from touchstone.results.files import FORMAT
 from touchstone.results.flags import flags_of, noisy_flags
-from touchstone.results.losses import epoch_means, evaluations_of, losses_of, to_accuracy
-from touchstone.results.measured import as_metric, events_error
-from touchstone.results.metrics import METRICS
+from touchstone.results.losses import epoch_means, evaluations_of, losses_of
+from touchstone.results.measured import Censored, MetricValue, events_error
+from touchstone.results.metrics import METRICS, absent, values_of
 from touchstone.results.phases import (
     Phase,
     measured_chunks,
@@ -58,8 +58,9 @@ def build_record(folder: Path, fault: str | None = None) -> dict[str, Any]:
         remark = untested.remark(run.spec.factors.framework, software.get("version"), installed)
         reason = "; ".join(filter(None, (reason, remark)))
     means = epoch_means(losses, steps_per_epoch)
-    answers = answers_of(run, phases, means, finished, f"{status}: {reason}")
     evaluations = [] if status == ERROR else evaluations_of(run, phases)
+    evidence = Evidence(run, phases, means, evaluations, finished)
+    values = values_of(evidence, f"{status}: {reason}")
     settings: dict[str, Any] = next((to_json(event) for event in run.of(Settings)), {})
     return {
         "format": FORMAT,
@@ -68,9 +69,8 @@ def build_record(folder: Path, fault: str | None = None) -> dict[str, Any]:
         "status": status,
         "reason": reason,
         "factors": to_json(run.spec.factors),
-        "flags": flags_of(run, phases, settings, answers) if finished else noisy_flags(answers),
-        "metrics": {name: as_metric(name, answers[name]) for name in METRICS}
-        | to_accuracy(run, evaluations, f"{status}: {reason}"),
+        "flags": flags_of(run, phases, settings, values) if finished else noisy_flags(values),
+        "metrics": {name: _metric(name, value) for name, value in values.items()},
         "phases": {name: phase.seconds for name, phase in phases.items()},
         "evaluations": evaluations,
         "losses": [{"epoch": i, "loss": mean} for i, mean in enumerate(means, start=1)],
@@ -91,6 +91,15 @@ def build_record(folder: Path, fault: str | None = None) -> dict[str, Any]:
         },
         **({"log_tail": [*map(one_line, outcome.log_tail or [])]} if status == ERROR else {}),
     }
+
+
+def _metric(name: str, value: MetricValue | Censored) -> dict[str, Any]:
+    """A metric as the record has it."""
+    if isinstance(value, Censored):
+        return {**absent(name, value.reason), "censored_at": value.at}
+    if isinstance(value, str):
+        return absent(name, value)
+    return {"value": value, "unit": METRICS[name].unit}
 
 
 def _nodes(run: Run) -> list[dict[str, Any]]:

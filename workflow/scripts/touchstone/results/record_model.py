@@ -21,10 +21,12 @@ from pydantic_core import CoreSchema
 
 from touchstone.measure.trials import WAIT_POLICIES
 from touchstone.results.files import FORMAT
-from touchstone.results.metrics import FLAGS, METRICS, PHASES
+from touchstone.results.flags import FLAGS
+from touchstone.results.metrics import METRICS
+from touchstone.results.phases import PHASES
 from touchstone.schema.status import STATUSES
 
-OF_OK = ("step_rate", "first_step_time", "flop_rate")
+OF_OK = [name for name, metric in METRICS.items() if metric.certain]
 """Metrics that every run with the status `ok` has a number for."""
 DATE = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z$"
 """UTC in ISO 8601."""
@@ -104,7 +106,7 @@ class Metric(Part):
 
 
 def _metrics() -> type[Part]:
-    """The model of all metrics, each in its unit."""
+    """The model of all metrics, each in its unit; another version may know others."""
     units = dict.fromkeys(metric.unit for metric in METRICS.values())
     in_unit = {
         unit: create_model(
@@ -116,10 +118,18 @@ def _metrics() -> type[Part]:
         for unit in units
     }
     fields: dict[str, Any] = {
-        name: (in_unit[metric.unit], _described(metric.definition))
+        name: (in_unit[metric.unit], _described(metric.definition, default=ABSENT))
         for name, metric in METRICS.items()
     }
-    return create_model("Metrics", __base__=Part, __doc__="Every metric, in its unit.", **fields)
+    text = "The metrics that the version knew that made the record, each in its unit."
+    return create_model("Metrics", __base__=OpenPart, __doc__=text, **fields)
+
+
+class OpenPart(Part):
+    """Metrics; those that only another version knows have any unit."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Metric]
 
 
 class Factors(Part):
@@ -348,7 +358,11 @@ class Record(Part):
             "what to doubt; the table of flags says when", json_schema_extra={"uniqueItems": True}
         ),
     ]
-    metrics: Annotated[Part, _Made(_metrics()), _described("every metric of the table of metrics")]
+    metrics: Annotated[
+        Part,
+        _Made(_metrics()),
+        _described("those of the table of metrics that the record's version knew"),
+    ]
     phases: Annotated[
         dict[Annotated[str, _one_of(PHASES)], Seconds],
         _described("the time in each phase that was reached", "s"),
@@ -368,7 +382,8 @@ class Record(Part):
         if (self.status == "error") != ("log_tail" in self.model_fields_set):
             raise ValueError("log_tail is there if, and only if, the status is error")
         for name in OF_OK if self.status == "ok" else ():
-            if getattr(self.metrics, name).value is None:
+            metric = getattr(self.metrics, name)
+            if metric is not ABSENT and metric.value is None:
                 raise ValueError(f"the run is ok, but {name} has no value")
         return self
 

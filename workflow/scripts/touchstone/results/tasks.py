@@ -3,7 +3,7 @@
 import math
 
 from touchstone.results.losses import last_evaluation
-from touchstone.results.measured import Answer
+from touchstone.results.measured import MetricValue
 from touchstone.results.phases import Phase
 from touchstone.results.run_files import Run
 from touchstone.schema.spec import OperationSpec
@@ -12,14 +12,14 @@ NO_TOKENS = "the network predicts no tokens"
 NO_PIXELS = "the network labels no pixels"
 
 
-def token_rate(run: Run, measured: Phase) -> Answer:
+def token_rate(run: Run, measured: Phase) -> MetricValue:
     """Predicted tokens per second of the measured phase."""
     if isinstance(run.spec, OperationSpec) or run.spec.network.task != "next_token":
         return NO_TOKENS
     return measured.examples * run.spec.network.labels / measured.seconds
 
 
-def perplexity_of(run: Run) -> Answer:
+def perplexity_of(run: Run) -> MetricValue:
     """e to the power of the mean loss of the test set's tokens."""
     if isinstance(run.spec, OperationSpec) or run.spec.network.task != "next_token":
         return NO_TOKENS
@@ -34,7 +34,7 @@ def perplexity_of(run: Run) -> Answer:
         return f"the loss of the test set, {last.loss:g}, is too large"
 
 
-def mean_iou_of(run: Run) -> Answer:
+def mean_iou_of(run: Run) -> MetricValue:
     """The mean intersection over union of the test set's pixels."""
     if isinstance(run.spec, OperationSpec) or run.spec.network.task != "label_per_pixel":
         return NO_PIXELS

@@ -1,50 +1,24 @@
 """Numbers from the samples of the sensors."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from statistics import fmean
 
-from touchstone.results.measured import Answer, Part
-from touchstone.results.metrics import GAP_LIMIT, MINIMUM_SAMPLES, SAMPLE_SPREAD
+from touchstone.results.measured import MetricValue, Part
 from touchstone.results.nodes import interpolate
 from touchstone.results.phases import Phase
 from touchstone.results.run_files import Run
 
-MEANS = (
-    "gpu_utilization", "gpu_memory", "gpu_power", "gpu_temperature",
-    "gpu_sm_clock", "gpu_memory_clock", "gpu_pcie_tx", "gpu_pcie_rx", "busy_threads",
-)  # fmt: skip
-"""Metrics that are the mean of the column of their name over the measured phase."""
-AVERAGED = ("host_memory", *(name for name in MEANS if name != "busy_threads"))
-"""Columns whose mean over the measured phase is a metric that runs are compared by."""
-RATES = {
-    "context_switch_rate": ("context_switches", 1.0),
-    "involuntary_context_switch_rate": ("involuntary_context_switches", 1.0),
-    "minor_page_fault_rate": ("minor_page_faults", 1.0),
-    "disk_read_rate": ("disk_read", 1e6),
-    "disk_write_rate": ("disk_written", 1e6),
-    "network_receive_rate": ("network_received", 1e6),
-    "network_send_rate": ("network_sent", 1e6),
-}
-"""Metrics that are the increase of a column over the measured phase / its time / a unit."""
-PEAKS = {
-    "host_memory_peak": "host_memory",
-    "host_memory_high_water": "host_memory_high_water",
-    "gpu_memory_peak": "gpu_memory",
-    "gpu_process_memory_peak": "gpu_process_memory",
-    "gpu_temperature_peak": "gpu_temperature",
-}
-"""Metrics that are the largest sample of a column in the whole run."""
+MINIMUM_SAMPLES = 3
+"""Samples from which a mean counts as one, however they scatter."""
+SAMPLE_SPREAD = 0.05
+"""Range / mean up to which fewer samples agree."""
+GAP_LIMIT = 2
+"""Sampling intervals that a sensor may be silent."""
 
 
-OF_RUN = {f"{column}_run": column for column in ("host_memory", "gpu_utilization", "gpu_memory")}
-"""Metrics that are the mean of a column over the whole run."""
-PER_GPU = {f"{column}_per_gpu": column for column in ("gpu_memory", "gpu_power")}
-"""Metrics that are such a mean / the GPUs of the run."""
-
-
-def percentile(times: list[float], percent: int) -> Answer:
+def percentile(times: list[float], percent: int) -> MetricValue:
     """The least of the sorted times (s) that `percent` % of them do not exceed, in ms.
 
     There is none where it would be the maximum under another name.
@@ -78,7 +52,7 @@ def _few(run: Run, name: str, how: str) -> str:
 
 def _from_samples(
     run: Run, name: str, phase: Phase | None, statistic: Callable[[list[float]], float]
-) -> Answer:
+) -> MetricValue:
     """A statistic of the samples within a phase, or of all samples (phase None)."""
     column = _column(run, name)
     if isinstance(column, str):
@@ -87,18 +61,18 @@ def _from_samples(
     return statistic(values) if values else _few(run, name, "none in")
 
 
-def mean_of(run: Run, name: str, phase: Phase | None) -> Answer:
+def mean_of(run: Run, name: str, phase: Phase | None) -> MetricValue:
     """The mean of the samples within a phase, or of all samples (phase None)."""
     return _from_samples(run, name, phase, fmean)
 
 
-def has_coarse_mean(run: Run, phase: Phase) -> bool:
-    """Whether a mean over the phase rests on few samples that do not agree.
+def has_coarse_mean(run: Run, phase: Phase, columns: Iterable[str]) -> bool:
+    """Whether a mean of one of the columns over the phase rests on few samples that do not agree.
 
     Fewer than `MINIMUM_SAMPLES` agree where they, and the next one after the phase, are within
     `SAMPLE_SPREAD`: a memory that does not change needs no more. One sample shows nothing.
     """
-    for column in (run.telemetry[name] for name in AVERAGED if run.telemetry.get(name)):
+    for column in (run.telemetry[name] for name in columns if run.telemetry.get(name)):
         inside = [value for t, value in column if phase.covers(t)]
         if len(inside) >= MINIMUM_SAMPLES:
             continue
@@ -108,7 +82,7 @@ def has_coarse_mean(run: Run, phase: Phase) -> bool:
     return False
 
 
-def peak_of(run: Run, name: str) -> Answer:
+def peak_of(run: Run, name: str) -> MetricValue:
     return _from_samples(run, name, None, max)
 
 
@@ -130,7 +104,7 @@ def _within(run: Run, name: str, phase: Phase) -> list[list[tuple[float, float]]
     return found
 
 
-def increase(run: Run, name: str, phase: Phase) -> Answer:
+def increase(run: Run, name: str, phase: Phase) -> MetricValue:
     """Growth of a cumulative column over a phase."""
     parts = _within(run, name, phase)
     if isinstance(parts, str):
@@ -139,7 +113,7 @@ def increase(run: Run, name: str, phase: Phase) -> Answer:
     return sum(grown) if min(grown) >= 0 else "the counter fell during the measured phase"
 
 
-def integral(run: Run, name: str, phase: Phase) -> Answer:
+def integral(run: Run, name: str, phase: Phase) -> MetricValue:
     """A column integrated over a phase: trapezia between the real times of its samples."""
     parts = _within(run, name, phase)
     if isinstance(parts, str):
@@ -178,3 +152,12 @@ def is_whole(run: Run) -> Phase:
     """The time from the first to the last sample of CPU time; no part where there are not two."""
     times = [t for t, _ in run.telemetry.get("cpu_seconds", [])]
     return Phase((Part(times[0], times[-1], 0, 0),) if len(times) > 1 else ())
+
+
+def share_of_others(run: Run, phase: Phase) -> MetricValue:
+    """What others used of the machine's CPU time over a phase, %."""
+    machine, tree = (increase(run, name, phase) for name in ("machine_cpu_seconds", "cpu_seconds"))
+    if isinstance(machine, str) or isinstance(tree, str):
+        return machine if isinstance(machine, str) else str(tree)
+    # The kernel's two clocks do not agree to the last tick.
+    return max(machine - tree, 0.0) / phase.seconds / run.logical_cores * 100

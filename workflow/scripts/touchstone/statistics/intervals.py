@@ -27,12 +27,8 @@ NOISIER = 0.05
 LEAST_SIDES = 4
 """Fewer sides say too little on how far the noise of cells differs."""
 
-SPEEDS = ("throughput", "step_rate")
-TIMES = (
-    "training_time", "total_training_time", "first_step_time", "step_time_p50", "step_time_p95",
-    "step_time_p99", "time_to_accuracy", "model_load_time", "latency_p50", "latency_p95",
-    "latency_p99", "total_inference_time",
-)  # fmt: skip
+SPEED = ("faster", "slower")
+"""What a ratio of speeds above and below 1 is called."""
 NO_DIFFERENCE = "no difference shown"
 TOO_FEW = "too few runs"
 UNDECIDED = "cannot tell"
@@ -204,21 +200,14 @@ class Ratio(NamedTuple):
         low, high = error_limits(self.freedom)
         return bounded_exp(low * needed) - 1, bounded_exp(high * needed) - 1
 
-    def verdict(self, metric: str, undecided: str = NO_DIFFERENCE) -> str:
-        """`faster`, `slower` (speeds and times), `higher`, `lower`, or that nothing was shown."""
+    def verdict(self, directions: tuple[str, str] = SPEED, undecided: str = NO_DIFFERENCE) -> str:
+        """What the ratio is called above or below 1, or that nothing was shown."""
         interval = self.interval()
         if interval is None:
             return TOO_FEW
-        up, down = directions(metric)
+        up, down = directions
         low, high = interval
         return up if low > 1 else down if high < 1 else undecided
-
-
-def directions(metric: str) -> tuple[str, str]:
-    """What a ratio above and below 1 is called."""
-    if metric in SPEEDS:
-        return "faster", "slower"
-    return ("slower", "faster") if metric in TIMES else ("higher", "lower")
 
 
 def paired_ratio(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Ratio | None:

@@ -1,6 +1,6 @@
 """Sensors: what is read of a run from outside its process, one file each.
 
-A sensor's module has `COLUMNS` (column of telemetry.csv -> unit), `unavailable(watched)`,
+A sensor's module has `COLUMNS` (column of telemetry.csv -> `Column`), `unavailable(watched)`,
 the reason why it cannot be read here or None, and `Sensor(watched)`, whose `sample()` gives
 a value or None for each column. A `Sensor` may have a dict `missing`: column -> why it has
 no value at present. A module is found by its file.
@@ -12,9 +12,13 @@ import importlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
-from typing import Any, Protocol
+from statistics import fmean
+from typing import Any, NamedTuple, Protocol
 
 from touchstone.measure import processes
 from touchstone.measure.processes import Account, ControlGroup
@@ -23,6 +27,39 @@ PATIENCE = 5.0
 """Seconds that killed processes have to go; one that the kernel holds longer is left."""
 CLEANING = 2.0
 """Seconds that a container's engine has to clean up after it, before it is killed."""
+
+
+def _bits(values: list[float]) -> float:
+    """All bits that are set in any of the values."""
+    return float(reduce(or_, map(int, values)))
+
+
+COUNTER, AMOUNT, GAUGE, PEAK, BITS = "counter", "amount", "gauge", "peak", "bits"
+TOGETHER: dict[str, Callable[[list[float]], float]] = {
+    COUNTER: sum,
+    AMOUNT: sum,
+    GAUGE: fmean,
+    PEAK: max,
+    BITS: _bits,
+}
+"""How one number is made of those of several devices or nodes, by the kind of a column."""
+
+
+class Column(NamedTuple):
+    """What a column of telemetry.csv holds.
+
+    unit: of its values, `1` for none
+    kind: `COUNTER`, which only grows; `AMOUNT`, of which several devices have the sum (memory, W);
+        `GAUGE`, of which they have the mean (%, MHz); `PEAK`, of which they have the largest (°C);
+        `BITS` of reasons
+    """
+
+    unit: str
+    kind: str
+
+    def together(self, values: list[float]) -> float:
+        """One number of several devices' or nodes'."""
+        return float(TOGETHER[self.kind](values))
 
 
 class Reading(Protocol):
@@ -112,3 +149,11 @@ def modules() -> dict[str, Any]:
     files = sorted(Path(__file__).parent.glob("*.py"))
     names = [path.stem for path in files if path.stem != "__init__"]
     return {name: importlib.import_module(f"touchstone.measure.sensors.{name}") for name in names}
+
+
+@cache
+def columns() -> dict[str, Column]:
+    """The columns of all sensors, by name."""
+    return {
+        name: column for module in modules().values() for name, column in module.COLUMNS.items()
+    }

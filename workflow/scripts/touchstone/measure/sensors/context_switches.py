@@ -3,9 +3,12 @@
 import os
 
 from touchstone.measure.processes import fields, threads
-from touchstone.measure.sensors import Watched
+from touchstone.measure.sensors import COUNTER, Column, Watched
 
-COLUMNS = {"context_switches": "1", "involuntary_context_switches": "1"}
+COLUMNS = {
+    "context_switches": Column("1", COUNTER),
+    "involuntary_context_switches": Column("1", COUNTER),
+}
 
 
 def unavailable(watched: Watched) -> str | None:

@@ -6,9 +6,13 @@ from pathlib import Path
 import psutil
 
 from touchstone.measure.processes import TICKS
-from touchstone.measure.sensors import Watched
+from touchstone.measure.sensors import AMOUNT, COUNTER, Column, Watched
 
-COLUMNS = {"cpu_seconds": "s", "machine_cpu_seconds": "s", "processes": "1"}
+COLUMNS = {
+    "cpu_seconds": Column("s", COUNTER),
+    "machine_cpu_seconds": Column("s", COUNTER),
+    "processes": Column("1", AMOUNT),
+}
 
 
 def unavailable(watched: Watched) -> str | None:

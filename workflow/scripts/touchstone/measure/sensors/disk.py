@@ -3,9 +3,9 @@
 import os
 
 from touchstone.measure.processes import fields
-from touchstone.measure.sensors import Watched
+from touchstone.measure.sensors import COUNTER, Column, Watched
 
-COLUMNS = {"disk_read": "B", "disk_written": "B"}
+COLUMNS = {"disk_read": Column("B", COUNTER), "disk_written": Column("B", COUNTER)}
 
 
 def unavailable(watched: Watched) -> str | None:

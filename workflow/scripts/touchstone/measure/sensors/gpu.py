@@ -2,40 +2,28 @@
 
 import os
 from collections.abc import Callable
-from functools import reduce
-from operator import or_
-from statistics import fmean
 from typing import Any
 
 from touchstone.measure.counter import Counter
-from touchstone.measure.sensors import Watched
+from touchstone.measure.sensors import AMOUNT, BITS, COUNTER, GAUGE, PEAK, Column, Watched
 
 COLUMNS = {
-    "gpu_energy": "J",
-    "gpu_power": "W",
-    "gpu_power_instant": "W",
-    "gpu_utilization": "%",
-    "gpu_memory": "MiB",
-    "gpu_process_memory": "MiB",
-    "gpu_temperature": "°C",
-    "gpu_sm_clock": "MHz",
-    "gpu_memory_clock": "MHz",
-    "gpu_throttle_reasons": "1",
-    "gpu_pcie_tx": "MB/s",
-    "gpu_pcie_rx": "MB/s",
+    "gpu_energy": Column("J", COUNTER),
+    "gpu_power": Column("W", AMOUNT),
+    "gpu_power_instant": Column("W", AMOUNT),
+    "gpu_utilization": Column("%", GAUGE),
+    "gpu_memory": Column("MiB", AMOUNT),
+    "gpu_process_memory": Column("MiB", AMOUNT),
+    "gpu_temperature": Column("°C", PEAK),
+    "gpu_sm_clock": Column("MHz", GAUGE),
+    "gpu_memory_clock": Column("MHz", GAUGE),
+    "gpu_throttle_reasons": Column("1", BITS),
+    "gpu_pcie_tx": Column("MB/s", AMOUNT),
+    "gpu_pcie_rx": Column("MB/s", AMOUNT),
 }
 
 ENERGY_SIZE = 2**64
 """The energy counter is 64 bits wide, so that in practice it only falls when it is reset."""
-
-COMBINED: dict[str, Callable[[list[float]], float]] = {
-    "gpu_utilization": fmean,
-    "gpu_temperature": max,
-    "gpu_sm_clock": fmean,
-    "gpu_memory_clock": fmean,
-    "gpu_throttle_reasons": lambda each: reduce(or_, map(int, each)),
-}
-"""How one number is made of several devices', where it is not their sum."""
 
 
 def unavailable(watched: Watched) -> str | None:
@@ -77,7 +65,7 @@ def devices(nvml: Any, count: int) -> list[Any]:
 
 
 class Sensor:
-    """The readings of the run's devices; of several, one number of all (`COMBINED`)."""
+    """The readings of the run's devices; of several, one number of all."""
 
     def __init__(self, watched: Watched) -> None:
         import pynvml
@@ -94,10 +82,10 @@ class Sensor:
         if len(samples) == 1:
             return samples[0]
         values: dict[str, float | None] = {}
-        for column in COLUMNS:
-            each = [value for sample in samples if (value := sample[column]) is not None]
-            whole = len(each) == len(samples)
-            values[column] = COMBINED.get(column, sum)(each) if whole else None
+        for name, column in COLUMNS.items():
+            readings = [value for sample in samples if (value := sample[name]) is not None]
+            whole = len(readings) == len(samples)
+            values[name] = column.together(readings) if whole else None
         return values
 
 

@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 from touchstone.measure.processes import fields, one_memory
-from touchstone.measure.sensors import Watched
+from touchstone.measure.sensors import AMOUNT, Column, Watched
 
-COLUMNS = {"host_memory": "MiB", "host_memory_high_water": "MiB"}
+COLUMNS = {"host_memory": Column("MiB", AMOUNT), "host_memory_high_water": Column("MiB", AMOUNT)}
 SHARE = 0.002
 """Of one core, at most, for PSS: the kernel walks through all pages for it, 24 ms a GiB on a
 2-core AMD EPYC VM (2026-11-21), so that large processes are looked at less often."""

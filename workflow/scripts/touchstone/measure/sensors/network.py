@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from touchstone.measure.sensors import Watched
+from touchstone.measure.sensors import COUNTER, Column, Watched
 
-COLUMNS = {"network_received": "B", "network_sent": "B"}
+COLUMNS = {"network_received": Column("B", COUNTER), "network_sent": Column("B", COUNTER)}
 
 
 def unavailable(watched: Watched) -> str | None:

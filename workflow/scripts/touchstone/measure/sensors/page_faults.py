@@ -1,8 +1,8 @@
 """Page faults of the runner's processes."""
 
-from touchstone.measure.sensors import Watched
+from touchstone.measure.sensors import COUNTER, Column, Watched
 
-COLUMNS = {"minor_page_faults": "1", "major_page_faults": "1"}
+COLUMNS = {"minor_page_faults": Column("1", COUNTER), "major_page_faults": Column("1", COUNTER)}
 
 
 def unavailable(watched: Watched) -> str | None:

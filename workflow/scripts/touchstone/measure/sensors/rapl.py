@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from touchstone.measure.counter import Counter
-from touchstone.measure.sensors import Watched
+from touchstone.measure.sensors import COUNTER, Column, Watched
 
-COLUMNS = {"cpu_energy": "J", "dram_energy": "J"}
+COLUMNS = {"cpu_energy": Column("J", COUNTER), "dram_energy": Column("J", COUNTER)}
 
 POWERCAP = Path("/sys/class/powercap")
 """Where Linux shows RAPL, on AMD too (Documentation/power/powercap/powercap.rst)."""

@@ -4,9 +4,9 @@ import os
 import time
 
 from touchstone.measure.processes import threads
-from touchstone.measure.sensors import Watched
+from touchstone.measure.sensors import AMOUNT, Column, Watched
 
-COLUMNS = {"busy_threads": "threads"}
+COLUMNS = {"busy_threads": Column("threads", AMOUNT)}
 BUSY = 0.05
 """Share of a core that a thread used at least, to count as one that ran."""
 LEAST = 0.03

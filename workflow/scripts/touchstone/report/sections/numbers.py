@@ -7,7 +7,8 @@ from touchstone.analysis.findings_model import CellSummary, Findings, LargestBat
 from touchstone.report.rows import first_rows, sortable_rows
 from touchstone.report.sections.columns import Column, has_values, summary_rows
 from touchstone.report.text import missing_words
-from touchstone.results.metrics import FLAGS, METRICS, words
+from touchstone.results.flags import FLAGS
+from touchstone.results.metrics import METRICS, words
 from touchstone.results.planned import FACTORS
 from touchstone.results.study import FACET
 from touchstone.results.tables import STUDY_FLAGS

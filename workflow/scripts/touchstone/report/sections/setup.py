@@ -7,7 +7,8 @@ from touchstone.analysis.findings_model import CellSummary, Findings
 from touchstone.analysis.setup_model import ExecutionFact, SettingReadBack, TimeSpent, setting_text
 from touchstone.report.rows import first_rows, sortable_rows
 from touchstone.report.text import counts_text, missing_words, number, optional_number
-from touchstone.results.metrics import METRICS, PHASES
+from touchstone.results.metrics import METRICS
+from touchstone.results.phases import PHASES
 
 
 def view(findings: Findings) -> dict[str, Any]:
