@@ -34,28 +34,17 @@ def cpu_seconds(work):
     return time.process_time() - begin, result
 
 
-class NoEvents:
-    """Takes the events of a loop that is only timed."""
-
-    def write(self, event):
-        pass
-
-
 def loop_of(spec):
     """The loop of a spec, ready for its first step."""
-    from touchstone.runner import adapters, batches, initial_weights, lr_schedule, train
+    from touchstone.runner import adapters, lr_schedule, train
     from touchstone.runner.job import job_of
+    from touchstone.runner.work import NoEvents
 
-    job = job_of(spec)
+    job, nothing = job_of(spec), NoEvents()
     adapter = adapters.make_adapter(job, 1)
-    reader = batches.reader_of(adapter, job)
-    loaded = None if reader else batches.examples(adapter, job, "train")
-    adapter.build(initial_weights.initial_weights(spec.network.parameters, spec.seed))
-    if loaded:
-        adapter.load_examples(*loaded)
-    sampler = batches.sampler_of(job)
-    rates = lr_schedule.LRSchedule(1e-4, spec.schedule, sampler.steps, 10**6)
-    return train.StepLoop(adapter, sampler, rates, NoEvents(), 10**9, reader)
+    steps, _ = train.training_of(spec, adapter, job, 1, nothing, 0.0, nothing)
+    steps.rates = lr_schedule.LRSchedule(1e-4, spec.schedule, steps.sampler.steps, 10**6)
+    return steps
 
 
 def inside(framework, *specs):

@@ -17,6 +17,7 @@ from touchstone.runner import (
     lr_schedule,
     slices,
     train,
+    work,
 )
 from touchstone.schema.spec import Augmentation, Parameter, Schedule
 
@@ -49,7 +50,7 @@ def test_a_run_tells_its_phases_steps_losses_and_accuracy(tmp_path, monkeypatch)
 def test_chunks_last_as_long_as_asked(tmp_path, monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: 0.01 * adapter.steps)
     with monkeypatch.context() as patch:
-        for module in ("train", "events"):
+        for module in ("train", "work", "events"):
             patch.setattr(f"touchstone.runner.{module}.time", clock)
         adapter = Arithmetic()
         phases = SPEC.phases._replace(chunk_seconds=0.05)
@@ -68,7 +69,7 @@ def test_chunks_grow_when_other_programs_leave_the_cores(tmp_path, monkeypatch):
     clock = SimpleNamespace(
         monotonic=lambda: 0.5 * min(adapter.steps, 45) + 0.005 * max(adapter.steps - 45, 0)
     )
-    for module in ("train", "events"):
+    for module in ("train", "work", "events"):
         monkeypatch.setattr(f"touchstone.runner.{module}.time", clock)
     adapter = Arithmetic()
     phases = SPEC.phases._replace(chunk_seconds=0.05, warmup_seconds=1.0)
@@ -81,15 +82,20 @@ def test_chunks_grow_when_other_programs_leave_the_cores(tmp_path, monkeypatch):
 def test_slices_grow_their_chunks_too(monkeypatch):
     clock, begun = SimpleNamespace(now=0.0, step=1.0), []
 
-    def begin(steps):
-        begun.append(steps)
-        clock.now += steps * clock.step
+    class Steps(work.Work):
+        def begin(self, phase, steps):
+            begun.append(steps)
+            clock.now += steps * clock.step
+            self.made += steps
+            return steps
+
+        def examples(self, first):
+            return self.made - first
 
     monkeypatch.setattr(slices, "time", SimpleNamespace(
         monotonic=lambda: clock.now, process_time=lambda: 0.0
     ))  # fmt: skip
-    work = slices.Work(begin, lambda: None, lambda: sum(begun), lambda: None)
-    slicer = slices.Slicer(work, 0.05, slices.NoEvents())
+    slicer = slices.Slicer(Steps(), 0.05, work.NoEvents())
     slicer.slice(0.4)  # beside another program
     clock.step = 0.005
     answers = [slicer.slice(0.4) for _ in range(5)]

@@ -95,5 +95,5 @@ def test_another_number_of_records_is_refused(tmp_path, monkeypatch):
 
 def test_a_label_outside_the_classes_is_refused(tmp_path, monkeypatch):
     spec = SPEC._replace(data=SPEC.data._replace(classes=2))
-    with pytest.raises(ValueError, match="train: a record has the label 2, the spec says 2"):
+    with pytest.raises(ValueError, match="test: a record has the label 2, the spec says 2"):
         run(tmp_path, monkeypatch, Arithmetic(), spec)

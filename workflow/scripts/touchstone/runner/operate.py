@@ -5,7 +5,7 @@ does, and compares the last results with those in double precision.
 """
 
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from touchstone import operations
 from touchstone.runner import BEGIN
 from touchstone.runner.adapters import make_adapter
 from touchstone.runner.checks import arithmetic, prove_settings, shown_by_products, software_of
-from touchstone.runner.chunk_size import ChunkSize
 from touchstone.runner.group import FOLLOWS, group_of, processes_of, threads_of_replica
-from touchstone.runner.job import job_of
+from touchstone.runner.job import Job, job_of
 from touchstone.runner.outcome import raise_foreseen
+from touchstone.runner.work import Phases, Work, extent_of
 from touchstone.schema.events import Chunk, Deviation, Memory
-from touchstone.schema.spec import OperationSpec, TimedPhases
+from touchstone.schema.spec import OperationSpec
 
 TOLERANCES = {"fp64": 1e-10, "fp32": 1e-4, "tf32": 1e-2, "fp16-amp": 1e-2, "bf16": 5e-2}
 """Of results, relative to the largest, by precision; sums of 10^4 products stay below. Where
@@ -36,7 +36,7 @@ def host(array: Any) -> Any:
     return array.astype(np.float32) if array.dtype.itemsize < 4 else array
 
 
-class Calls:
+class Calls(Work):
     """Makes calls in chunks, waits for each chunk, and writes one event for it.
 
     `announce` gets the number of calls of a chunk before it begins.
@@ -46,92 +46,104 @@ class Calls:
         self,
         call: Any,
         adapter: Any,
+        job: Job,
         events: Any,
         announce: Optional[Callable[[int], None]] = None,
     ) -> None:
-        self.call, self.adapter, self.events, self.announce = call, adapter, events, announce
-        self.made = 0
+        self.call, self.adapter, self.job, self.events = call, adapter, job, events
+        self.announce = announce
         self.results: Any = ()
 
-    def begin(self, phase: str, calls: int) -> float:
-        """Make so many, and wait for them; returns the seconds it took."""
+    def begin(self, phase: str, steps: int) -> int:
+        """Make so many calls, and wait for them."""
         if self.announce:
-            self.announce(calls)
+            self.announce(steps)
         begin = time.monotonic()
-        for _ in range(calls):
+        for _ in range(steps):
             self.results = self.call()
         if hasattr(self.results[0], "block_until_ready"):
             for result in self.results:
                 result.block_until_ready()
         else:
             self.adapter.synchronize()
-        end = time.monotonic()
-        self.events.write(Chunk(phase, self.made, calls, begin, end, []))
-        self.made += calls
-        return end - begin
+        self.events.write(Chunk(phase, self.made, steps, begin, time.monotonic(), []))
+        self.made += steps
+        return steps
 
-    def finish(self) -> None:
-        """Nothing is left to wait for."""
+    def examples(self, first: int) -> int:
+        """The calls from `first` on."""
+        return self.made - first
+
+    def prove(self, events: Any) -> None:
+        """As `Work` has it."""
+        requested = {"arithmetic": shown_by_products(self.job)}
+        effective = {"arithmetic": arithmetic(self.adapter, self.job)}
+        prove_settings(events, self.adapter, self.job, requested, effective)
 
 
-def run_phases(calls: Calls, phases: TimedPhases, events: Any, begin: float) -> float:
-    """First call, warm-up, measured calls; `begin` is the time."""
+class Operation(NamedTuple):
+    """An operation with its arrays: `module.deviation(read(results), **arrays)` is how far results
+    are from those in double precision."""
 
-    def phase(name: str, begin: float, first: int) -> float:
-        steps = calls.made - first
-        end: float = events.phase(name, begin, steps=steps, examples=steps)
-        return end
+    module: Any
+    arrays: Dict[str, Any]
+    read: Callable[[List[Any]], Any]
 
-    calls.begin("first_step", 1)
-    begin = phase("first_step", begin, 0)
-    first, size = calls.made, ChunkSize(phases.chunk_seconds)
-    while True:
-        size.learn(size.steps, calls.begin("warmup", size.steps))
-        warm = time.monotonic() - begin
-        if calls.made - first >= phases.warmup_steps and warm >= phases.warmup_seconds:
-            break
-        if warm >= phases.warmup_seconds + phases.seconds:
-            break  # a call that takes this long would be warmed up for minutes
-    begin = phase("warmup", begin, first)
-    first = calls.made
-    while time.monotonic() - begin < phases.seconds:
-        size.learn(size.steps, calls.begin("measured", size.steps))
-    return phase("measured", begin, first)
+
+def calls_of(
+    spec: OperationSpec,
+    adapter: Any,
+    job: Job,
+    events: Any,
+    begin: float,
+    chunks: Any,
+    announce: Optional[Callable[[int], None]] = None,
+) -> Tuple[Calls, Operation, float]:
+    """The calls of a run, with the arrays made; and the time.
+
+    Args:
+        events: where its phases are written; the first one began at the time `begin`.
+        chunks: where the events of its chunks are written.
+
+    Raises:
+        NotImplementedError: the operation is not written for the framework.
+    """
+    framework, name = spec.factors.framework, spec.operation.name
+    module = operations.load(name)
+    if not hasattr(module, framework):
+        message = "{} has no {} here: add it in operations/{}.py"
+        raise NotImplementedError(message.format(framework, name, name))
+    if operations.collective(name):
+        module.replicas = spec.execution.replicas
+    arrays = module.arrays(np.random.RandomState(spec.seed), **spec.operation.dimensions)
+    begin = events.phase("load", begin)
+    made = getattr(module, framework)(adapter, **arrays)
+    call, read = made if isinstance(made, tuple) else (made, list)
+    begin = events.phase("build", begin)
+    return Calls(call, adapter, job, chunks, announce), Operation(module, arrays, read), begin
 
 
 def operate(spec: OperationSpec, events: Any, threads: int) -> None:
     """The whole run but its outcome. Raises ValueError if the results are wrong."""
     process = processes_of(spec.execution, events)
     threads = threads_of_replica(spec.execution, threads)
-    framework, asked = spec.factors.framework, spec.operation
     job = job_of(spec, group_of(process))
     adapter = make_adapter(job, threads)
     events.write(software_of(adapter))
     begin = events.phase("import", BEGIN)
-    operation = operations.load(asked.name)
-    if not hasattr(operation, framework):
-        message = "{} has no {} here: add it in operations/{}.py"
-        raise NotImplementedError(message.format(framework, asked.name, asked.name))
-    if operations.collective(asked.name):
-        operation.replicas = spec.execution.replicas
     try:
-        random = np.random.RandomState(spec.seed)
-        arrays = operation.arrays(random, **asked.dimensions)
-        begin = events.phase("load", begin)
-        made = getattr(operation, framework)(adapter, **arrays)
-        call, read = made if isinstance(made, tuple) else (made, list)
-        begin = events.phase("build", begin)
-        calls = Calls(call, adapter, events, process.announce if process and not FOLLOWS else None)
+        announce = process.announce if process and not FOLLOWS else None
+        calls, operation, begin = calls_of(spec, adapter, job, events, begin, events, announce)
         if FOLLOWS:
             process.follow(calls)
             return
-        begin = run_phases(calls, spec.phases, events, begin)
+        phases = Phases(calls, spec.phases, extent_of(spec.phases), events)
+        begin = phases.measure(phases.warm_up(phases.first_step(begin)))
         if process:
             process.end()
-        requested = {"arithmetic": shown_by_products(job)}
-        effective = {"arithmetic": arithmetic(adapter, job)}
-        prove_settings(events, adapter, job, requested, effective)
-        deviation = operation.deviation(read([host(each) for each in calls.results]), **arrays)
+        calls.prove(events)
+        results = operation.read([host(result) for result in calls.results])
+        deviation = operation.module.deviation(results, **operation.arrays)
         events.phase("evaluation", begin)
         tolerance = TOLERANCES[spec.execution.precision]
         events.write(Deviation(deviation, tolerance))

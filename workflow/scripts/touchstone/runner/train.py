@@ -1,4 +1,4 @@
-"""A training run: phases, the loop of chunks, evaluation."""
+"""A training run: its steps, its evaluations."""
 
 import time
 from typing import Any, Callable, Optional, Tuple
@@ -9,16 +9,16 @@ from touchstone.runner import BEGIN
 from touchstone.runner.adapters import make_adapter
 from touchstone.runner.batches import BatchSampler, RecordReader, examples, reader_of, sampler_of
 from touchstone.runner.checks import arithmetic, prove_settings, requested_settings, software_of
-from touchstone.runner.chunk_size import ChunkSize
-from touchstone.runner.events import json_number, sample_now
+from touchstone.runner.events import json_number
 from touchstone.runner.group import FOLLOWS, group_of, processes_of, threads_of_replica
 from touchstone.runner.initial_weights import initial_weights
-from touchstone.runner.job import job_of
+from touchstone.runner.job import Job, job_of
 from touchstone.runner.lr_schedule import LRSchedule
 from touchstone.runner.outcome import Diverged, raise_foreseen
 from touchstone.runner.tasks import overlap_of
+from touchstone.runner.work import Extent, Phases, Work
 from touchstone.schema.events import Chunk, Evaluation, Fit, Memory
-from touchstone.schema.spec import BEST, LAST, TrainingPhases, TrainingSpec
+from touchstone.schema.spec import BEST, LAST, TrainingSpec
 from touchstone.schema.types import Array
 
 
@@ -62,50 +62,50 @@ def keep_weights(adapter: Any, path: str, images: Array, batch_size: int) -> Non
     np.savez(path, logits=logits, **adapter.weights())
 
 
-class StepLoop:
+class Training(Work):
     """Hands chunks of steps to the adapter and writes one event per finished chunk.
 
-    With `waits`, each chunk is waited for before the next begins. `announce` gets the number of
-    steps of a chunk before it begins.
+    Args:
+        threads: of this process.
+        reader: of the batches, where they are read during training.
+        announce: gets the number of steps of a chunk before it begins.
     """
 
     def __init__(
         self,
         adapter: Any,
+        job: Job,
+        threads: int,
         sampler: BatchSampler,
         rates: LRSchedule,
         events: Any,
-        total: int,
         reader: Optional[RecordReader] = None,
-        waits: bool = False,
         announce: Optional[Callable[[int], None]] = None,
     ) -> None:
-        self.adapter, self.sampler, self.rates, self.events = adapter, sampler, rates, events
-        self.total, self.reader, self.waits, self.announce = total, reader, waits, announce
-        self.step = 0
+        self.adapter, self.job, self.threads, self.events = adapter, job, threads, events
+        self.sampler, self.rates, self.reader, self.announce = sampler, rates, reader, announce
+        self.waits = False  # for each chunk before the next begins: its time is then a latency
         self.pending: Any = None
 
-    def begin(self, phase: str, steps: int) -> None:
-        """Begin a chunk; wait for the one before it, so that at most one is queued.
-
-        A loop that `waits` also waits for this one: its time is then a latency. A partial batch
-        is a chunk of its own.
-        """
+    def begin(self, phase: str, steps: int) -> int:
+        """As `Work` has it. A partial batch is a chunk of its own."""
+        awaited = self.pending[2] if self.pending else 0
         left = steps
         while left:
             alike = self.sampler.alike(left)
             left -= alike
             self._begin(phase, alike, left or steps)
+        return int(awaited)
 
     def _begin(self, phase: str, steps: int, next_steps: int) -> None:
         """Begin a chunk of batches of one size; the next one will probably have `next_steps`."""
-        first, start = self.step, time.monotonic()
+        first, start = self.made, time.monotonic()
         if self.announce:
             self.announce(steps)
         batches, draws = self.sampler.take(steps)
-        self.step += steps
+        self.made += steps
         if self.reader:
-            following = self.sampler.peek(min(next_steps, self.total - self.step))
+            following = self.sampler.peek(min(next_steps, self.total - self.made))
             batches = self.reader.take(batches, following)
         self.last_rates = self.rates.take(first, steps)
         handle = self.adapter.train_steps(batches, self.last_rates, draws)
@@ -114,21 +114,11 @@ class StepLoop:
         if self.waits:
             self.finish()
 
-    def last_batch_size(self) -> int:
-        """Examples of the last step that was begun, of all replicas."""
-        return self.sampler.epochs.size_of(self.step - 1)
-
-    @property
-    def queued(self) -> int:
-        """Steps of the chunk that the next one waits for; 0 without one."""
-        return self.pending[2] if self.pending else 0
-
-    def finish(self) -> float:
-        """Wait for every step begun; returns the time."""
+    def finish(self) -> None:
+        """Wait for every step begun."""
         previous, self.pending = self.pending, None
         self._finish(previous)
         self.adapter.synchronize()
-        return time.monotonic()
 
     def _finish(self, chunk: Any) -> None:
         if chunk is None:
@@ -144,79 +134,54 @@ class StepLoop:
             self.pending = None
             raise Diverged("the loss is {} at step {}".format(losses[where - first], where))
 
+    def examples(self, first: int) -> int:
+        """Those of the steps from `first` on."""
+        return self.sampler.epochs.examples_of(first, self.made - first)
 
-def run_phases(
-    loop: StepLoop,
-    phases: TrainingPhases,
+    def prove(self, events: Any) -> None:
+        """As `Work` has it; rate and batch size are those of the last step, of all replicas."""
+        batch_size = self.sampler.epochs.size_of(self.made - 1)
+        requested = requested_settings(
+            self.job, self.threads, self.last_rates[-1], batch_size, self.adapter
+        )
+        effective = dict(self.adapter.settings(), arithmetic=arithmetic(self.adapter, self.job))
+        effective["reader_threads"] = self.reader.live() if self.reader else 0
+        prove_settings(events, self.adapter, self.job, requested, effective)
+
+
+def training_of(
+    spec: TrainingSpec,
+    adapter: Any,
+    job: Job,
+    threads: int,
     events: Any,
     begin: float,
-    evaluated: Callable[[float], float],
-) -> float:
-    """First step, warm-up, measured steps; `begin` is the time. Raises Diverged.
+    chunks: Any,
+    share: slice = slice(None),
+    announce: Optional[Callable[[int], None]] = None,
+) -> Tuple[Training, float]:
+    """The steps of a run, with the data loaded and the network built; and the time.
 
-    At every end of an epoch at which `phases` want an evaluation, but the last, the phase is
-    closed, `evaluated` is called with the time and returns it, and another part begins.
+    Args:
+        events: where its phases are written; the first one began at the time `begin`.
+        chunks: where the events of its chunks are written.
+        share: of each batch, that of this process.
     """
-    total = loop.total
-    every = phases.evaluate_every * loop.sampler.steps
-
-    def phase(name: str, begin: float, first: int) -> float:
-        steps = loop.step - first
-        examples = loop.sampler.epochs.examples_of(first, steps)
-        written: float = events.phase(name, begin, steps=steps, examples=examples)
-        return written
-
-    def left() -> int:
-        """Steps until the next evaluation, or the end."""
-        return min(every - loop.step % every if every else total, total - loop.step)
-
-    def due() -> bool:
-        return every > 0 and loop.step % every == 0 and loop.step < total
-
-    def pause(begin: float) -> float:
-        begin = evaluated(begin)
-        sample_now()
-        return begin
-
-    loop.begin("first_step", 1)
-    loop.finish()
-    begin = phase("first_step", begin, 0)
-    if due():
-        begin = pause(begin)
-
-    size, first, warm = ChunkSize(phases.chunk_seconds), loop.step, begin
-    start_of_part, paused = first, 0.0
-    while loop.step < (total + 1) // 2:
-        if (
-            size.found
-            and loop.step - first >= phases.warmup_steps
-            and time.monotonic() - warm - paused >= phases.warmup_seconds
-        ):
-            break
-        start = time.monotonic()
-        steps = min(size.steps, left(), total // 2 - loop.step) or 1
-        loop.begin("warmup", steps)
-        size.learn(steps, loop.finish() - start)
-        size.found |= steps == every  # a chunk ends where an evaluation begins
-        if due():
-            end = phase("warmup", begin, start_of_part)
-            begin, start_of_part = pause(end), loop.step
-            paused += begin - end
-    if loop.step > start_of_part or not paused:
-        begin = phase("warmup", begin, start_of_part)
-
-    first, most = loop.step, phases.measured_seconds
-    if phases.measured_steps is not None:
-        total = loop.total = min(total, first + phases.measured_steps)
-    while loop.step < total and (most is None or time.monotonic() - begin < most):
-        start, awaited = time.monotonic(), loop.queued
-        loop.begin("measured", min(size.steps, left()))
-        size.learn(awaited, time.monotonic() - start)
-        if due():
-            loop.finish()
-            begin, first = pause(phase("measured", begin, first)), loop.step
-    loop.finish()
-    return phase("measured", begin, first)
+    reader = reader_of(adapter, job)
+    loaded = None if reader else examples(adapter, job, "train")
+    begin = events.phase("load", begin)
+    adapter.build(initial_weights(spec.network.parameters, spec.seed))
+    if loaded:
+        adapter.load_examples(*loaded)
+        loaded = None  # some frameworks keep a copy of their own
+    begin = events.phase("build", begin)
+    sampler = sampler_of(job, share)
+    rates = LRSchedule(
+        spec.optimizer.learning_rate, spec.schedule, sampler.steps, spec.phases.epochs
+    )
+    training = Training(adapter, job, threads, sampler, rates, chunks, reader, announce)
+    training.waits = spec.phases.chunk_seconds == 0
+    return training, begin
 
 
 def train(spec: TrainingSpec, events: Any, threads: int) -> None:
@@ -232,33 +197,22 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
     # The wait for other nodes comes before it.
     begin = events.phase("import", max(BEGIN, process.ready) if process else BEGIN)
     try:
-        reader = reader_of(adapter, job)
-        loaded = None if reader else examples(adapter, job, "train")
         evaluates = not FOLLOWS and phases.measured_steps is None
         test_images, test_labels = np.empty(0), np.empty(0)
         if evaluates:
             test_images, test_labels = examples(adapter, job, "test")
-        begin = events.phase("load", begin)
-        adapter.build(initial_weights(spec.network.parameters, spec.seed))
-        if loaded:
-            adapter.load_examples(*loaded)
-            loaded = None  # some frameworks keep a copy of their own
-        begin = events.phase("build", begin)
-
-        sampler = sampler_of(job, share)
-        rates = LRSchedule(
-            spec.optimizer.learning_rate, spec.schedule, sampler.steps, phases.epochs
+        announce = process.announce if process and not FOLLOWS else None
+        training, begin = training_of(
+            spec, adapter, job, threads, events, begin, events, share, announce
         )
-        total = phases.epochs * sampler.steps
+        sampler = training.sampler
+        training.total = phases.epochs * sampler.steps
         if phases.probe_steps is not None:
-            total = phases.probe_steps
+            training.total = phases.probe_steps
             test_images = test_images[: sampler.batch_size]
             test_labels = test_labels[: sampler.batch_size]
-        announce = process.announce if process and not FOLLOWS else None
-        waits = phases.chunk_seconds == 0
-        loop = StepLoop(adapter, sampler, rates, events, total, reader, waits, announce)
         if FOLLOWS:
-            process.follow(loop)
+            process.follow(training)
             return
 
         most_correct = -1
@@ -272,22 +226,21 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
             most_correct = max(correct, most_correct)
             events.write(
                 Evaluation(
-                    loop.step // sampler.steps, loop.step, test_labels.size, correct,
+                    training.made // sampler.steps, training.made, test_labels.size, correct,
                     json_number(loss), overlap.mean_iou() if overlap else None,
                 )
             )  # fmt: skip
             end: float = events.phase("evaluation", begin)
             return end
 
-        begin = run_phases(loop, phases, events, begin, evaluated)
+        extent = Extent(
+            phases.evaluate_every * sampler.steps, phases.measured_steps, phases.measured_seconds
+        )
+        steps = Phases(training, phases, extent, events, evaluated)
+        begin = steps.measure(steps.warm_up(steps.first_step(begin)))
         if process:
             process.end()
-        requested = requested_settings(
-            job, threads, loop.last_rates[-1], loop.last_batch_size(), adapter
-        )
-        effective = dict(adapter.settings(), arithmetic=arithmetic(adapter, job))
-        effective["reader_threads"] = reader.live() if reader else 0
-        prove_settings(events, adapter, job, requested, effective)
+        training.prove(events)
 
         if phases.measured_seconds is not None:  # a trial only of the speed
             return
