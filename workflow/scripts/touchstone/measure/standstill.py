@@ -38,9 +38,9 @@ UNCOUNTED = 5.0
 """The same where the kernel does not count how long a thread waits for a core."""
 PATIENCE = 10.0
 """Seconds that a question waits for the thread, which may have to wait for a core."""
-WORKED = 0.1
+WORKED, IDLE = 0.1, 0.05
 """Cores that the watched processes use, on average over a hole, if they worked in it; on a busy
-machine half of what they used shortly before is enough."""
+machine half of what they used shortly before is enough, but for what idle processes use."""
 RECENT = 5
 """Beats that are shortly before."""
 EVERY = 5
@@ -123,7 +123,7 @@ class Standstill:
             if late < clocks.hole:
                 recent.append(worked)
                 late = 0.0
-            elif worked >= max(recent) + late * min(WORKED, fmean(recent) / BEAT / 2):
+            elif worked >= max(recent) + late * min(WORKED, max(IDLE, fmean(recent) / BEAT / 2)):
                 late = 0.0
             self.halted = self.halted + BEAT if self.stopped() else 0.0
             if self.halted > HOLE:
