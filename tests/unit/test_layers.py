@@ -21,7 +21,7 @@ LAYERS = [
     {"operations"},
     {"environments"},
     {"contents", "packages", "containers", "driver", "requirements"},
-    {"schema", "errors", "files", "paths", "reading", "yaml_file", "__init__"},
+    {"schema", "errors", "files", "paths", "reading", "signals", "yaml_file", "__init__"},
     {"safe_text"},
 ]
 """From the top; what is in one set does not know of each other."""

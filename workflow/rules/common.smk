@@ -12,7 +12,7 @@ from touchstone.plan.environment import conda_faults
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import canonical, digest, is_operation
 from touchstone.plan.study import check_results, gate_options, make_plan, paths
-from touchstone.workflow import start, terminal
+from touchstone.workflow import interruption, start, terminal
 from touchstone.workflow.context import Context, inspected
 from touchstone.workflow.inputs import JobInputs
 from touchstone.workflow.params import JobParams
@@ -38,6 +38,7 @@ if CONDA and (faults := conda_faults(PLAN.study.environments)):
     sys.exit("error: " + "\n  ".join(faults))
 set_job_variables(ROOT, CONDA, PLAN.study.mirror)
 if workflow.is_main_process:
+    interruption.prepare()
     driver.lead()
     start.check_lock(sys.argv)
     start.check_profiles(sys.argv)
@@ -47,6 +48,9 @@ INPUTS = JobInputs(STUDY)
 PARAMS = JobParams(STUDY, INPUTS)
 RESOURCES = JobResources(STUDY)
 BEFORE_RUNS = len(PLAN.order) + 1
+# Of a job that measures. The Snakemake that submitted a cluster's job retries it, not the one within the
+# job.
+RETRIES = attempts.ATTEMPTS - 1 if workflow.is_main_process else 0
 
 
 wildcard_constraints:
@@ -66,3 +70,7 @@ onstart:
 
 onsuccess:
     start.succeed(workflow, STUDY)
+
+
+onerror:
+    interruption.finish()

@@ -9,6 +9,7 @@ rule interleave:
         "results/interleaved/{group}.json",
     log:
         "results/logs/interleave/{group}.log",
+    retries: RETRIES
     conda:
         "../../envs/base.yaml"
     threads: workflow.cores or 1
