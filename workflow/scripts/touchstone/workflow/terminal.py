@@ -41,7 +41,7 @@ STEPS = {"parity_steps": "checking that the frameworks compute {network} equally
 
 
 class Filter(logging.Filter):
-    """Lets errors, warnings and rare messages through; nothing of jobs that an interruption ends."""
+    """Lets errors, warnings and rare messages through, but none after an interruption."""
 
     failed = False
 
