@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from touchstone import operations
+from touchstone.errors import TouchstoneError
 from touchstone.plan import frameworks, inference
 from touchstone.plan.model import Cell
 from touchstone.schema.spec import PINNED, TUNED
@@ -35,7 +36,7 @@ UNSAID = (("style", TUNED), ("environment", PINNED))
 """Settings of `SLUG` with the values that no name spells out."""
 
 
-class ConfigError(ValueError):
+class ConfigError(TouchstoneError, ValueError):
     """A configuration is refused; the message lists every fault, its key, cause and remedy."""
 
 

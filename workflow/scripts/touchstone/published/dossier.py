@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from touchstone.errors import TouchstoneError
 from touchstone.plan.model import Cell
 from touchstone.published.claim_model import (
     Claim,
@@ -32,7 +33,7 @@ PARAMETERS = "parameters"
 """The number of a network's parameters: a claim may be about it, though no run measures it."""
 
 
-class DossierError(ValueError):
+class DossierError(TouchstoneError, ValueError):
     """A file of claims is refused; the message lists every fault, its key and cause."""
 
 
