@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from touchstone.plan.parts import Environment, EnvironmentName, Interleave, Scale
+from touchstone.plan.parts import YEAR, Environment, EnvironmentName, Interleave, Scale
 from touchstone.schema.epochs import Epochs
 from touchstone.schema.spec import PINNED
 
@@ -214,7 +214,7 @@ class Cell(BaseModel):
     ] = False
     epochs: Annotated[
         int,
-        Field(gt=0, description="passes over the training set"),
+        Field(gt=0, le=1_000_000, description="passes over the training set"),
     ] = 20
     last_batch: Annotated[
         Literal["drop", "keep"],
@@ -302,31 +302,34 @@ class Cell(BaseModel):
     ] = False
     warmup_steps: Annotated[int, Field(ge=0, description="fewest steps before measuring")] = 20
     warmup_seconds: Annotated[
-        float, Field(ge=0, description="least time before measuring, s; at most half the steps")
+        float,
+        Field(ge=0, le=YEAR, description="least time before measuring, s; at most half the steps"),
     ] = 2.0
     chunk_seconds: Annotated[
         float,
         Field(
             ge=0,
+            le=YEAR,
             description="duration of a chunk of steps, s, approximately; 0: chunks of one step, so "
             "that a chunk's time is a step's latency",
         ),
     ] = 0.05
     operation_seconds: Annotated[
-        float, Field(gt=0, description="how long an operation is measured, s")
+        float, Field(gt=0, le=YEAR, description="how long an operation is measured, s")
     ] = 5.0
     inference_seconds: Annotated[
         float,
         Field(
             gt=0,
+            le=YEAR,
             description="how long inference is measured, s: once for its throughput, once for "
             "the latency of every batch",
         ),
     ] = 5.0
-    sampling_interval: Annotated[float, Field(ge=0.05, description="between sensor samples, s")] = (
-        1.0
-    )
-    time_limit: Annotated[float, Field(gt=0, description="of a whole run, s")] = 3600.0
+    sampling_interval: Annotated[
+        float, Field(ge=0.05, le=3600, description="between sensor samples, s")
+    ] = 1.0
+    time_limit: Annotated[float, Field(gt=0, le=YEAR, description="of a whole run, s")] = 3600.0
     time_limit_factor: Annotated[
         float | None,
         Field(
@@ -366,7 +369,11 @@ class Study(BaseModel):
     study: Annotated[
         str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="a short name of the study")
     ]
-    title: Annotated[str, Field(min_length=1, description="the report's heading")]
+    title: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True),
+        Field(min_length=1, description="the report's heading"),
+    ]
     repeats: Annotated[int, Field(gt=0, le=10_000, description="fresh processes per cell")] = 3
     parity: Annotated[
         bool,
@@ -421,7 +428,10 @@ class Study(BaseModel):
     ] = []
     mirror: Annotated[
         str | None,
-        Field(description="a base URL that is tried before a data set's own sources"),
+        Field(
+            pattern=r"^https?://[^/\s]\S*$",
+            description="a base URL that is tried before a data set's own sources",
+        ),
     ] = None
     scale: Annotated[
         Literal["paper", "hour", "smoke"],
