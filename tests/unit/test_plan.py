@@ -4,11 +4,14 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from fixtures.studies import faults
+from touchstone.paths import brace_fault
+from touchstone.plan.deployment import deployment_fault
 from touchstone.plan.max_batch import as_planned, searches
 from touchstone.plan.model import Cell, Study
 from touchstone.plan.parts import Interleave
@@ -293,6 +296,30 @@ def test_unreadable_files(content, message, tmp_path):
     with pytest.raises(ConfigError, match=message) as refused:
         read(path)
     assert str(path) in str(refused.value)
+
+
+def test_a_study_may_be_json(tmp_path):
+    """Snakemake takes tabs and 1e-1 in it, which are no YAML."""
+    path = tmp_path / "study.json"
+    path.write_text('{"study": "s",\n\t"defaults": {"operation_seconds": 1e-1}}')
+    assert read(path) == {"study": "s", "defaults": {"operation_seconds": 0.1}}
+    for text in ('{"study": }', '{"study": "s", "study": "t"}', "study: s"):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=r"study\.json: not valid JSON: .*; mend that place"):
+            read(path)
+
+
+@pytest.mark.parametrize("method", ["apptainer", "env-modules"])
+def test_software_that_no_rule_has_is_refused(method):
+    """Snakemake would ignore it."""
+    assert deployment_fault(["conda"]) == deployment_fault([]) == ""
+    fault = deployment_fault(["conda", method])
+    assert fault.startswith(f"--software-deployment-method {method}: ") and "container:" in fault
+
+
+def test_a_brace_in_the_path_of_a_checkout_is_refused():
+    assert brace_fault(Path("/home/é x/it's")) == ""
+    assert "move the checkout to a path without braces" in brace_fault(Path("/home/{x}/y"))
 
 
 def test_results_of_another_format_are_refused(tmp_path):

@@ -7,7 +7,7 @@ from touchstone import driver, networks
 from touchstone.datasets import catalogue
 from touchstone.measure import attempts
 from touchstone.plan import code_digest, frameworks
-from touchstone.plan.deployment import set_job_variables
+from touchstone.plan.deployment import deployment_fault, set_job_variables
 from touchstone.plan.environment import conda_faults
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import canonical, digest, is_operation
@@ -33,7 +33,10 @@ try:
 except ConfigError as fault:
     sys.exit(f"error: {fault}")
 
-CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+DEPLOYMENT = workflow.deployment_settings.deployment_method
+if not IS_MODULE and (fault := deployment_fault(map(str, DEPLOYMENT))):
+    sys.exit(f"error: {fault}")
+CONDA = DeploymentMethod.CONDA in DEPLOYMENT
 if CONDA and (faults := conda_faults(PLAN.study.environments)):
     sys.exit("error: " + "\n  ".join(faults))
 set_job_variables(ROOT, CONDA, PLAN.study.mirror)
