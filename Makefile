@@ -21,6 +21,8 @@ help: ## list the commands
 override CONFIG := $(value CONFIG)
 override RERUN := $(value RERUN)
 export CONFIG RERUN
+# Messages name the commands of who started.
+export TOUCHSTONE_STARTED = make
 
 # Certificates and data sets are prepared in parallel; runs never overlap. RERUN=disturbed repeats the runs
 # of the study that other programs disturbed, RERUN=all all of its runs.

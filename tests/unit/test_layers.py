@@ -20,7 +20,7 @@ LAYERS = [
     {"runner", "networks", "datasets"},
     {"operations"},
     {"environments"},
-    {"contents", "packages", "containers", "driver", "requirements"},
+    {"contents", "packages", "containers", "driver", "requirements", "started"},
     {"schema", "errors", "files", "paths", "reading", "signals", "yaml_file", "__init__"},
     {"safe_text"},
 ]

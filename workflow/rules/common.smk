@@ -3,7 +3,7 @@ import re
 
 from snakemake.settings.types import DeploymentMethod
 
-from touchstone import driver, networks
+from touchstone import driver, networks, started
 from touchstone.datasets import catalogue
 from touchstone.measure import attempts
 from touchstone.plan import code_digest, frameworks
@@ -43,6 +43,7 @@ set_job_variables(ROOT, CONDA, PLAN.study.mirror)
 if workflow.is_main_process:
     interruption.prepare()
     driver.lead()
+    started.note(sys.argv[1:])
     start.check_lock(sys.argv)
     start.check_profiles(sys.argv)
 STUDY = Context(PLAN, ROOT, workflow.cores, workflow.is_main_process)

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from touchstone import started
 from touchstone.errors import TouchstoneError, explained
 from touchstone.safe_text import one_line
 
-REPAIR = "`make verify REPAIR=1` deletes what is damaged, and the next execution makes it again"
-"""The remedy for a damaged download, record file or manifest."""
+
+def repair() -> str:
+    """The remedy for a damaged download, record file or manifest."""
+    remedy = started.verify(repair=True)
+    return f"`{remedy}` deletes what is damaged, and the next execution makes it again"
 
 
 def unreadable(error: OSError) -> str:

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 from touchstone.datasets.catalogue import Source
-from touchstone.datasets.errors import REPAIR, DatasetError, unreadable
+from touchstone.datasets.errors import DatasetError, repair, unreadable
 from touchstone.reading import PART
 
 MOST_RATIO = 1032
@@ -65,4 +65,4 @@ def damage(path: Path, source: Source) -> str | None:
 def require(path: Path, source: Source) -> None:
     """Raise DatasetError unless the file at `path` is there and is `source`."""
     if cause := damage(path, source):
-        raise DatasetError(path, cause, REPAIR)
+        raise DatasetError(path, cause, repair())

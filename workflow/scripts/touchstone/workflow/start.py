@@ -60,7 +60,7 @@ def check_lock(arguments: Sequence[str]) -> None:
         if other := lock.driver():
             sys.exit(f"error: an execution runs in this folder, process {other}; end it first")
     elif lock.is_left():
-        print(lock.LEFT, file=sys.stderr)
+        print(lock.left_text(), file=sys.stderr)
 
 
 def check_profiles(arguments: Sequence[str]) -> None:
