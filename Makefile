@@ -80,7 +80,7 @@ test-slurm: .venv/dev ## test `snakemake --profile profiles/slurm` on a temporar
 fuzz: .venv/dev ## damage all kinds of files for 10 minutes, or MINUTES=60; print what ends in no message
 	.venv/bin/python tests/fuzz.py --minutes $(or $(MINUTES),10)
 
-test-faults: .venv/dev ## kill a small study 200 times, or KILLS=5; nothing may be lost
+test-faults: .venv/dev ## kill a small study 200 times, or KILLS=20; nothing may be lost or left
 	.venv/bin/python tests/faults.py --kills $(or $(KILLS),200)
 
 # In an environment that exists, without a network; docs/gpus.md says what it needs.
