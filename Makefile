@@ -21,6 +21,8 @@ help: ## list the commands
 override CONFIG := $(value CONFIG)
 override RERUN := $(value RERUN)
 export CONFIG RERUN
+# Messages name the commands of who started.
+export TOUCHSTONE_STARTED = make
 
 # Certificates and data sets are prepared in parallel; runs never overlap. RERUN=disturbed repeats the runs
 # of the study that other programs disturbed, RERUN=all all of its runs.
@@ -78,7 +80,7 @@ test-slurm: .venv/dev ## test `snakemake --profile profiles/slurm` on a temporar
 fuzz: .venv/dev ## damage all kinds of files for 10 minutes, or MINUTES=60; print what ends in no message
 	.venv/bin/python tests/fuzz.py --minutes $(or $(MINUTES),10)
 
-test-faults: .venv/dev ## kill a small study 200 times, or KILLS=5; nothing may be lost
+test-faults: .venv/dev ## kill a small study 200 times, or KILLS=20; nothing may be lost or left
 	.venv/bin/python tests/faults.py --kills $(or $(KILLS),200)
 
 # In an environment that exists, without a network; docs/gpus.md says what it needs.

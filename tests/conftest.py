@@ -20,6 +20,8 @@ from workflow.project import ENVIRONMENTS
 TESTS = Path(__file__).parent
 # Else each process that a test starts compiles what it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Messages name the commands of who uses `make`.
+os.environ["TOUCHSTONE_STARTED"] = "make"
 LONG = {"calibration", "conda", "slurm"}
 """Folders of tests that `make test-all` adds; elsewhere a test is marked `long`."""
 FAST = {"unit", "smoke"}

@@ -1,8 +1,10 @@
-"""Kill executions of a small study at random times, and check that each kill costs one run at most.
+"""Kill executions of a small study at random times, and check that each kill costs what it may.
 
-`make test-faults` does so 200 times, which takes about an hour; `make test-faults KILLS=5` is a
-sample. After every kill the study is started again, after `--unlock` if the lock was left: that is
-all the manual work that docs/reliability.md names. A study that is finished begins again.
+`make test-faults` does so 200 times, `make test-faults KILLS=20` is a sample. Each time the study
+begins with what an earlier execution left of it, a process gets SIGKILL, and `make run` starts it
+again until it is done. Then 10 s after a kill of the driver, and 10 s after the end of an execution
+of which a job was killed, no process of it is left; no finished run and no finished set of turns
+is made again; and `make run` needs nothing else.
 """
 
 import argparse
@@ -11,34 +13,57 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
 TESTS = Path(__file__).resolve().parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "workflow/scripts")]
 
-from workflow.project import ENVIRONMENTS, Project  # noqa: E402
+from fixtures.interpreters import plant  # noqa: E402
+from touchstone.environments import ensure  # noqa: E402
+from workflow.project import ENVIRONMENTS, IN_TURN, OPERATION, ROOT, Project  # noqa: E402
 
 STUDY = {
-    "study": "faults", "title": "Kills", "repeats": 3, "parity": False,
-    "defaults": {"network": "gemm", "operation_seconds": 0.3, "warmup_seconds": 0.1},
-    "sweeps": [{"framework": "scipy", "dataset": ["64x64x64", "128x128x128"]}],
+    "study": "faults", "title": "Kills", "repeats": 1, "parity": False, "strict": True,
+    "interleave": IN_TURN, "defaults": {"threads": 1},
+    "sweeps": [
+        {**OPERATION, "framework": "scipy", "operation_seconds": 0.3},
+        {**OPERATION, "framework": "scipy", "operation_seconds": 0.3, "environment": "mine"},
+    ],
 }  # fmt: skip
-RUNS = 6
+RUNS, SETS = 2, IN_TURN["sets"]
 END = 10.0
 """Seconds in which every process of a killed execution must have ended."""
-LIMIT = 600.0
+LIMIT = 900.0
 """Seconds in which an execution must come to its end."""
-VICTIMS = ("the driver", "a job", "all")
+COMMANDS = {
+    "a supervisor of runs": ("cli.py", "run"),
+    "a supervisor of turns": ("cli.py", "interleave"),
+    "a runner": ("run_in_framework.py", ""),
+    "a job": ("cli.py", ""),
+}
+"""Victims by the file that they execute, and the first word after it."""
+VICTIMS = ("the driver", "all", *COMMANDS)
 
 
 class Lost(AssertionError):
     """A kill cost more than it may."""
+
+
+class Kill(NamedTuple):
+    """What was killed, after how many seconds; the exit status of the execution and of the next."""
+
+    victim: str
+    after: float
+    status: int
+    again: int
 
 
 def main() -> int:
@@ -49,93 +74,158 @@ def main() -> int:
     print(f"seed {arguments.seed}", flush=True)
     choice = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory(prefix="touchstone-faults-") as name:
-        project = Project(Path(name) / "project", ENVIRONMENTS, STUDY)
-        whole = finish(project)
-        print(f"an execution without a kill takes {whole:.0f} s", flush=True)
-        done = Counter(
-            kill_once(project, choice, whole, number) for number in range(1, arguments.kills + 1)
-        )
+        project = make_project(Path(name).resolve())
+        begin = time.monotonic()
         finish(project)
-    print("; ".join(f"{text}: {count}" for text, count in sorted(done.items())))
+        whole = time.monotonic() - begin
+        print(f"an execution without a kill takes {whole:.0f} s", flush=True)
+        kills: Counter[str] = Counter()
+        while kills.total() < arguments.kills:
+            victim = VICTIMS[kills.total() % len(VICTIMS)]
+            if kill := kill_once(project, choice, whole, victim):
+                kills[victim] += 1
+                print(
+                    f"{kills.total()}: {kill.victim} killed after {kill.after:.1f} s, which ended"
+                    f" with {kill.status}; nothing left, the next make run with {kill.again}",
+                    flush=True,
+                )
+        done, said = project.snakemake("--dry-run")
+        if done or "Nothing to be done" not in said:
+            raise Lost(f"one more start would do more:\n{said[-4000:]}")
+    print("; ".join(f"{text}: {count}" for text, count in kills.items()))
     return 0
 
 
-def finish(project: Project) -> float:
-    """Run the study to its end, and check all of it; returns the seconds that it took."""
-    begin = time.monotonic()
-    unlocked(project)
-    status, output = project.snakemake("--cores", "all")
+def make_project(folder: Path) -> Project:
+    """The study in a copy of the project, with its Makefile and this environment."""
+    pinned = ensure(ROOT / "envs/scipy.yaml", ENVIRONMENTS)
+    mine = {"framework": "scipy", "python": str(plant(folder / "mine", beside=pinned))}
+    project = Project(folder / "project", ENVIRONMENTS, {**STUDY, "environments": {"mine": mine}})
+    for name in ("Makefile", "Snakefile"):
+        shutil.copy(ROOT / name, project.folder / name)
+    # For `make` the environment is there, and newer than its pins; make refuses a link to it.
+    environment = project.folder / ".venv"
+    environment.mkdir()
+    for path in (ROOT / ".venv").iterdir():
+        if path.name != "base":
+            (environment / path.name).symlink_to(path)
+    (environment / "base").touch()
+    return project
+
+
+def make_run(project: Project) -> subprocess.Popen:
+    """Start `make run`; a pipe would last as long as its processes do."""
+    with open(project.folder / "make.log", "wb") as log:
+        return subprocess.Popen(
+            ["make", "run"], cwd=project.folder, env=project.variables, stdout=log,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+
+def output(project: Project) -> str:
+    """The last lines that `make run` printed."""
+    return (project.folder / "make.log").read_text(errors="replace")[-4000:]
+
+
+def finish(project: Project) -> int:
+    """Run the study to its end, and check all of it; returns the exit status."""
+    status = make_run(project).wait(LIMIT)
     if status:
-        raise Lost(f"the study does not end well:\n{output[-4000:]}")
+        raise Lost(f"make run does not continue, it ends with {status}:\n{output(project)}")
     records = list((project.folder / "results/records").glob("*/rep*.json"))
     if len(records) != RUNS or any('"status": "ok"' not in path.read_text() for path in records):
-        raise Lost(f"{len(records)} records, not {RUNS} that are ok:\n{output[-4000:]}")
-    status, output = project.snakemake("--dry-run")
-    if status or "Nothing to be done" not in output:
-        raise Lost(f"a second start would do more:\n{output[-4000:]}")
-    return time.monotonic() - begin
+        raise Lost(f"{len(records)} records, not {RUNS} that are ok:\n{output(project)}")
+    if len(sets_of(project)) != SETS:
+        raise Lost(f"not {SETS} sets of turns:\n{output(project)}")
+    return status
 
 
-def kill_once(project: Project, choice: random.Random, whole: float, number: int) -> str:
-    """Start the study, kill some of it at a random time, and check what is left.
+def kill_once(project: Project, choice: random.Random, whole: float, victim: str) -> Kill | None:
+    """Start the study, kill a process of it at a random time, check what is left, and continue.
 
-    Returns what was killed.
+    Returns None where the execution ended before there was such a process.
     """
-    before = finished(project)
-    if len(before) == RUNS or choice.random() < 0.2:
-        shutil.rmtree(project.folder / "results", ignore_errors=True)  # a kill may come before it
-        before = {}
-    unlocked(project)
-    process = project.start("--cores", "all")
-    time.sleep(choice.uniform(0, whole))
-    victim = choice.choice(VICTIMS)
-    family = [psutil.Process(process.pid)] if process.poll() is None else []
-    if family:
-        family += family[0].children(recursive=True)
-    for each in chosen(victim, family, choice):
-        with_signal(each)
-    # After the kill of a job the driver tries the run again, or records its fault, and goes on.
-    survivors = [] if victim == "a job" else psutil.wait_procs(family, timeout=END)[1]
-    if survivors:
-        raise Lost(f"kill {number} of {victim}: {survivors} outlive it")
-    process.communicate(timeout=LIMIT)
-    after = finished(project)
-    changed = [path for path, when in before.items() if after.get(path) != when]
-    if changed:
-        raise Lost(f"kill {number} of {victim} cost finished runs: {changed}")
-    print(f"{number}: {victim}, {len(after)} of {RUNS} runs are there", flush=True)
-    return victim if family else "ended before"
+    shutil.rmtree(project.folder / "results", ignore_errors=True)
+    process, begin = make_run(project), time.monotonic()
+    time.sleep(choice.uniform(0, 0.7 * whole))
+    while not (found := chosen(project, victim, choice)):
+        if process.poll() is not None:
+            return None
+        time.sleep(0.02)
+    before, after = finished(project), time.monotonic() - begin
+    for each in found:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.send_signal(signal.SIGKILL)
+    if victim in ("the driver", "all"):
+        check_that_nothing_is_left(project, victim)
+    status = process.wait(LIMIT)
+    check_that_nothing_is_left(project, victim)
+    again = finish(project)
+    now = finished(project)
+    if changed := [path for path, when in before.items() if now.get(path) != when]:
+        raise Lost(f"a kill of {victim} cost what was finished: {changed}")
+    return Kill(victim, after, status, again)
 
 
-def chosen(victim: str, family: list, choice: random.Random) -> list:
-    """The processes to kill, the driver first where it is one of them."""
-    if victim == "a job" and len(family) > 1:
-        return [choice.choice(family[1:])]
-    return family if victim == "all" else family[:1]
+def check_that_nothing_is_left(project: Project, victim: str) -> None:
+    """Wait until no process of the study is left, for a limited time."""
+    end = time.monotonic() + END
+    while left := processes(project):
+        if time.monotonic() > end:
+            lines = "\n".join(" ".join(words) for words in left.values())
+            raise Lost(f"{END:g} s after a kill of {victim} there are:\n{lines}")
+        time.sleep(0.1)
 
 
-def with_signal(process: psutil.Process) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(signal.SIGKILL)
+def processes(project: Project) -> dict[psutil.Process, list[str]]:
+    """The living processes of the study, whoever their parents are now, by their words."""
+    found = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+                words = process.cmdline()
+                here = Path(process.cwd()).is_relative_to(project.folder)
+                if here or any(str(project.folder) in word for word in words):
+                    found[process] = words
+    return found
 
 
-def unlocked(project: Project) -> None:
-    """Do what docs/commands.md says about a lock that was left."""
-    if list((project.folder / ".snakemake/locks").glob("*.lock")):
-        status, output = project.snakemake("--dry-run")
-        if "make unlock" not in output:
-            raise Lost(f"the lock is not explained:\n{output[-2000:]}")
-        project.run("--unlock")
+def chosen(project: Project, victim: str, choice: random.Random) -> list[psutil.Process]:
+    """The processes to kill, none where no such process lives."""
+    living = processes(project)
+    drivers = [each for each, words in living.items() if is_driver(words)]
+    if victim == "the driver":
+        return drivers
+    if victim == "all":
+        return [*drivers, *(each for each in living if each not in drivers)] if drivers else []
+    program, command = COMMANDS[victim]
+    fitting = [each for each, words in living.items() if is_command(words, program, command)]
+    return [choice.choice(fitting)] if fitting else []
+
+
+def is_driver(words: list[str]) -> bool:
+    return any(os.path.basename(word) == "snakemake" for word in words[:3])
+
+
+def is_command(words: list[str], program: str, command: str) -> bool:
+    return [os.path.basename(word) for word in words[1:2]] == [program] and command in (
+        "", *words[2:3]
+    )  # fmt: skip
 
 
 def finished(project: Project) -> dict[Path, int]:
-    """The runs that Snakemake keeps: those of which a record was made, by time of their events."""
-    found = {}
+    """What must not be made again: the runs of which a record was made, and the sets of turns, by
+    the time at which they were written."""
+    found = {path: os.stat(path).st_mtime_ns for path in sets_of(project)}
     for record in (project.folder / "results/records").glob("*/rep*.json"):
         events = project.folder / "results/runs" / record.parent.name / record.stem / "events.jsonl"
         if events.exists():
             found[events] = os.stat(events).st_mtime_ns
     return found
+
+
+def sets_of(project: Project) -> list[Path]:
+    return list((project.folder / "results/interleaved").glob("*/set*.json"))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from touchstone.datasets import before_run, formats
 from touchstone.datasets.before_run import require_records
 from touchstone.datasets.catalogue import Dataset, shard_names
 from touchstone.datasets.convert import convert
-from touchstone.datasets.errors import REPAIR, DatasetError
+from touchstone.datasets.errors import DatasetError, repair
 from touchstone.measure import attempts, order
 from touchstone.plan import frameworks
 from touchstone.schema.variables import DEPLOYMENT, ENVS
@@ -103,7 +103,7 @@ def test_a_bit_that_flips_anywhere_is_found(
     path = files[round(which * (len(files) - 1))]
     place = round(where * (path.stat().st_size - 1))
     flip(path, place, bit)
-    assert refused(data, always) == f"{path}: its SHA-256 is not the manifest's; {REPAIR}"
+    assert refused(data, always) == f"{path}: its SHA-256 is not the manifest's; {repair()}"
     flip(path, place, bit)
     require_records(data, stems_of(data.name), always)
     remember(data)
@@ -132,9 +132,9 @@ def test_other_damage_is_found(data: Path) -> None:
     path = max(record_files(data), key=lambda path: path.stat().st_size)
     size = path.stat().st_size
     os.truncate(path, size - 1)
-    assert refused(data, always=False) == f"{path}: {size - 1} bytes, not {size}; {REPAIR}"
+    assert refused(data, always=False) == f"{path}: {size - 1} bytes, not {size}; {repair()}"
     path.unlink()
-    assert refused(data, always=False) == f"{path}: the file is missing; {REPAIR}"
+    assert refused(data, always=False) == f"{path}: the file is missing; {repair()}"
     path.mkdir()
     assert str(path) in refused(data, always=False)
 
@@ -256,7 +256,7 @@ def test_every_change_of_a_manifest_is_found(converted: Path, tmp_path: Path) ->
         path.write_bytes(content)
         assert f"{path}: not a manifest of this version" in refused(folder, always=False)
     path.unlink()
-    assert refused(folder, always=False) == f"{path}: the file is missing; {REPAIR}"
+    assert refused(folder, always=False) == f"{path}: the file is missing; {repair()}"
 
 
 @pytest.mark.parametrize("name", ["../train.lmdb", "/etc/passwd", "a/b/c", "", "..", "train/.."])
@@ -305,7 +305,7 @@ def test_a_run_on_damaged_data_is_an_error_and_starts_no_runner(
     assert done.returncode == 0, done.stderr
     record = json.loads(Path("record.json").read_text())
     require_valid(record)
-    message = f"{path.relative_to(tmp_path)}: its SHA-256 is not the manifest's; {REPAIR}"
+    message = f"{path.relative_to(tmp_path)}: its SHA-256 is not the manifest's; {repair()}"
     assert (record["status"], record["reason"]) == ("error", message)
     assert "data" not in record["provenance"]
     assert attempts.faults(str(run)) == 1

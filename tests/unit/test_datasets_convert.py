@@ -211,6 +211,16 @@ def short_idx(toy: Toy) -> str:
     return "source/train-images.gz: 5 elements for the shape (2, 3); replace it by a whole copy"
 
 
+def long_idx(toy: Toy) -> str:
+    toy.put("train-images.gz", gzip.compress(idx(TRAIN[0][1]) + bytes(100 << 20)))
+    return "source/train-images.gz: more than 6 elements for the shape (2, 3); replace it by a"
+
+
+def idx_of_a_shape_that_no_memory_holds(toy: Toy) -> str:
+    toy.put("train-images.gz", struct.pack(">I3I", 0x803, *[2**32 - 1] * 3) + bytes(6))
+    return "source/train-images.gz: 6 elements for the shape (4294967295, 4294967295, 4294967295);"
+
+
 def idx_without_its_shape(toy: Toy) -> str:
     toy.put("train-images.gz", gzip.compress(idx(TRAIN[0][1])[:6]))
     return "source/train-images.gz: neither an IDX file of unsigned bytes nor a gzip file of one; "
@@ -253,6 +263,8 @@ def catalogue_fault(toy: Toy) -> str:
         *(
             idx_of_floats,
             short_idx,
+            long_idx,
+            idx_of_a_shape_that_no_memory_holds,
             idx_without_its_shape,
             fewer_labels,
             label_outside,

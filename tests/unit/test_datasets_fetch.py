@@ -21,9 +21,11 @@ import yaml
 from fixtures.commands import call, command_line, largest_file
 from fixtures.loopback_server import Cut, LoopbackServer, Status
 from touchstone.datasets import fetch as fetching
+from touchstone.datasets import verify
 from touchstone.datasets.catalogue import Source
 from touchstone.datasets.errors import DatasetError
 from touchstone.datasets.fetch import Patience, fetch, mirror_urls
+from touchstone.safe_text import has_control
 
 BODY = random.Random(1).randbytes(100_000)
 HASTE = Patience(tries=3, wait=0.01, longest_wait=0.2, timeout=5)
@@ -172,6 +174,29 @@ def test_a_redirect_is_followed(server: LoopbackServer, tmp_path: Path) -> None:
     assert_fetched(tmp_path)
 
 
+@pytest.mark.parametrize("place", ["ftp://127.0.0.1:9/toy", "file:///etc/hosts", "data:,toy"])
+def test_a_redirect_out_of_http_is_refused(
+    server: LoopbackServer, tmp_path: Path, place: str
+) -> None:
+    """So is such an address of a mirror."""
+    url = server.add("/moved", b"", redirect=place)
+    assert_refused(tmp_path, source(url), place)
+    with pytest.raises(DatasetError, match="no http or https address"):
+        fetch(source(url), tmp_path, [place], HASTE)
+
+
+def test_nothing_that_a_mirror_says_controls_a_terminal(
+    server: LoopbackServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = "\x1b]0;owned\x07 \x1b[2Jgone"
+    url = server.add("/toy", BODY, faults=[Status(403, reason=said)])
+    with pytest.raises(DatasetError) as error:
+        fetch(source(url), tmp_path, patience=HASTE)
+    printed = capfd.readouterr().err
+    for text in (str(error.value), printed.rstrip("\n")):
+        assert "HTTP 403" in text and "gone" in text and not has_control(text)
+
+
 def test_404_goes_on_to_the_next_mirror_at_once(server: LoopbackServer, tmp_path: Path) -> None:
     fetch(source(f"{server.url}/none", server.add("/toy", BODY)), tmp_path, patience=HASTE)
     assert_fetched(tmp_path)
@@ -258,6 +283,13 @@ def test_other_content_is_refused(
 ) -> None:
     content = hashlib.sha256(BODY).hexdigest()
     assert_refused(tmp_path, source(server.add("/toy", body), content_sha256=content), cause)
+
+
+def test_no_more_is_unpacked_than_the_right_file_can_hold(tmp_path: Path) -> None:
+    (tmp_path / "toy.bin").write_bytes(gzip.compress(bytes(100 << 20)))
+    wanted = source(body=b"12345", package="toy==1.0", content_sha256="0" * 64)
+    cause = verify.fault(tmp_path / "toy.bin", wanted)
+    assert cause and cause.endswith("not a whole gzip file (its content is more than 5,160 bytes)")
 
 
 def test_progress_is_shown(

@@ -15,7 +15,7 @@ from fixtures.commands import call
 from touchstone.datasets import formats, manifest_file
 from touchstone.datasets.catalogue import Dataset
 from touchstone.datasets.convert import convert
-from touchstone.datasets.errors import REPAIR
+from touchstone.datasets.errors import repair
 from touchstone.paths import snakemake
 
 
@@ -59,7 +59,7 @@ def test_every_damaged_file_is_named(data: Path) -> None:
     status, lines, errors = verify(data)
     assert status == 1
     assert lines == [f"toy {name}: 1 faults" for name in formats.names()]
-    remedy = f"; {REPAIR}"
+    remedy = f"; {repair()}"
     size = json.loads((toy / "datum/manifest.json").read_text())["splits"]["train"]["files"]
     assert errors == [
         f"error: {toy}/datum/train/data.mdb: 5 bytes, not {size[0]['bytes']}" + remedy,
@@ -141,8 +141,8 @@ def test_downloads_are_verified_too(data: Path, downloads: Path) -> None:
     status, line, (first, second) = verified()
     assert (status, line) == (1, "fetched downloads: 2 faults")
     assert first.startswith(f"error: {downloads}/fetched/one.gz: 6 bytes with SHA-256 ")
-    assert first.endswith(REPAIR)
-    assert second == f"{downloads}/fetched/two.gz: the file is missing; {REPAIR}"
+    assert first.endswith(repair())
+    assert second == f"{downloads}/fetched/two.gz: the file is missing; {repair()}"
     (data.parent / "fetched.yaml").unlink()  # nothing says any more what is right
     assert verified()[1] == "toy datum: ok"
 

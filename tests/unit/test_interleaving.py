@@ -15,8 +15,9 @@ import pytest
 
 from fixtures.turns import candidate, computed, with_latencies
 from touchstone.commands import interleave
-from touchstone.measure import core_latency, interleaving
+from touchstone.measure import attempts, core_latency, interleaving
 from touchstone.measure.interleaving import Failed, Timing, groups_that_fit, measure_set
+from touchstone.measure.launch import Fault
 from touchstone.plan.parts import Interleave
 
 TIMING = Timing(rounds=3, slice_seconds=0.02, lead_seconds=0.01, max_seconds=0.0)
@@ -214,6 +215,25 @@ def test_a_comparison_has_one_line_in_a_log(tmp_path, capsys):
     interleave.measure("two", "identity", options, cells, {}, tmp_path / "sets")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("in turn  two  3 sets  ") and " rounds quiet  " in line
+
+
+def test_a_fault_in_turns_is_tried_again_then_recorded(tmp_path):
+    """As that of a run; whatever a cell needs too much of is no fault."""
+    killed = "import signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    cells = [candidate(tmp_path, "a"), candidate(tmp_path, "b", killed)]
+    options = Interleave(sets=3, rounds=3, slice_seconds=0.02, max_seconds=0.1)
+    folder = tmp_path / "sets"
+    folder.mkdir()
+    with pytest.raises(Fault, match="^b takes no turn: its process ended with exit status -9$"):
+        interleave.measure("two", "identity", options, cells, {}, folder, final=False)
+    assert attempts.faults(str(folder)) == 0
+    found = interleave.measure("two", "identity", options, cells, {}, folder)
+    assert list(found.excluded) == ["b"] and attempts.faults(str(folder)) == 1
+    said = json.dumps({"event": "result", "status": "oom", "reason": "too large"})
+    large = f"print({said!r}, file=open(events, 'w'))\nsys.exit(1)"
+    cells[1] = candidate(tmp_path, "b", large)
+    found = interleave.measure("two", "identity", options, cells, {}, folder, final=False)
+    assert found.excluded == {"b": "oom: too large"} and attempts.faults(str(folder)) == 1
 
 
 @pytest.mark.parametrize("precision", [None, 1e-6])

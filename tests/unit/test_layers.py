@@ -20,8 +20,8 @@ LAYERS = [
     {"runner", "networks", "datasets"},
     {"operations"},
     {"environments"},
-    {"contents", "packages", "containers", "driver", "requirements"},
-    {"schema", "errors", "files", "paths", "reading", "yaml_file", "__init__"},
+    {"contents", "packages", "containers", "driver", "requirements", "started"},
+    {"schema", "errors", "files", "paths", "reading", "signals", "yaml_file", "__init__"},
     {"safe_text"},
 ]
 """From the top; what is in one set does not know of each other."""

@@ -1,13 +1,17 @@
 """The plan: cells, names, order, and what a configuration is refused for."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from fixtures.studies import faults
+from touchstone.paths import brace_fault
+from touchstone.plan.deployment import deployment_fault
 from touchstone.plan.max_batch import as_planned, searches
 from touchstone.plan.model import Cell, Study
 from touchstone.plan.parts import Interleave
@@ -115,6 +119,13 @@ BAD = {
     "a wrong type": ({"repeats": "3"}, "repeats: input should be a valid integer, not '3'"),
     "no repeats": ({"repeats": 0}, "repeats: input should be greater than 0, not 0"),
     "no sweep": ({"sweeps": []}, "sweeps: list should have at least 1 item"),
+    "a blank title": ({"title": " \u00a0"}, "title: string should have at least 1 character"),
+    "a mirror that is a word": ({"mirror": "none"}, "mirror: string should match pattern"),
+    "a mirror that is no web server": ({"mirror": "file:///etc"}, "mirror: string should match"),
+    "a scale's sweep that is a number": (
+        {"scale": "smoke", "scales": {"smoke": {"sweeps": 5}}},
+        "scales.smoke.sweeps: input should be a valid list, not 5",
+    ),
     "a sweep that is a word": ({"sweeps": ["x"]}, "sweeps[0]: 'x' is no mapping"),
 }
 BAD_SETTINGS = {
@@ -198,6 +209,14 @@ BAD_SETTINGS = {
         "crop_padding, crop_area, flip: the labels of unet are of pixels, which would move; set"
         " them to 0 and false",
     ),
+    "a padding that may leave nothing": (
+        {"crop_padding": 28},
+        "crop_padding: 28 pixels around the 28 of mnist-5k, so that a window may have nothing of",
+    ),
+    "digits of another script": (
+        {"network": "gemm", "dataset": "\uff16x6x6"},
+        "dataset: no dataset is named '\uff16x6x6'",
+    ),
     "an example that would be cut twice": (
         {"crop_padding": 2, "crop_area": 0.5},
         "crop_area: with crop_padding each example would be cut twice; set one of them to 0",
@@ -225,6 +244,19 @@ def test_bad_setting(case, study, root):
     change, message = BAD_SETTINGS[case]
     study["sweeps"] = [{"framework": "pytorch", **change}]
     assert message in faults(study, root)
+
+
+TIMES = re.compile("seconds|interval|time_limit$|^epochs$")
+
+
+def test_no_time_is_without_end(study, root):
+    """A slip of the pen would begin a study of a million years."""
+    for model, given in ((Cell, "defaults"), (Interleave, "interleave")):
+        names = [name for name in model.model_fields if TIMES.search(name)]
+        assert len(names) > 2
+        for name in names:
+            text = faults({**study, given: {name: 10**15}}, root)
+            assert f"{given}.{name}: input should be less than or equal to " in text, name
 
 
 def test_all_faults_are_reported_at_once(study, root):
@@ -264,6 +296,30 @@ def test_unreadable_files(content, message, tmp_path):
     with pytest.raises(ConfigError, match=message) as refused:
         read(path)
     assert str(path) in str(refused.value)
+
+
+def test_a_study_may_be_json(tmp_path):
+    """Snakemake takes tabs and 1e-1 in it, which are no YAML."""
+    path = tmp_path / "study.json"
+    path.write_text('{"study": "s",\n\t"defaults": {"operation_seconds": 1e-1}}')
+    assert read(path) == {"study": "s", "defaults": {"operation_seconds": 0.1}}
+    for text in ('{"study": }', '{"study": "s", "study": "t"}', "study: s"):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=r"study\.json: not valid JSON: .*; mend that place"):
+            read(path)
+
+
+@pytest.mark.parametrize("method", ["apptainer", "env-modules"])
+def test_software_that_no_rule_has_is_refused(method):
+    """Snakemake would ignore it."""
+    assert deployment_fault(["conda"]) == deployment_fault([]) == ""
+    fault = deployment_fault(["conda", method])
+    assert fault.startswith(f"--software-deployment-method {method}: ") and "container:" in fault
+
+
+def test_a_brace_in_the_path_of_a_checkout_is_refused():
+    assert brace_fault(Path("/home/é x/it's")) == ""
+    assert "move the checkout to a path without braces" in brace_fault(Path("/home/{x}/y"))
 
 
 def test_results_of_another_format_are_refused(tmp_path):

@@ -1,6 +1,7 @@
 """Claims: what published figures, as they stand, and measured ones, by intervals, make of them."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -22,6 +23,7 @@ from touchstone.published.evidence import FAILS, HOLDS, OPEN
 from touchstone.published.points import counterpart, published_points
 from touchstone.published.table import read_table
 from touchstone.published.verdicts import OWN_WORDS
+from touchstone.workflow.inputs import JobInputs
 
 STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
 
@@ -411,6 +413,41 @@ def test_a_faulty_file_of_claims_is_refused_with_every_fault(tmp_path):
     path.write_text("claims: []\nclaims: []\n")
     with pytest.raises(DossierError, match=r"more than once in one mapping: claims \(lines 1, 2\)"):
         read_dossier(path)
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ({**FASTER, "least": 2.0, "most": 1.0}, "least 2 is more than most 1; swap them"),
+        ({**FASTER, "to": {"device": "tpu"}}, "claim a: device: 'tpu' is not among cpu, gpu"),
+        (
+            {"kind": "trend", "metric": "throughput", "along": "framework", "expect": "rises"},
+            "claim a: along: framework has words, and a trend goes along numbers",
+        ),
+    ],
+)
+def test_a_comparison_that_can_find_nothing_is_refused(test, told, tmp_path):
+    """After hours of runs it would be a claim without figures."""
+    claim = {"id": "a", "statement": "s", "source": "t", "tests": [test]}
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"published": "a.csv", "metrics": {}, "claims": [claim]}))
+    with pytest.raises(DossierError) as error:
+        read_dossier(path)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize("table", [None, "", "# title: t\n# source: s\nmetric,value\n"])
+def test_a_published_table_is_read_before_the_first_run(table, tmp_path):
+    claim = {"id": "a", "statement": "s", "source": "t", "untested": "why"}
+    for folder in ("claims", "published"):
+        (tmp_path / "config" / folder).mkdir(parents=True)
+    dossier = {"published": "a.csv", "metrics": {}, "claims": [claim]}
+    (tmp_path / "config/claims/mine.yaml").write_text(yaml.safe_dump(dossier))
+    if table is not None:
+        (tmp_path / "config/published/a.csv").write_text(table)
+    inputs = SimpleNamespace(context=SimpleNamespace(root=tmp_path))
+    with pytest.raises(SystemExit, match="a.csv"):
+        JobInputs.study_files(inputs, SimpleNamespace(study="mine"))
 
 
 def test_the_folder_of_a_study_holds_more_claims(tmp_path):

@@ -97,12 +97,20 @@ class Project:
         make, run, *given = shlex.split(command)
         assert (make, run) == ("make", "run")
         settings = dict(word.split("=", 1) for word in given)
-        repeat = [sys.executable, "workflow/scripts/cli.py", "repeat"]
+        said = self.command("repeat", settings["RERUN"], settings["CONFIG"])
+        return said + self.run("--configfile", settings["CONFIG"], *more)
+
+    def command(self, name: str, *arguments: str) -> str:
+        """Run a command of ours, which must succeed; what it prints."""
         done = subprocess.run(
-            [*repeat, settings["RERUN"], settings["CONFIG"]],
+            [sys.executable, "workflow/scripts/cli.py", name, *arguments],
             cwd=self.folder, env=self.variables, capture_output=True, text=True, check=True,
         )  # fmt: skip
-        return done.stdout + self.run("--configfile", settings["CONFIG"], *more)
+        return done.stdout + done.stderr
+
+    def locked(self) -> bool:
+        """Whether an execution holds the folder, or has left its lock."""
+        return any((self.folder / ".snakemake/locks").glob("*.lock"))
 
     def jobs(self) -> dict[str, int]:
         """The jobs that a dry run would make, by rule, `all` left out."""

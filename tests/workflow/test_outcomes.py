@@ -13,7 +13,7 @@ from touchstone import networks
 from touchstone.measure.environment import usable_cores
 from touchstone.plan.estimate import seconds_of_steps
 from touchstone.plan.model import Cell
-from workflow.project import ENVIRONMENTS, ROOT, Project
+from workflow.project import ENVIRONMENTS, OPERATION, ROOT, Project
 
 CELL = {"network": "lenet5", "dataset": "mnist-5k", "epochs": 2, "warmup_seconds": 0.0}
 
@@ -71,6 +71,16 @@ def test_a_failure_is_a_row_and_the_others_go_on(make):
     assert "images/s" in output
     # A result is a result: nothing of it is tried again.
     assert project.jobs() == {}
+
+
+def test_a_checkout_may_be_read_only_and_the_results_elsewhere(make, tmp_path):
+    project = make({**OPERATION, "framework": "scipy"}, parity=False, defaults={})
+    before = sorted(project.folder.rglob("*"))
+    (tmp_path / "elsewhere").mkdir()
+    project.run("--directory", str(tmp_path / "elsewhere"))
+    assert (tmp_path / "elsewhere/results/report/test/index.html").exists()
+    assert [path for path in sorted(project.folder.rglob("*")) if path not in before
+            and "__pycache__" not in path.parts] == []  # fmt: skip
 
 
 @pytest.mark.long

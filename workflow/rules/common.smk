@@ -3,17 +3,17 @@ import re
 
 from snakemake.settings.types import DeploymentMethod
 
-from touchstone import driver, networks
+from touchstone import driver, networks, started
 from touchstone.datasets import catalogue
 from touchstone.measure import attempts
 from touchstone.plan import code_digest, frameworks
-from touchstone.plan.deployment import set_job_variables
+from touchstone.plan.deployment import deployment_fault, set_job_variables
 from touchstone.plan.environment import conda_faults
 from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import canonical, digest
 from touchstone.plan.setting import OPERATION
 from touchstone.plan.study import check_results, gate_options, make_plan, paths
-from touchstone.workflow import start, terminal
+from touchstone.workflow import interruption, start, terminal
 from touchstone.workflow.context import Context, inspected
 from touchstone.workflow.inputs import JobInputs
 from touchstone.workflow.params import JobParams
@@ -34,12 +34,17 @@ try:
 except ConfigError as fault:
     sys.exit(f"error: {fault}")
 
-CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+DEPLOYMENT = workflow.deployment_settings.deployment_method
+if not IS_MODULE and (fault := deployment_fault(map(str, DEPLOYMENT))):
+    sys.exit(f"error: {fault}")
+CONDA = DeploymentMethod.CONDA in DEPLOYMENT
 if CONDA and (faults := conda_faults(PLAN.study.environments)):
     sys.exit("error: " + "\n  ".join(faults))
 set_job_variables(ROOT, CONDA, PLAN.study.mirror)
 if workflow.is_main_process:
+    interruption.prepare()
     driver.lead()
+    started.note(sys.argv[1:])
     start.check_lock(sys.argv)
     start.check_profiles(sys.argv)
 STUDY = Context(PLAN, ROOT, workflow.cores, workflow.is_main_process)
@@ -48,6 +53,9 @@ INPUTS = JobInputs(STUDY)
 PARAMS = JobParams(STUDY, INPUTS)
 RESOURCES = JobResources(STUDY)
 BEFORE_RUNS = len(PLAN.order) + 1
+# Of a job that measures. The Snakemake that submitted a cluster's job retries it, not the one within the
+# job.
+RETRIES = attempts.ATTEMPTS - 1 if workflow.is_main_process else 0
 
 
 wildcard_constraints:
@@ -67,3 +75,7 @@ onstart:
 
 onsuccess:
     start.succeed(workflow, STUDY)
+
+
+onerror:
+    interruption.finish()

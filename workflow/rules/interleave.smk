@@ -9,10 +9,12 @@ rule interleave:
         "results/interleaved/{group}.json",
     log:
         "results/logs/interleave/{group}.log",
+    retries: RETRIES
     conda:
         "../../envs/base.yaml"
     threads: workflow.cores or 1
     resources:
+        attempt=inspected(attempts.attempt),
         runtime=RESOURCES.turn_minutes,
         gpu=RESOURCES.turn_gpus,
     params:
@@ -21,4 +23,4 @@ rule interleave:
         '"$TOUCHSTONE_PYTHON" "$TOUCHSTONE_SCRIPTS"/cli.py interleave --group {wildcards.group}'
         " --cells {params.turns[cells]} --options {params.turns[options]:q}"
         " {params.turns[environments]:q}"
-        " --identity {params.turns[identity]} --log {log} --output {output}"
+        " --attempt {resources.attempt} --identity {params.turns[identity]} --log {log} --output {output}"

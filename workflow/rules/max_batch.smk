@@ -13,6 +13,7 @@ rule find_max_batch:
         "results/max_batch/{setting}.json",
     log:
         "results/logs/max_batch/{setting}.log",
+    retries: RETRIES
     conda:
         PARAMS.search_environment
     threads: workflow.cores or 1

@@ -11,6 +11,7 @@ rule profile:
         "results/profiles/{cell}.json",
     log:
         "results/logs/profile/{cell}.log",
+    retries: RETRIES
     conda:
         PARAMS.environment
     threads: workflow.cores or 1

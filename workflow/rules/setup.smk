@@ -35,11 +35,13 @@ sys.path.insert(0, str(ROOT / "workflow/scripts"))
 gc.set_threshold(100_000, 50, 100)
 
 from touchstone.files import why_not_writable
+from touchstone.paths import brace_fault, default_study
 from touchstone.plan.read import ConfigError, inherited_text, read, read_own
 
 # Snakemake would end in a traceback.
-if why := why_not_writable(Path.cwd()):
+if why := brace_fault(ROOT) or why_not_writable(Path.cwd()):
     sys.exit(f"error: {why}")
+DEFAULT_STUDY = default_study(ROOT)
 try:
     if IS_MODULE:
         for path in workflow.overwrite_configfiles or ():
@@ -49,7 +51,7 @@ try:
         given = (
             {**own, **(workflow.config_settings.overwrite_config or {})} if own else {}
         )
-        inherited = inherited_text(read(Path("config/config.yaml")), given)
+        inherited = inherited_text(read(DEFAULT_STUDY), given)
         if inherited and workflow.is_main_process:
             print(f"note: {inherited}", file=sys.stderr)
 except ConfigError as fault:

@@ -23,8 +23,7 @@ rule train:
     log:
         "results/runs/{cell}/rep{repeat}/train.log",
     priority: RESOURCES.priority
-    # The Snakemake that submitted a cluster's job retries it, not the Snakemake within the job.
-    retries: attempts.ATTEMPTS - 1 if workflow.is_main_process else 0
+    retries: RETRIES
     conda:
         PARAMS.environment
     threads: workflow.cores or 1

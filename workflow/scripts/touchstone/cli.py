@@ -8,6 +8,7 @@ from pathlib import Path
 from touchstone import __version__
 from touchstone.driver import end_with_it
 from touchstone.errors import TouchstoneError, UsageError, explained
+from touchstone.signals import interruptible
 
 
 def names() -> list[str]:
@@ -45,7 +46,9 @@ def main(arguments: list[str] | None = None) -> None:
     module.add_arguments(parser)
     end_with_it()
     try:
-        sys.exit(module.run(parser.parse_args(given[1:])))
+        with interruptible():
+            status = module.run(parser.parse_args(given[1:]))
+        sys.exit(status)
     except UsageError as fault:
         parser.error(str(fault))
     except TouchstoneError as fault:

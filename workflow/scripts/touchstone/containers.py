@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from touchstone.errors import TouchstoneError
 from touchstone.files import replacement
 from touchstone.paths import ROOT, SCRIPTS
 from touchstone.schema.variables import IMAGE, INTO_CONTAINER, LIFELINE
@@ -34,7 +35,7 @@ FIRST = 3
 """The first descriptor after those of the standard streams; podman passes on those from there."""
 
 
-class NoContainer(Exception):
+class NoContainer(TouchstoneError):
     """A container cannot be used here; the message has the cause and the remedy."""
 
 

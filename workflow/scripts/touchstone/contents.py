@@ -6,6 +6,7 @@ import subprocess
 from functools import cache
 from typing import NamedTuple
 
+from touchstone.errors import TouchstoneError
 from touchstone.schema.variables import IMAGE
 
 SECONDS = 120.0
@@ -31,7 +32,7 @@ print(json.dumps([sys.version, listed, lacking, os.environ.get(sys.argv[1])]))
 """
 
 
-class Unreadable(Exception):
+class Unreadable(TouchstoneError):
     """An interpreter does not run, or does not say what is installed; the message says why."""
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from touchstone import packages
+from touchstone.errors import TouchstoneError
 from touchstone.paths import ROOT, RUNNER
 from touchstone.requirements import RequirementFaults, Requirements, resolved
 from touchstone.schema.variables import DEPLOYMENT, ENVS, TERMINAL
@@ -32,7 +33,7 @@ UNAVAILABLE = 69
 """How an environment's script ends where the machine lacks something (sysexits.h)."""
 
 
-class EnvironmentFault(Exception):
+class EnvironmentFault(TouchstoneError):
     """An environment cannot be installed; the message says which, why, and what to do."""
 
 

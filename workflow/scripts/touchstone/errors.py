@@ -16,11 +16,12 @@ class TouchstoneError(Exception):
     """
 
     def __str__(self) -> str:
-        return "\n".join(map(_harmless, super().__str__().split("\n")))
+        return harmless(super().__str__())
 
 
-def _harmless(line: str) -> str:
-    return CONTROL.sub(" ", line)
+def harmless(text: str) -> str:
+    """The text without control characters, but with its lines."""
+    return "\n".join(CONTROL.sub(" ", line) for line in text.split("\n"))
 
 
 class UsageError(TouchstoneError):
@@ -31,8 +32,13 @@ def explained(error: Exception, place: Path | str | None = None) -> str:
     """An error in one sentence.
 
     Of what the operating system refused, it names the file, the cause and the remedy; `place` where
-    the operating system names no file. Our own errors say all that themselves.
+    the operating system names no file. Our own errors say all that themselves. There are no control
+    characters but ends of lines.
     """
+    return harmless(_sentence(error, place))
+
+
+def _sentence(error: Exception, place: Path | str | None) -> str:
     if not isinstance(error, OSError):
         return str(error)
     if error.errno in _DISK:

@@ -11,6 +11,22 @@ RUNNER = SCRIPTS / "run_in_framework.py"
 RECORD_SCHEMA = ROOT / "workflow/schemas/record.schema.json"
 
 
+def default_study(root: Path) -> Path:
+    """The default study: the working folder's, or if it has none, that of the project in `root`."""
+    own = Path("config/config.yaml")
+    return own if own.exists() else root / own
+
+
+def brace_fault(root: Path) -> str:
+    """Why the project cannot be used in the folder `root`; empty where it can."""
+    if not {"{", "}"} & set(str(root)):
+        return ""
+    return (
+        f"{root}: a brace in the path of this checkout, which Snakemake takes for a wildcard; move"
+        " the checkout to a path without braces"
+    )
+
+
 def snakemake() -> str:
     """Snakemake as a command names it here: that of `make`, or the one of an active conda
     environment."""

@@ -10,12 +10,14 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 MOST_BYTES = 1 << 30
 """Of a file; as much as a runner may write."""
+PART = 1 << 20
+"""Bytes that are read at once."""
 DEEPEST = 40
 """Levels of lists and objects of JSON."""
 LONGEST_INTEGER = 20
@@ -39,6 +41,15 @@ def text_of(path: Path, most: int = MOST_BYTES) -> str:
     if len(content) > most:
         raise ValueError(f"it is longer than {most:,} bytes")
     return content.decode()
+
+
+def read_at_most(read: Callable[[int], bytes], most: int) -> bytes:
+    """What `read` gives, up to so many bytes, in memory for no more than there are."""
+    parts = []
+    while most > 0 and (part := read(min(most, PART))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
 
 
 def share_of(text: str) -> float:

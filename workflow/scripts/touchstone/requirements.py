@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from touchstone.errors import TouchstoneError
+
 ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
 MADE = ("build", "dist")
 """Folders at the top of a project that its build writes."""
@@ -28,7 +30,7 @@ COMMIT = re.compile(r"@[0-9a-f]{40}([0-9a-f]{24})?(#|$)")
 FILE_HASH = re.compile(r"[#&](sha256|sha384|sha512)=|--hash=")
 
 
-class RequirementFaults(Exception):
+class RequirementFaults(TouchstoneError):
     """Lines that cannot be read, or that can install something else tomorrow: one fault each."""
 
     def __init__(self, faults: Iterable[str]) -> None:

@@ -1,8 +1,9 @@
 """How runs of a study are repeated, with the configuration that its report keeps."""
 
 from collections.abc import Mapping
-from shlex import quote
 from typing import Any, NamedTuple
+
+from touchstone import started
 
 CONFIG = "config.yaml"
 """The resolved configuration, next to the page of a report."""
@@ -29,8 +30,7 @@ class Kept(NamedTuple):
 
     def again(self, runs: str) -> str:
         """The command that repeats these runs of the study, `DISTURBED` or `ALL`, and no others."""
-        path = quote(f"results/report/{self.study}/{CONFIG}")
-        return f"make run CONFIG={path} RERUN={runs}"
+        return started.repeat(runs, f"results/report/{self.study}/{CONFIG}")
 
     def edit(self, repeats: int) -> str:
         """What to write into the study's file for so many repeats."""

@@ -1,7 +1,8 @@
 """Measure the cells of a comparison in turn, set by set; a finished set is kept.
 
-Exit 1, with one line, where the machine or our code is at fault. A cell that cannot take part is
-excluded, with the reason.
+Exit 1, with one line, where the machine or our code is at fault; at the last attempt such a fault
+of a cell is recorded like that of a run, and every later execution tries again. A cell that cannot
+take part is excluded, with the reason.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from touchstone.datasets.errors import DatasetError
 from touchstone.environments import EnvironmentFault
 from touchstone.errors import explained
 from touchstone.files import write_atomic
-from touchstone.measure import progress, skip
+from touchstone.measure import attempts, progress, skip
 from touchstone.measure.interleaving import (
     FREE_SHARE,
     Candidate,
@@ -45,7 +46,7 @@ from touchstone.schema.spec import (
     TrainingSpec,
     spec_from_json,
 )
-from touchstone.schema.status import OK, TIMEOUT
+from touchstone.schema.status import ERROR, OK, TIMEOUT
 from touchstone.schema.values import WrongValue, from_json, to_json
 
 LEAST_SETS = 3
@@ -63,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cells", nargs="+", required=True, help="their names; each ran once")
     parser.add_argument("--options", type=Interleave.model_validate_json, required=True)
     parser.add_argument("--identity", required=True, help="digest of all that the numbers rest on")
+    parser.add_argument("--attempt", type=int, required=True, help="which try this is, from 1")
     parser.add_argument("--output", type=Path, required=True, help="the file of all sets")
     parser.add_argument("--log", type=Path, required=True, help="gets what the runners print")
     add_argument(parser)
@@ -74,8 +76,9 @@ def run(arguments: argparse.Namespace) -> None:
         with machine_to_itself():
             candidates, excluded = _candidates(arguments.cells, places(arguments), folder)
             result = measure(
-                arguments.group, arguments.identity, options, candidates, excluded, folder
-            )
+                arguments.group, arguments.identity, options, candidates, excluded, folder,
+                final=arguments.attempt >= attempts.ATTEMPTS,
+            )  # fmt: skip
     except (EnvironmentFault, Fault, OSError) as fault:
         sys.exit(f"error: {arguments.group}: {explained(fault)}")
     finally:
@@ -91,13 +94,19 @@ def measure(
     candidates: list[Candidate],
     excluded: Mapping[str, str],
     folder: Path,
+    final: bool = True,
 ) -> Interleaved:
     """Measure sets until there are enough. A cell that fails is excluded, and all begins again.
+
+    A fault of the machine or the code is recorded in `folder`, unless this attempt is not `final`.
 
     Args:
         identity: of all that the numbers depend on; kept sets of another one are not used.
         excluded: by cell, why it cannot be a candidate.
         folder: keeps each set as soon as it is measured.
+
+    Raises:
+        Fault: such a fault, where this attempt is not `final`.
     """
     excluded = dict(excluded)
 
@@ -127,12 +136,18 @@ def measure(
         try:
             return result(taking, why, _sets(group, known, options, together, folder))
         except Failed as failed:
-            progress.say(f"{group}: {failed.cell} takes no turn: {failed}")
+            why_not = f"{failed.cell} takes no turn: {failed}"
             on_gpu = candidates[0].spec.execution.device == "gpu"
             if on_gpu and not why and len(candidates) > 2:
                 # Some frameworks take all memory of a GPU.
+                progress.say(f"{group}: {why_not}")
                 why = f"all together on the GPU, {failed.cell} failed ({failed})"
                 continue
+            if failed.status == ERROR and not final:
+                raise Fault(why_not) from None
+            if failed.status == ERROR:
+                attempts.note(folder, why_not)
+            progress.say(f"{group}: {why_not}")
             excluded[failed.cell] = str(failed)
             candidates = [one for one in taking if one.cell != failed.cell]
     return result([])

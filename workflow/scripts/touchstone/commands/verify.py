@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from touchstone import started
 from touchstone.datasets import catalogue, manifest, verify
 from touchstone.datasets.errors import DatasetErrors, exit_status
 from touchstone.datasets.manifest_file import NAME, Damage, read_or_damage
 from touchstone.measure.machine_lock import machine_to_itself
-from touchstone.paths import snakemake
 from touchstone.results import digests
 
 
@@ -81,8 +81,8 @@ def repair(damages: list[Damage], folder: Path) -> None:
                 each.unlink()
                 print(f"deleted {each}: {cause if each == path else f'it names {path}'}")
     if damages:
-        wanted = " ".join(sorted({str(promise) for promise in promises.values()}))
-        again = f"{snakemake()} --cores all {wanted}"
+        wanted = sorted({str(promise) for promise in promises.values()})
+        again = started.again(*wanted)
         print(
             f"To make it again and keep all finished runs, type: {again}\n"
             "A study that is started without this repeats the runs that read these data sets."

@@ -26,6 +26,7 @@ from touchstone.datasets.errors import DatasetError, DatasetErrors
 from touchstone.datasets.formats import Example
 from touchstone.files import write_atomic
 from touchstone.reading import parse_json, text_of
+from touchstone.signals import silence
 
 _SAMPLE = 128
 """Examples from which the size of all is estimated."""
@@ -223,6 +224,7 @@ def _begin(job: _Job) -> None:
 def _begin_worker(job: _Job) -> None:
     """Die with the process that forked this one: prctl(PR_SET_PDEATHSIG), see linux/prctl.h."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    silence()
     _begin(job)
 
 

@@ -7,10 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from touchstone.errors import explained
+from touchstone import started
+from touchstone.errors import TouchstoneError, explained
+from touchstone.safe_text import one_line
 
-REPAIR = "`make verify REPAIR=1` deletes what is damaged, and the next execution makes it again"
-"""The remedy for a damaged download, record file or manifest."""
+
+def repair() -> str:
+    """The remedy for a damaged download, record file or manifest."""
+    remedy = started.verify(repair=True)
+    return f"`{remedy}` deletes what is damaged, and the next execution makes it again"
 
 
 def unreadable(error: OSError) -> str:
@@ -20,11 +25,11 @@ def unreadable(error: OSError) -> str:
     return f"it cannot be read ({error.strerror or error})"
 
 
-class DatasetError(Exception):
+class DatasetError(TouchstoneError):
     """A file that cannot be used: which one, why, and what to do about it."""
 
     def __init__(self, file: Path | str, cause: str, remedy: str) -> None:
-        super().__init__(f"{file}: {cause}; {remedy}")
+        super().__init__(one_line(f"{file}: {cause}; {remedy}"))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """How it goes from one process to another: with its message only."""
@@ -43,7 +48,7 @@ class DatasetErrors(DatasetError):
         Exception.__init__(self, "\n".join(lines))
 
 
-class CatalogueError(ValueError):
+class CatalogueError(TouchstoneError, ValueError):
     """All the faults of a catalogue file, one line each: file, key, cause, remedy."""
 
 

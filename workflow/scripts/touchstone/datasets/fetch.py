@@ -20,11 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from touchstone import packages
 from touchstone.datasets import verify
-from touchstone.datasets.catalogue import Source
+from touchstone.datasets.catalogue import Source, is_url
 from touchstone.datasets.errors import DatasetError
+from touchstone.safe_text import one_line
 from touchstone.schema.variables import MIRROR
 
 _CHUNK = 1 << 20
@@ -255,10 +257,23 @@ def _validator(response: http.client.HTTPResponse) -> str:
     return tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a mirror to other addresses of http and https."""
+
+    def redirect_request(self, *parts: Any) -> urllib.request.Request | None:
+        """The request for the last of the parts, an address. Raises _Refused."""
+        if not is_url(parts[-1]):
+            raise _Refused(f"it leads to {parts[-1]}, which is no http or https address")
+        return super().redirect_request(*parts)
+
+
 def _open(request: urllib.request.Request, part: Path, timeout: float) -> http.client.HTTPResponse:
     """Send the request; raises _Refused or _Interrupted."""
+    if not is_url(request.full_url):
+        raise _Refused("no http or https address")
     try:
-        response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=timeout)
+        opener = urllib.request.build_opener(_Redirects)
+        response: http.client.HTTPResponse = opener.open(request, timeout=timeout)
         return response
     except urllib.error.HTTPError as error:
         cause = f"HTTP {error.code} {error.reason}"
@@ -325,4 +340,5 @@ def _from_package(source: Source, path: Path) -> str | None:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    """Print a line, which may quote what a mirror said."""
+    print(one_line(line), file=sys.stderr, flush=True)

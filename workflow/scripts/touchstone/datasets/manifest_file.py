@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from touchstone.datasets.catalogue import Sha256
-from touchstone.datasets.errors import REPAIR, DatasetError, unreadable
+from touchstone.datasets.errors import DatasetError, repair, unreadable
 from touchstone.reading import parse_json, text_of
 
 NAME = "manifest.json"
@@ -86,7 +86,7 @@ class Damage(NamedTuple):
     @property
     def error(self) -> DatasetError:
         """The error that says so, with the remedy."""
-        return DatasetError(self.path, self.cause, REPAIR)
+        return DatasetError(self.path, self.cause, repair())
 
 
 def digest_of(manifest: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from touchstone.errors import TouchstoneError
 from touchstone.measure.sensors import Watched, cpu, gpu
 
 PROBE = Path(__file__).with_name("probe.py")
@@ -32,7 +33,7 @@ class Kit(NamedTuple):
     python: str
 
 
-class StepFailed(RuntimeError):
+class StepFailed(TouchstoneError, RuntimeError):
     """A step could not be done; the message says why."""
 
 

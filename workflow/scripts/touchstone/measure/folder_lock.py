@@ -6,15 +6,21 @@ from pathlib import Path
 
 import psutil
 
+from touchstone import started
 from touchstone.driver import Process
 
 LOCKS = Path(".snakemake/locks")
 OWNER = Path(".snakemake/touchstone.owner")
 """Who holds the lock, or held it last."""
-LEFT = """\
-An earlier execution in this folder was killed and left its lock. No other one runs here on this
-machine, so it is safe to type `make unlock` (or `snakemake --unlock`) and to start again. Finished
-runs are kept."""
+
+
+def left_text() -> str:
+    """What to do about the lock that a killed execution left."""
+    return (
+        "An earlier execution in this folder was killed and left its lock. No other one runs here"
+        f" on this machine, so it is safe to type `{started.unlock()}` and to start again. Finished"
+        " runs are kept."
+    )
 
 
 def own() -> None:

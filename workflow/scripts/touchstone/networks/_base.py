@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from touchstone.errors import TouchstoneError
 from touchstone.networks._initialisation import OwnStart, starts
 from touchstone.schema import spec
 
@@ -27,7 +28,7 @@ ELEMENTWISE = (
 """Operations whose output has the order of its input."""
 
 
-class GraphError(ValueError):
+class GraphError(TouchstoneError, ValueError):
     """The layers of a network do not fit together."""
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 from functools import lru_cache
 from typing import Any, Dict, List, Tuple
 
@@ -43,7 +44,7 @@ def dimensions(name: str, shape: str) -> Dict[str, int]:
     operation = load(name)
     wanted = operation.dimensions
     numbers = shape.split("x")
-    if len(numbers) != len(wanted) or not all(number.isdigit() for number in numbers):
+    if len(numbers) != len(wanted) or not all(re.fullmatch("[0-9]+", number) for number in numbers):
         message = "{!r} is no shape of {}, which has {}"
         raise ValueError(message.format(shape, name, "x".join(wanted)))
     if any(len(number) > len(str(LARGEST)) or int(number) > LARGEST for number in numbers):

@@ -23,7 +23,7 @@ from touchstone.plan.read import ConfigError, read
 from touchstone.plan.setting import INFERENCE, OPERATION
 from touchstone.schema.spec import PINNED, PLAIN
 
-SHAPE = re.compile(r"\d+(x\d+)*")
+SHAPE = re.compile(r"[0-9]+(x[0-9]+)*")
 OF_SETTINGS = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "threads"),
     "NPROC": "threads",
@@ -199,6 +199,7 @@ class Known:
         photos = dataset.photos is not None
         found += environment.cell_faults(cell, self.own, self.usable, photos)
         found += [*_replica_faults(cell, dataset.splits.train), *_photo_faults(cell, dataset)]
+        found += _padding_faults(cell, dataset)
         if cell.kind == INFERENCE:
             found += inference.faults(cell, dataset.splits.test)
         elif cell.global_batch_size > dataset.splits.train:
@@ -360,6 +361,17 @@ def _replica_faults(cell: Cell, examples: int = 0) -> list[str]:
             f"a multiple of {cell.replicas}"
         )
     return found
+
+
+def _padding_faults(cell: Cell, dataset: catalogue.Dataset) -> list[str]:
+    """Why a padded example cannot be cut, if some of its windows would have nothing of it."""
+    side = min(dataset.shape[:2])
+    if cell.crop_padding < side:
+        return []
+    return [
+        f"crop_padding: {cell.crop_padding} pixels around the {side} of {cell.dataset}, so that a"
+        f" window may have nothing of the example; choose less than {side}"
+    ]
 
 
 def _photo_faults(cell: Cell, dataset: catalogue.Dataset) -> list[str]:

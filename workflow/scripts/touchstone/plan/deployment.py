@@ -6,9 +6,25 @@ environments nor a move of the folder repeats a run.
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from touchstone.schema import variables
+
+
+def deployment_fault(methods: Iterable[str]) -> str:
+    """Why the software of jobs cannot come as Snakemake was asked for; empty where it can.
+
+    Snakemake itself ignores a method for which a rule names nothing.
+    """
+    without = sorted({*methods} - {"conda"})
+    if not without:
+        return ""
+    return (
+        f"--software-deployment-method {' '.join(without)}: no rule of ours has an image or a"
+        " module for it; leave it out, or use conda. An image is an environment of the study:"
+        " `environments: {NAME: {framework: pytorch, container: IMAGE}}` (docs/environments.md)"
+    )
 
 
 def set_job_variables(root: Path, conda: bool, mirror: str | None) -> None:
@@ -16,7 +32,8 @@ def set_job_variables(root: Path, conda: bool, mirror: str | None) -> None:
     os.environ[variables.SCRIPTS] = str(root / "workflow/scripts")
     os.environ[variables.PYTHON] = sys.executable
     os.environ[variables.DEPLOYMENT] = "conda" if conda else "venv"
-    os.environ.setdefault(variables.ENVS, str(root / ".venvs"))
+    here = root if os.access(root, os.W_OK) else Path.cwd()
+    os.environ.setdefault(variables.ENVS, str(here / ".venvs"))
     if mirror:
         os.environ.setdefault(variables.MIRROR, mirror)
     if not conda:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from touchstone import operations
-from touchstone.plan.parts import Environment, EnvironmentName, Interleave, Scale
+from touchstone.plan.parts import YEAR, Environment, EnvironmentName, Interleave, Scale
 from touchstone.plan.setting import (
     ELSE,
     FIRST,
@@ -306,7 +306,7 @@ class Cell(BaseModel):
     ] = False
     epochs: Annotated[
         int,
-        Field(gt=0, description="passes over the training set"),
+        Field(gt=0, le=1_000_000, description="passes over the training set"),
         Setting(OF_A_NETWORK, decides=WEIGHTS, probe=1, shown=RECORDS, common=True),
     ] = 20
     last_batch: Annotated[
@@ -409,13 +409,14 @@ class Cell(BaseModel):
     ] = 20
     warmup_seconds: Annotated[
         float,
-        Field(ge=0, description="least time before measuring, s; at most half the steps"),
+        Field(ge=0, le=YEAR, description="least time before measuring, s; at most half the steps"),
         Setting(OF_ALL, probe=0.0),
     ] = 2.0
     chunk_seconds: Annotated[
         float,
         Field(
             ge=0,
+            le=YEAR,
             description="duration of a chunk of steps, s, approximately; 0: chunks of one step, so "
             "that a chunk's time is a step's latency",
         ),
@@ -423,24 +424,27 @@ class Cell(BaseModel):
     ] = 0.05
     operation_seconds: Annotated[
         float,
-        Field(gt=0, description="how long an operation is measured, s"),
+        Field(gt=0, le=YEAR, description="how long an operation is measured, s"),
         Setting((OPERATION,)),
     ] = 5.0
     inference_seconds: Annotated[
         float,
         Field(
             gt=0,
+            le=YEAR,
             description="how long inference is measured, s: once for its throughput, once for "
             "the latency of every batch",
         ),
         Setting((INFERENCE,)),
     ] = 5.0
     sampling_interval: Annotated[
-        float, Field(ge=0.05, description="between sensor samples, s"), Setting(OF_ALL, probe=0.1)
+        float,
+        Field(ge=0.05, le=3600, description="between sensor samples, s"),
+        Setting(OF_ALL, probe=0.1),
     ] = 1.0
-    time_limit: Annotated[float, Field(gt=0, description="of a whole run, s"), Setting(OF_ALL)] = (
-        3600.0
-    )
+    time_limit: Annotated[
+        float, Field(gt=0, le=YEAR, description="of a whole run, s"), Setting(OF_ALL)
+    ] = 3600.0
     time_limit_factor: Annotated[
         float | None,
         Field(
@@ -505,7 +509,11 @@ class Study(BaseModel):
     study: Annotated[
         str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="a short name of the study")
     ]
-    title: Annotated[str, Field(min_length=1, description="the report's heading")]
+    title: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True),
+        Field(min_length=1, description="the report's heading"),
+    ]
     repeats: Annotated[int, Field(gt=0, le=10_000, description="fresh processes per cell")] = 3
     parity: Annotated[
         bool,
@@ -560,7 +568,10 @@ class Study(BaseModel):
     ] = []
     mirror: Annotated[
         str | None,
-        Field(description="a base URL that is tried before a data set's own sources"),
+        Field(
+            pattern=r"^https?://[^/\s]\S*$",
+            description="a base URL that is tried before a data set's own sources",
+        ),
     ] = None
     scale: Annotated[
         Literal["paper", "hour", "smoke"],

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+YEAR = 366 * 24 * 3600
+"""Seconds; what is to take longer is a slip of the pen."""
 EnvironmentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=40)]
 """It becomes a part of the names of cells, and so of folders."""
 
@@ -104,7 +106,9 @@ class Interleave(BaseModel):
     ] = 30
     max_seconds: Annotated[
         float,
-        Field(gt=0, description="after this time no set begins if 3 or more are measured, s"),
+        Field(
+            gt=0, le=YEAR, description="after this time no set begins if 3 or more are measured, s"
+        ),
     ] = 900.0
 
     @model_validator(mode="after")

@@ -10,9 +10,11 @@ from typing import Any
 
 import yaml
 
+from touchstone.errors import TouchstoneError
 from touchstone.plan import frameworks
 from touchstone.plan.model import SETTINGS, Cell, settings
 from touchstone.plan.setting import INFERENCE
+from touchstone.reading import parse_json
 from touchstone.schema.spec import PINNED, TUNED
 from touchstone.yaml_file import parsed
 
@@ -26,7 +28,7 @@ UNSAID = (("style", TUNED), ("environment", PINNED))
 """Settings of `NAMED` with the values that no name spells out."""
 
 
-class ConfigError(ValueError):
+class ConfigError(TouchstoneError, ValueError):
     """A configuration is refused; the message lists every fault, its key, cause and remedy."""
 
 
@@ -64,7 +66,8 @@ def name_of(cell: Cell) -> str:
 def read(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; raises ConfigError that names the file, cause and remedy."""
     try:
-        values, repeated = parsed(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        values, repeated = (parse_json(text), []) if path.suffix == ".json" else parsed(text)
     except UnicodeDecodeError as fault:
         raise ConfigError(f"{path}: not UTF-8 at byte {fault.start}; save it as UTF-8") from None
     except OSError as fault:
@@ -72,6 +75,8 @@ def read(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as fault:
         cause = " ".join(str(fault).split())
         raise ConfigError(f"{path}: not valid YAML: {cause}; mend that line") from None
+    except ValueError as fault:
+        raise ConfigError(f"{path}: not valid JSON: {fault}; mend that place") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: holds no mapping; write `key: value` lines at its top level")
     if repeated:

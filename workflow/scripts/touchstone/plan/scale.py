@@ -27,6 +27,8 @@ def scaled(config: dict[str, Any], faults: list[str]) -> dict[str, Any]:
     if not isinstance(scale, dict) or not isinstance(sweeps, list):
         return config  # reported as a fault of the study
     changes = scale.get("sweeps") or [{} for _ in sweeps]
+    if not isinstance(changes, list):
+        return config
     if len(changes) != len(sweeps):
         faults.append(
             f"scales.{name}.sweeps: {len(changes)} mappings for {len(sweeps)} sweeps; "

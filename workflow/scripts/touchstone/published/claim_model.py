@@ -66,6 +66,8 @@ class _Bounded(_Test):
     def _bounded(self) -> _Bounded:
         if self.least is None and self.most is None:
             raise ValueError("no bound; give least, most or both")
+        if self.least is not None and self.most is not None and self.least > self.most:
+            raise ValueError(f"least {self.least:g} is more than most {self.most:g}; swap them")
         return self
 
 

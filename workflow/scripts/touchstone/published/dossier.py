@@ -6,20 +6,25 @@ that test them. docs/studies.md explains every key.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from touchstone.errors import TouchstoneError
 from touchstone.plan.model import Cell
 from touchstone.published.claim_model import (
+    OTHERS,
     Claim,
     Level,
     Strict,
+    Test,
     Where,
     factors_named,
     metrics_named,
+    wheres,
 )
 from touchstone.published.table import FACTORS
 from touchstone.results.metrics import METRICS
@@ -32,7 +37,7 @@ PARAMETERS = "parameters"
 """The number of a network's parameters: a claim may be about it, though no run measures it."""
 
 
-class DossierError(ValueError):
+class DossierError(TouchstoneError, ValueError):
     """A file of claims is refused; the message lists every fault, its key and cause."""
 
 
@@ -225,6 +230,7 @@ class Dossier(Strict):
         for claim in self.claims:
             named += [(f"claim {claim.id}", key) for key in claim.needs]
             named += [(f"claim {claim.id}", key) for t in claim.tests for key in factors_named(t)]
+            faults += [f"claim {claim.id}: {f}" for t in claim.tests for f in _level_faults(t)]
             faults += [
                 f"claim {claim.id}: {metric!r} is not among the metrics"
                 for metric in sorted(metrics_named(claim) - ours)
@@ -256,6 +262,36 @@ class Dossier(Strict):
         if faults:
             raise ValueError("; ".join(faults))
         return self
+
+
+def _level_faults(test: Test) -> Iterator[str]:
+    """Levels of a comparison that its factors cannot have, so that it would find no figure."""
+    along = getattr(test, "along", None)
+    if along in Cell.model_fields and not _is_number(along):
+        yield f"along: {along} has words, and a trend goes along numbers"
+    for where in [*wheres(test), *test.without]:
+        for factor, wanted in where.items():
+            words = _words_of(factor)
+            for level in wanted if isinstance(wanted, list) else [wanted]:
+                if words and level not in (*words, OTHERS):
+                    yield f"{factor}: {level!r} is not among {', '.join(words)}"
+
+
+def _words_of(factor: str) -> list[str]:
+    """The words that a setting of a cell may be; none where it may be anything else."""
+    field = Cell.model_fields.get(factor)
+    known = get_args(field.annotation) if field else ()
+    return [*known] if all(isinstance(word, str) for word in known) else []
+
+
+def _is_number(factor: str) -> bool:
+    """Whether a setting of a cell may be a number."""
+    annotation: Any = Cell.model_fields[factor].annotation
+    try:
+        TypeAdapter(annotation).validate_python(1, strict=True)
+    except ValidationError:
+        return False
+    return True
 
 
 def claim_files(path: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from itertools import takewhile
 from math import isfinite
 from pathlib import Path
 
+from touchstone.errors import TouchstoneError
 from touchstone.reading import BYTE_ORDER_MARK, text_of
 from touchstone.safe_text import CONTROL
 
@@ -58,7 +59,7 @@ UNITS = {
 """By unit: its dimension, and how many of the dimension's first unit it is."""
 
 
-class PublishedError(ValueError):
+class PublishedError(TouchstoneError, ValueError):
     """A published table is refused; the message lists every fault: file, line, cause, remedy."""
 
 

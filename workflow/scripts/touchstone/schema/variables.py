@@ -12,6 +12,8 @@ TERMINAL = "TOUCHSTONE_TERMINAL"
 """The file descriptor of the terminal, in jobs whose own output a rule redirects to a log."""
 DRIVER = "TOUCHSTONE_DRIVER"
 """The process of Snakemake with which jobs on its machine end."""
+STARTED = "TOUCHSTONE_STARTED"
+"""How the reader of messages started the execution (`started.py`)."""
 MIRROR = "TOUCHSTONE_MIRROR"
 """A base URL from which downloads are tried first."""
 

@@ -8,6 +8,7 @@ from snakemake.exceptions import WorkflowError
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import data_folder
 from touchstone.published.dossier import DossierError, claim_files, read_dossier
+from touchstone.published.table import PublishedError, read_table
 from touchstone.workflow.context import Context, Wildcards, inspected
 
 
@@ -98,11 +99,12 @@ class JobInputs:
         return [f"results/runs/{wildcards.cell}/rep1/events.jsonl", *_manifest(cell)]
 
     def study_files(self, wildcards: Wildcards) -> list[str]:
-        """The claims and the published table of a study."""
+        """The claims and the published table of a study, which are read before the first run."""
         claims = self.context.root / f"config/claims/{wildcards.study}.yaml"
         try:
             table = self.context.root / "config/published" / read_dossier(claims).published
-        except DossierError as fault:
+            read_table(table)
+        except (DossierError, PublishedError) as fault:
             sys.exit(f"error: {fault}")
         return [str(claims), *map(str, claim_files(claims)), str(table)]
 

@@ -134,6 +134,7 @@ class JobParams:
             "cells": names,
             "options": options.model_dump_json(),
             "identity": digest(runs),
+            "errors": attempts.faults(f"results/interleaved/{wildcards.group}"),
             "environments": self.options_of(*(cell.environment for cell in cells)),
         }
 

@@ -28,6 +28,7 @@ from touchstone.plan.slurm import (
 from touchstone.results import digests
 from touchstone.results.files import InputError
 from touchstone.results.interleaved import read_interleaved
+from touchstone.workflow import interruption
 from touchstone.workflow.context import Context
 from touchstone.workflow.exit_status import ended, lines_of, status_of
 from touchstone.workflow.resources import JobResources
@@ -59,7 +60,7 @@ def check_lock(arguments: Sequence[str]) -> None:
         if other := lock.driver():
             sys.exit(f"error: an execution runs in this folder, process {other}; end it first")
     elif lock.is_left():
-        print(lock.LEFT, file=sys.stderr)
+        print(lock.left_text(), file=sys.stderr)
 
 
 def check_profiles(arguments: Sequence[str]) -> None:
@@ -89,6 +90,7 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     Exits with one message if they cannot.
     """
     if workflow.is_main_process:
+        interruption.prepare()
         lock.own()
     if left := orphans(Path.cwd()):
         sys.exit(f"error: {refusal(left)}")

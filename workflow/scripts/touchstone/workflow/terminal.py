@@ -13,6 +13,8 @@ from typing import Any
 from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from touchstone.workflow import interruption
+
 HIDDEN_EVENTS = {
     LogEvent.GROUP_INFO,
     LogEvent.JOB_FINISHED,
@@ -39,11 +41,13 @@ STEPS = {"parity_steps": "checking that the frameworks compute {network} equally
 
 
 class Filter(logging.Filter):
-    """Lets errors, warnings and rare messages through."""
+    """Lets errors, warnings and rare messages through, but none after an interruption."""
 
     failed = False
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if interruption.happened():
+            return False
         if record.levelno > logging.INFO:
             self.failed = self.failed or record.levelno >= logging.ERROR
             return True

@@ -11,6 +11,7 @@ import gzip
 import struct
 import zlib
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +20,7 @@ from pydantic import BaseModel, PositiveInt
 from touchstone.datasets.decoders import Decoder, Lazy
 from touchstone.datasets.errors import DatasetError
 from touchstone.datasets.facts import DatasetFacts
+from touchstone.reading import read_at_most
 
 if TYPE_CHECKING:
     from touchstone.datasets.formats import Example, Pixels
@@ -107,26 +109,37 @@ _TYPES = {0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "fl
 """Other element types than unsigned bytes."""
 
 
+def _parts(path: Path) -> tuple[bytes, tuple[int, ...] | None, bytes]:
+    """How an IDX file begins, which may be gzipped, its shape, and its elements: one more than the
+    shape has at most, whatever a file of a few bytes would unpack to."""
+    with path.open("rb") as plain:
+        zipped = plain.read(2) == b"\x1f\x8b"
+    with gzip.open(path) if zipped else path.open("rb") as file:
+        begin = file.read(4)
+        sides = file.read(4 * begin[3]) if len(begin) == 4 else b""
+        if len(begin) < 4 or len(sides) < 4 * begin[3]:
+            return begin, None, b""
+        shape = struct.unpack(f">{begin[3]}I", sides)
+        return begin, shape, read_at_most(file.read, prod(shape) + 1)
+
+
 def _array(path: Path) -> Pixels:
     """The array of an IDX file of uint8, which may be gzipped; raises DatasetError."""
     import numpy as np
 
     remedy = "replace it by a whole copy, or download it again"
-    content = path.read_bytes()
-    if content.startswith(b"\x1f\x8b"):
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DatasetError(path, f"not a whole gzip file ({error})", remedy) from error
-    if content[:2] == b"\0\0" and content[2:3] and content[2] in _TYPES:
-        cause = f"its elements are {_TYPES[content[2]]}, not unsigned bytes"
+    try:
+        begin, shape, content = _parts(path)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DatasetError(path, f"not a whole gzip file ({error})", remedy) from error
+    if begin[:2] == b"\0\0" and begin[2:3] and begin[2] in _TYPES:
+        cause = f"its elements are {_TYPES[begin[2]]}, not unsigned bytes"
         raise DatasetError(path, cause, "write them as unsigned bytes (type 8)")
-    begin = 4 + 4 * content[3] if len(content) >= 4 else 4
-    if content[:3] != b"\0\0\x08" or len(content) < begin:
+    if begin[:3] != b"\0\0\x08" or shape is None:
         cause = "neither an IDX file of unsigned bytes nor a gzip file of one"
         raise DatasetError(path, cause, "use a file in that form, or another decoder")
-    shape = struct.unpack(f">{content[3]}I", content[4:begin])
-    elements = np.frombuffer(content, np.uint8, offset=begin)
-    if elements.size != np.prod(shape, dtype=np.int64):
-        raise DatasetError(path, f"{elements.size} elements for the shape {shape}", remedy)
+    elements = np.frombuffer(content, np.uint8)
+    if elements.size != prod(shape):
+        many = elements.size if elements.size < prod(shape) else f"more than {prod(shape)}"
+        raise DatasetError(path, f"{many} elements for the shape {shape}", remedy)
     return elements.reshape(shape)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from touchstone import started
 from touchstone.analysis.again import ALL, DISTURBED, Kept
 from touchstone.analysis.disturbed import REMEDY, Disturbed
 from touchstone.analysis.doubts import Doubt
@@ -40,7 +41,7 @@ def of_changed(files: Sequence[str]) -> list[Alert]:
             f"Do not trust these numbers: {named} {'is' if len(files) == 1 else 'are'} not what"
             " Touchstone wrote.",
             "Delete these files, of a run its folder, and run the workflow again. To list all:",
-            "make verify",
+            started.verify(),
         )
     ]
 

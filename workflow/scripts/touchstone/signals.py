@@ -1,0 +1,68 @@
+"""How a command ends when it is interrupted: by Ctrl-C, SIGTERM, or a terminal that closes.
+
+It closes what it has open and ends its processes, prints nothing, and dies of the signal, so that
+whoever started it knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PATIENCE = 5
+"""Seconds after which an interrupted command ends, whatever it is still closing."""
+
+Handler = Callable[[int, FrameType | None], None]
+
+
+def silence() -> None:
+    """Let an interruption end this process at once, without a traceback."""
+    handle(signal.SIG_DFL)
+
+
+def handle(how: Handler | signal.Handlers) -> None:
+    """Treat interruptions like this, but those that this process was started to ignore; only the
+    main thread gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for each in INTERRUPTIONS:
+        if signal.getsignal(each) is not signal.SIG_IGN:
+            signal.signal(each, how)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Within it, an interruption closes all that is open, and ends this process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.getsignal(each) for each in INTERRUPTIONS}
+    came: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        handle(signal.SIG_IGN)
+        signal.alarm(PATIENCE)
+        raise KeyboardInterrupt
+
+    handle(interrupt)
+    try:
+        yield
+    finally:
+        if came:
+            _die_of(came[0])
+        for each, how in before.items():
+            signal.signal(each, how)
+
+
+def _die_of(number: int) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

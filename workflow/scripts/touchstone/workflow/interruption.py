@@ -1,0 +1,70 @@
+"""What an execution does when it is interrupted: by Ctrl-C, SIGTERM, or a terminal that closes.
+
+Snakemake waits for its jobs then, and after SIGTERM until they have finished. Here they end within
+seconds: the commands of ours get SIGTERM, after which they close what is open (`signals.py`). What
+Snakemake prints of jobs that ended so is hidden (`terminal.py`).
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from touchstone import signals
+from touchstone.paths import CLI
+
+SAID = """\
+Interrupted: what is in progress ends now, and finished runs are kept. The same command continues.
+"""
+EXIT_STATUS = 128
+"""To which the number of the signal is added, as shells do."""
+
+_came: list[int] = []
+
+
+def happened() -> bool:
+    """Whether this execution was interrupted."""
+    return bool(_came)
+
+
+def prepare() -> None:
+    """Have this process end its jobs when it is interrupted; again after Snakemake has set what
+    SIGTERM does."""
+    signals.handle(_interrupt)
+
+
+def finish() -> None:
+    """End an interrupted execution, with a status that says so."""
+    if _came:
+        sys.exit(EXIT_STATUS + _came[0])
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End the jobs; the second time kill them."""
+    _came.append(number)
+    if len(_came) > 1:
+        _send(signal.SIGKILL)
+        return
+    with contextlib.suppress(OSError):  # the terminal may be closed
+        os.write(2, f"\n{SAID}".encode())
+    _send(signal.SIGTERM)
+    finish()
+
+
+def _send(number: int) -> None:
+    for process in _commands():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def _commands() -> Iterator[psutil.Process]:
+    """The processes of our commands that this one has started."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if CLI in map(Path, process.cmdline()[1:2]):
+                yield process
