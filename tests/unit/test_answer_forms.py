@@ -78,9 +78,9 @@ def test_best_beside_threads_and_precisions_is_in_the_answer(tmp_path):
         and " Best was fastest with 400.0 images/s, 1.33 [" in text
     )
     table = matrix(findings)
-    assert table["labels"] == ["1 thread", "2 threads"] and table["crossed"]
-    assert [row["place"] for row in table["rows"].rows] == ["fp32", "bf16"]
-    speeds = [[entry["speed"] for entry in row["entries"]] for row in table["rows"].rows]
+    assert table.labels == ["1 thread", "2 threads"] and table.crossed
+    assert [row.place for row in table.rows] == ["fp32", "bf16"]
+    speeds = [[entry.speed for entry in row.entries] for row in table.rows]
     assert speeds == [["100.0", "150.0"], ["200.0", "300.0"]]
 
 
@@ -129,7 +129,7 @@ def test_two_ordered_factors_have_a_curve_each_and_a_matrix(tmp_path):
     )
     levels = comparison.effects[0].levels
     assert levels[2].ratio.value == pytest.approx((1.4 * 280 / 180) ** 0.5)
-    assert matrix(findings)["labels"] == ["1 thread", "2 threads"]
+    assert matrix(findings).labels == ["1 thread", "2 threads"]
 
 
 def test_batch_sizes_beside_frameworks_have_a_curve_for_each(tmp_path):

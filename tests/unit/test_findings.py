@@ -268,8 +268,8 @@ def test_many_comparisons_are_counted_and_have_a_matrix(tmp_path):
     sentence = "The speed of PyTorch (channels last) was the highest in 40 of these, 1.000 times"
     assert sentence in words(findings)
     table = matrix(findings)
-    assert len(table["rows"].rows) == 40 and len(table["labels"]) == 2
-    assert table["rows"].rows[0]["entries"][0]["speed"] == "256.0"
+    assert len(table.rows) == 40 and len(table.labels) == 2
+    assert table.rows[0].entries[0].speed == "256.0"
 
 
 # Other questions
