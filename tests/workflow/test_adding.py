@@ -8,12 +8,18 @@ import sys
 
 import pytest
 
+from fixtures.runs import make_record, write_plan
+from fixtures.studies import built, page_of
 from touchstone.networks.graph import Graph
 from touchstone.paths import ROOT
 from workflow.project import ENVIRONMENTS, Project
 
 PAGE = (ROOT / "docs/adding.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^`([\w./-]+)`:\n\n```\w*\n(.*?)^```$", PAGE, re.M | re.S))
+EDITS = re.findall(
+    r"^After `([^`\n]+)` of `([^`\n]+)`:\n\n```python\n(.*?)^```$", PAGE, re.M | re.S
+)
+"""A line, the file that has it, and what to write below it."""
 STUDY = "config/studies/my-study.yaml"
 COUNTS = """
 import importlib
@@ -33,6 +39,8 @@ def project(tmp_path_factory):
         assert not file.exists(), f"the project has a {path}"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
+    for line, path, more in EDITS:
+        made.edit(path, f"{line}\n", f"{line}\n{more}")
     return made
 
 
@@ -44,7 +52,7 @@ def command(project, *arguments):
 
 
 def test_every_example_is_found():
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) == 10 and len(EDITS) == 2
 
 
 def test_the_page_lists_every_layer_with_its_arguments():
@@ -101,3 +109,33 @@ def test_the_published_table_is_read(project):
     ended = command(project, "workflow/scripts/cli.py", "check-published", path)
     assert ended.returncode == 0, ended.stderr
     assert "2 figures of Training speed of LeNet-5, an example; 0 findings" in ended.stdout
+
+
+def test_a_page_has_the_column_and_the_sentence(project, tmp_path):
+    """A column is one line: each row of the table has a cell for it."""
+    root = built(study_of_two(tmp_path), images=False)
+    page = tmp_path / "with/index.html"
+    ended = command(
+        project, "workflow/scripts/cli.py", "report",
+        *("--findings", str(root / "findings.json"), "--figures", str(root / "figures")),
+        *("--config", str(root / "config.resolved.yaml"), "--output", str(page)),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    text = page.read_text(encoding="utf-8")
+    head, *rows = re.findall(
+        r"<tr.*?</tr>", text[text.index('id="ranking"') :].split("</table>")[0]
+    )
+    assert ">Long runs</th>" in head and ">Long runs</th>" not in page_of(root)
+    assert {len(re.findall("<t[hd]", row)) for row in rows} == {len(re.findall("<th", head))}
+    assert "The study has 2 configurations." in text
+    assert "The study has" not in page_of(root)
+
+
+def study_of_two(root):
+    """A study of two frameworks."""
+    cells = [{"framework": name} for name in ("pytorch", "mxnet")]
+    for cell in cells:
+        make_record(root / "runs", root / "records", **cell)
+    write_plan(root / "plan.tsv", cells, repeats=1)
+    (root / "config.resolved.yaml").write_text("title: Two\n")
+    return root

@@ -107,12 +107,13 @@ def _median(metric: str, of: str = "cell") -> Callable[[Findings, Any], float | 
 
 
 def _ratio(name: str, of: str, shown: bool = False) -> list[Column]:
-    """A ratio with the ends of its interval."""
+    """A ratio: blocks, value and the ends of the interval."""
 
-    def column(name: str, field: str) -> Column:
-        return Column(name, lambda _, row: getattr(getattr(row, of), field, None), shown)
+    def column(name: str, field: str, missing: int | None = None) -> Column:
+        return Column(name, lambda _, row: getattr(getattr(row, of), field, missing), shown)
 
-    return [column(name, "value"), column("low", "low"), column("high", "high")]
+    names = {"n": "n", name: "value", "low": "low", "high": "high"}
+    return [column(*pair, missing=0 if pair[1] == "n" else None) for pair in names.items()]
 
 
 def _verdict(ratio: RatioEstimate | None) -> str:
@@ -141,7 +142,6 @@ PRECISION = Table(
         Column("cell", lambda _, gain: gain.cell),
         Column("reference_cell", lambda _, gain: gain.reference),
         Column("status", lambda of, gain: counted(of.cell[gain.cell].outcomes, STATUSES)),
-        Column("n", lambda _, gain: gain.throughput.n if gain.throughput else 0, shown=True),
         *_ratio("throughput_ratio", "throughput", shown=True),
         Column(
             "verdict",
@@ -198,7 +198,7 @@ BOTTLENECK = Table(
         *_fields("verdict", "why", shown=True),
         Column("throughput", _median("throughput")),
         *_fields("resident_cell"),
-        *_ratio("throughput_ratio", "throughput"),
+        *_ratio("throughput_ratio", "throughput")[1:],
         *_signs(),
         Column("cpu_utilization", _median("cpu_utilization")),
         *_fields("bottleneck", shown=True),
@@ -252,7 +252,6 @@ SCALING = Table(
         Column("reference_cell", lambda _, scaling: scaling.baseline),
         Column("throughput", _median("throughput")),
         Column("reference_throughput", _median("throughput", "baseline")),
-        Column("n", lambda _, scaling: scaling.speedup.n if scaling.speedup else 0),
         *_ratio("speedup", "speedup"),
         *_fields("efficiency", "efficiency_low", "efficiency_high"),
         Column("verdict", lambda _, scaling: _verdict(scaling.speedup)),
@@ -273,15 +272,18 @@ OTHER = "(other)"
 
 class _Layer(NamedTuple):
     """A row of a profile: layers that are computed together, what is no layer's, or the cell only,
-    where there is no profile."""
+    where there is no profile. Times are in seconds."""
 
     cell: str
-    profile: ProfiledCell
+    status: str
+    reason: str | None
+    step_s: float | None = None
+    profiled_step_s: float | None = None
     layer: str | None = None
     op: str | None = None
-    forward: float | None = None
-    backward: float | None = None
-    total: float | None = None
+    forward_s: float | None = None
+    backward_s: float | None = None
+    total_s: float | None = None
     share: float | None = None
 
 
@@ -293,30 +295,29 @@ def _layers(findings: Findings) -> list[_Layer]:
 
 
 def _layers_of(cell: ProfiledCell, group: LayerProfile) -> Iterator[_Layer]:
+    empty = _Layer(cell.cell, cell.status, cell.reason, cell.step, cell.profiled_step)
     if cell.step is None:
-        yield _Layer(cell.cell, cell)
+        yield empty
         return
     for row in group.rows:
         if times := row.seconds.get(cell.cell):
-            yield _Layer(
-                cell.cell, cell, " + ".join(row.layers), " + ".join(row.ops), times.forward,
-                times.backward, (times.forward or 0.0) + (times.backward or 0.0), times.share,
-            )  # fmt: skip
-    yield _Layer(cell.cell, cell, OTHER, total=cell.other, share=cell.other_share)
+            yield empty._replace(
+                layer=" + ".join(row.layers),
+                op=" + ".join(row.ops),
+                forward_s=times.forward,
+                backward_s=times.backward,
+                total_s=(times.forward or 0.0) + (times.backward or 0.0),
+                share=times.share,
+            )
+    yield empty._replace(layer=OTHER, total_s=cell.other, share=cell.other_share)
 
 
 PROFILE = Table(
     "profile",
     (
         *_factors(),
-        *_fields("cell", "layer", "op"),
-        Column("forward_s", lambda _, row: row.forward),
-        Column("backward_s", lambda _, row: row.backward),
-        Column("total_s", lambda _, row: row.total),
-        *_fields("share"),
-        Column("step_s", lambda _, row: row.profile.step),
-        Column("profiled_step_s", lambda _, row: row.profile.profiled_step),
-        *_fields("status", "reason", of="profile"),
+        *_fields("cell", "layer", "op", "forward_s", "backward_s", "total_s", "share"),
+        *_fields("step_s", "profiled_step_s", "status", "reason"),
     ),
     _layers,
 )

@@ -44,23 +44,20 @@ def make_page(gate: Gate, title: str, table: str) -> str:
 
 def _changes(gate: Gate) -> Table:
     """The first changes; those that cannot be compared have the reason instead of numbers."""
-    return Table(
-        "changes",
-        (
-            Column("Configuration", lambda c: Markup("<code>{}</code>").format(c.cell), css="name"),
-            Column("Old, new", lambda change: amounts_of(change) if change.ratio else None),
-            Column(
-                "New / old",
-                lambda change: interval_of(change.ratio) if change.ratio else None,
-                Markup("95&nbsp;% interval"),
-            ),
-            Column("Verdict", lambda change: change.verdict, css="text"),
-            Column(
-                "Slowdown that is not excluded",
-                lambda change: percent(gate.slowdown(change.whole)) if change.ratio else None,
-                "up to",
-            ),
-            Column("From", lambda c: c.basis if c.ratio else c.why, css="text"),
+    columns = (
+        Column("Configuration", lambda c: Markup("<code>{}</code>").format(c.cell), css="name"),
+        Column("Old, new", lambda change: amounts_of(change) if change.ratio else None),
+        Column(
+            "New / old",
+            lambda change: interval_of(change.ratio) if change.ratio else None,
+            Markup("95&nbsp;% interval"),
         ),
-        gate.changes[:ROWS],
+        Column("Verdict", lambda change: change.verdict, css="text"),
+        Column(
+            "Slowdown that is not excluded",
+            lambda change: percent(gate.slowdown(change.whole)) if change.ratio else None,
+            "up to",
+        ),
+        Column("From", lambda c: c.basis if c.ratio else c.why, css="text"),
     )
+    return Table("changes", columns, gate.changes[:ROWS])

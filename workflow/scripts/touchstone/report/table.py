@@ -69,9 +69,9 @@ class Column(NamedTuple):
 class Table:
     """A table: `label` names it to a screen reader, and `what` says what its rows are.
 
-    `csv` is the file that a link below it leads to, and `whole` the one that has all rows. Of many
-    rows the page shows `ROWS`; of a `sortable` table it has the others too. `row_css` is the class
-    of a row, if it has one.
+    `csv` is the file that a link below it leads to, and `whole` the one that has all rows, if that
+    is another one. Of many rows the page shows `ROWS`; of a `sortable` table it has the others too.
+    `row_css` is the class of a row, if it has one.
     """
 
     label: str

@@ -235,12 +235,13 @@ class Matrix(NamedTuple):
     def table(self) -> Table:
         """The matrix on the page."""
         corner = Markup('<span class="absolute-unit">{}</span>').format(self.unit)
+        columns = (
+            Column(corner, lambda row: row.place, css="name"),
+            *(_matrix_column(place, label) for place, label in enumerate(self.labels)),
+        )
         return Table(
             "Speeds of all comparisons",
-            (
-                Column(corner, lambda row: row.place, css="name"),
-                *(_matrix_column(place, label) for place, label in enumerate(self.labels)),
-            ),
+            columns,
             self.rows,
             what="comparisons",
             csv="tables/comparisons.csv",

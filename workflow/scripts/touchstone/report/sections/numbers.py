@@ -105,23 +105,17 @@ def _numbers(
 ) -> Table:
     """All numbers of the cells that train."""
     throughput, *others = metric_columns(metrics)
-    return Table(
-        "Summary of all cells",
-        (
-            *place_columns(findings, itself),
-            throughput,
-            Column("Its CV", _variation, "%"),
-            *others,
-            *[Column("Share of peak", _share, "%")] * _has_shares(cells),
-            Column("Runs", lambda cell: counts_text(cell.outcomes, STATUSES), css="text"),
-            flags_column(itself),
-            *map(_factor_column, findings.setup.factors.other),
-        ),
-        cells,
-        csv="tables/summary.csv",
-        whole="tables/summary.csv",
-        sortable=True,
+    columns = (
+        *place_columns(findings, itself),
+        throughput,
+        Column("Its CV", _variation, "%"),
+        *others,
+        *[Column("Share of peak", _share, "%")] * _has_shares(cells),
+        Column("Runs", lambda cell: counts_text(cell.outcomes, STATUSES), css="text"),
+        flags_column(itself),
+        *map(_factor_column, findings.setup.factors.other),
     )
+    return Table("Summary of all cells", columns, cells, csv="tables/summary.csv", sortable=True)
 
 
 def _variation(cell: CellSummary) -> str | None:
@@ -153,7 +147,6 @@ def _further(findings: Findings, cells: Sequence[CellSummary]) -> Table:
         (*place_columns(findings, itself), *metric_columns(metrics), flags_column(itself)),
         cells,
         csv="tables/summary.csv",
-        whole="tables/summary.csv",
     )
 
 
@@ -174,20 +167,21 @@ def _largest_batches(findings: Findings) -> Table:
     def cell(search: LargestBatch) -> CellSummary:
         return findings.cell[search.cell]
 
+    columns = (
+        Column("Framework", lambda search: stack_name(cell(search))),
+        *[facet_column(cell)] * facets_vary(findings),
+        Column(
+            "Largest batch",
+            lambda search: search.max_batch_size or word(search.status),
+            "images",
+        ),
+        Column("Probes", lambda search: search.probes),
+        Column("Limit", lambda search: search.limit, css="wrap"),
+        Column("Remark", lambda search: search.reason or None, css="wrap"),
+    )
     return Table(
         "The largest batch that fits",
-        (
-            Column("Framework", lambda search: stack_name(cell(search))),
-            *[facet_column(cell)] * facets_vary(findings),
-            Column(
-                "Largest batch",
-                lambda search: search.max_batch_size or word(search.status),
-                "images",
-            ),
-            Column("Probes", lambda search: search.probes),
-            Column("Limit", lambda search: search.limit, css="wrap"),
-            Column("Remark", lambda search: search.reason or None, css="wrap"),
-        ),
+        columns,
         findings.largest_batches,
         what="searches",
         whole="max_batch/",
@@ -206,23 +200,23 @@ def _gains(findings: Findings) -> Table:
     def precision(name: str) -> str:
         return findings.cell[name].factors["precision"]
 
+    columns = (
+        *place_columns(findings),
+        Column(
+            "Precision",
+            lambda gain: f"{precision(gain.cell)} against {precision(gain.reference)}",
+            css="text",
+        ),
+        Column("Throughput", lambda gain: ratio_cell(gain.throughput)),
+        Column("Verdict", verdict, css="text"),
+        Column("Test accuracy", _accuracy, "points"),
+        Column("Memory", _memory),
+    )
     return Table(
         "What precision changes",
-        (
-            *place_columns(findings),
-            Column(
-                "Precision",
-                lambda gain: f"{precision(gain.cell)} against {precision(gain.reference)}",
-                css="text",
-            ),
-            Column("Throughput", lambda gain: ratio_cell(gain.throughput)),
-            Column("Verdict", verdict, css="text"),
-            Column("Test accuracy", _accuracy, "points"),
-            Column("Memory", _memory),
-        ),
+        columns,
         findings.precision,
         csv="tables/precision.csv",
-        whole="tables/precision.csv",
         sortable=True,
     )
 
@@ -247,19 +241,15 @@ def _memory(gain: PrecisionGain) -> str | None:
 def _bottlenecks(findings: Findings) -> Table:
     """What limits each cell, with the evidence of which the study has some."""
     kinds = {sign.kind for found in findings.bottlenecks for sign in found.evidence}
+    columns = (
+        *place_columns(findings),
+        Column("Input", lambda row: findings.cell[row.cell].factors["input"], css="text"),
+        Column("Verdict", _bound, css="text"),
+        Column("Because", lambda bottleneck: bottleneck.why, css="wrap"),
+        *(_sign_column(kind) for kind in SIGNS if kind in kinds),
+    )
     return Table(
-        "Bottlenecks",
-        (
-            *place_columns(findings),
-            Column("Input", lambda row: findings.cell[row.cell].factors["input"], css="text"),
-            Column("Verdict", _bound, css="text"),
-            Column("Because", lambda bottleneck: bottleneck.why, css="wrap"),
-            *(_sign_column(kind) for kind in SIGNS if kind in kinds),
-        ),
-        findings.bottlenecks,
-        csv="tables/bottleneck.csv",
-        whole="tables/bottleneck.csv",
-        sortable=True,
+        "Bottlenecks", columns, findings.bottlenecks, csv="tables/bottleneck.csv", sortable=True
     )
 
 

@@ -28,22 +28,17 @@ def view(findings: Findings) -> dict[str, Any]:
 
 def _proofs(proofs: Sequence[EqualComputation]) -> Table:
     """What the certificates say of each network in each framework."""
-    columns = [_deviation_column(*kind_and_case) for kind_and_case in proof_columns(proofs)]
-    if columns:
-        columns.append(Column("Closest to its tolerance", _closest))
-    return Table(
-        "Proof of equal computation",
-        (
-            Column("Network", lambda proof: proof.network),
-            Column("Framework", _framework, css="text"),
-            Column("Verdict", _verdict, css="text"),
-            *columns,
-            Column("Why", lambda proof: proof.why or None, css="wrap"),
-        ),
-        proofs,
-        what="pairs",
-        whole="parity/",
+    deviations = [_deviation_column(*kind_and_case) for kind_and_case in proof_columns(proofs)]
+    if deviations:
+        deviations.append(Column("Closest to its tolerance", _closest))
+    columns = (
+        Column("Network", lambda proof: proof.network),
+        Column("Framework", _framework, css="text"),
+        Column("Verdict", _verdict, css="text"),
+        *deviations,
+        Column("Why", lambda proof: proof.why or None, css="wrap"),
     )
+    return Table("Proof of equal computation", columns, proofs, what="pairs", whole="parity/")
 
 
 def _framework(proof: EqualComputation) -> Markup:

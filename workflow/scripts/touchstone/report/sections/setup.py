@@ -47,18 +47,13 @@ def view(findings: Findings) -> dict[str, Any]:
 def _phases(findings: Findings) -> Table:
     """How long each phase of each cell took."""
     phases = [p for p in PHASES if p != "latency" or findings.cells_of("inference")]
-    return Table(
-        "Phases",
-        (
-            *place_columns(findings, itself),
-            Column("n", lambda cell: cell.outcomes.get("ok", 0)),
-            *map(_phase_column, phases),
-            flags_column(itself),
-        ),
-        findings.cells,
-        whole="records/",
-        sortable=True,
+    columns = (
+        *place_columns(findings, itself),
+        Column("n", lambda cell: cell.outcomes.get("ok", 0)),
+        *map(_phase_column, phases),
+        flags_column(itself),
     )
+    return Table("Phases", columns, findings.cells, whole="records/", sortable=True)
 
 
 def _phase_column(name: str) -> Column:
@@ -84,21 +79,16 @@ def time_sentence(time: TimeSpent) -> str:
 
 def _settings(settings: Sequence[SettingReadBack]) -> Table:
     """The settings with what was requested and read back."""
+    columns = (
+        Column("Setting", lambda setting: setting.name.replace("_", " ")),
+        Column("Requested", lambda setting: setting_text(setting.requested)),
+        Column("Read back", lambda setting: setting_text(setting.effective)),
+        Column("Verdict", _verdict, css="text"),
+        Column("Frameworks", lambda s: ", ".join(map(framework_name, s.frameworks)), css="text"),
+        Column("Runs", lambda setting: setting.runs),
+    )
     return Table(
-        "Settings requested and read back",
-        (
-            Column("Setting", lambda setting: setting.name.replace("_", " ")),
-            Column("Requested", lambda setting: setting_text(setting.requested)),
-            Column("Read back", lambda setting: setting_text(setting.effective)),
-            Column("Verdict", _verdict, css="text"),
-            Column(
-                "Frameworks", lambda s: ", ".join(map(framework_name, s.frameworks)), css="text"
-            ),
-            Column("Runs", lambda setting: setting.runs),
-        ),
-        settings,
-        what="settings",
-        whole="records/",
+        "Settings requested and read back", columns, settings, what="settings", whole="records/"
     )
 
 

@@ -76,25 +76,25 @@ def _compared(findings: Findings) -> Table:
         for compared in comparison.cells
     ]
     units = dict.fromkeys(UNIT_OF[comparison.workload] for comparison in findings.comparisons)
+    columns = (
+        *place_columns(
+            findings, lambda row: row.cell, name=lambda row: row_name(row.comparison, row.cell)
+        ),
+        *_setting_column(findings),
+        Column("Speed", _speed, " or ".join(units), unit_css="unit absolute-unit"),
+        Column("n", lambda row: row.compared.n),
+        Column("The first is", _times, "times as fast"),
+        Column("The first is", _first_is, css="text"),
+        Column("Detectable", lambda row: detectable(row.ratio), "%"),
+        Column("Equal computation", _equal_computation, css="text"),
+        Column("Flags", _notes, css="wrap"),
+    )
     return Table(
         "Speed compared",
-        (
-            *place_columns(
-                findings, lambda row: row.cell, name=lambda row: row_name(row.comparison, row.cell)
-            ),
-            *_setting_column(findings),
-            Column("Speed", _speed, " or ".join(units), unit_css="unit absolute-unit"),
-            Column("n", lambda row: row.compared.n),
-            Column("The first is", _times, "times as fast"),
-            Column("The first is", _first_is, css="text"),
-            Column("Detectable", lambda row: detectable(row.ratio), "%"),
-            Column("Equal computation", _equal_computation, css="text"),
-            Column("Flags", _notes, css="wrap"),
-        ),
+        columns,
         rows,
         what="rows",
         csv="tables/comparisons.csv",
-        whole="tables/comparisons.csv",
         sortable=True,
         row_css=lambda row: "first" if row.is_leader else "",
     )
@@ -171,54 +171,55 @@ def _pairs(findings: Findings) -> Table:
         for pair in comparison.pairs
     ]
     several = any(len(comparison.pairs) > 1 for comparison in findings.comparisons)
+    columns = (
+        *place_columns(
+            findings,
+            lambda row: row.faster,
+            "Faster",
+            lambda row: row_name(row.comparison, row.faster),
+        ),
+        *_setting_column(findings),
+        Column(
+            "Slower",
+            lambda row: stack_name(row.slower, row_name(row.comparison, row.slower)),
+            css="text",
+        ),
+        Column("Ratio", lambda row: ratio_cell(row.pair.ratio), "95 % interval"),
+        Column("Verdict", lambda row: _verdict(row.pair.ratio), css="text"),
+        Column("Detectable", lambda row: detectable(row.pair.ratio), "%"),
+        *[Column("In the long runs", lambda row: ratio_cell(row.pair.runs_ratio), "ratio")]
+        * _in_turn(findings),
+        Column("Remarks", lambda row: ", ".join(row.pair.remarks) or None, css="wrap"),
+    )
     return Table(
         "All pairs",
-        (
-            *place_columns(
-                findings,
-                lambda row: row.faster,
-                "Faster",
-                lambda row: row_name(row.comparison, row.faster),
-            ),
-            *_setting_column(findings),
-            Column(
-                "Slower",
-                lambda row: stack_name(row.slower, row_name(row.comparison, row.slower)),
-                css="text",
-            ),
-            Column("Ratio", lambda row: ratio_cell(row.pair.ratio), "95 % interval"),
-            Column("Verdict", lambda row: _verdict(row.pair.ratio), css="text"),
-            Column("Detectable", lambda row: detectable(row.pair.ratio), "%"),
-            *[Column("In the long runs", lambda row: ratio_cell(row.pair.runs_ratio), "ratio")]
-            * _in_turn(findings),
-            Column("Remarks", lambda row: ", ".join(row.pair.remarks) or None, css="wrap"),
-        ),
+        columns,
         rows if several else [],
         what="pairs",
         csv="tables/comparisons.csv",
-        whole="tables/comparisons.csv",
         sortable=True,
     )
 
 
 def _style_gaps(findings: Findings) -> Table:
     """What tuned code gains."""
+    columns = (
+        *place_columns(
+            findings,
+            lambda gap: findings.cell[gap.plain],
+            name=lambda gap: full_label(findings.cell[gap.plain]),
+        ),
+        Column("Tuned", lambda gap: full_label(findings.cell[gap.tuned]), css="text"),
+        Column("Tuned / plain", lambda gap: ratio_cell(gap.ratio)),
+        Column(
+            "Tuned code is",
+            lambda gap: gap.ratio.verdict if gap.ratio else NOT_COMPARED,
+            css="text",
+        ),
+    )
     return Table(
         "What tuned code gains",
-        (
-            *place_columns(
-                findings,
-                lambda gap: findings.cell[gap.plain],
-                name=lambda gap: full_label(findings.cell[gap.plain]),
-            ),
-            Column("Tuned", lambda gap: full_label(findings.cell[gap.tuned]), css="text"),
-            Column("Tuned / plain", lambda gap: ratio_cell(gap.ratio)),
-            Column(
-                "Tuned code is",
-                lambda gap: gap.ratio.verdict if gap.ratio else NOT_COMPARED,
-                css="text",
-            ),
-        ),
+        columns,
         findings.styles,
         whole="tables/comparisons.csv",
         sortable=True,
@@ -236,22 +237,22 @@ def choices(findings: Findings, shared: str) -> Table:
             for trial in choice.trials
         )
 
+    columns = (
+        *place_columns(findings),
+        Column("Tried", lambda choice: choice.settings, css="text"),
+        Column("Chosen by", lambda choice: f"{choice.chosen} of {len(choice.trials)}", "runs"),
+        Column("In its trials", _throughput, "images/s"),
+        Column("The chosen one", _chosen_is, "times as fast"),
+        Column("Ratio to the default", _ratios, "by run", css="text"),
+        Column("Trials", links, css="text"),
+        Column("Remark", lambda choice: "; ".join(choice.reasons) or None, css="wrap"),
+    )
     return Table(
         "What was tried",
-        (
-            *place_columns(findings),
-            Column("Tried", lambda choice: choice.settings, css="text"),
-            Column("Chosen by", lambda choice: f"{choice.chosen} of {len(choice.trials)}", "runs"),
-            Column("In its trials", _throughput, "images/s"),
-            Column("The chosen one", _chosen_is, "times as fast"),
-            Column("Ratio to the default", _ratios, "by run", css="text"),
-            Column("Trials", links, css="text"),
-            Column("Remark", lambda choice: "; ".join(choice.reasons) or None, css="wrap"),
-        ),
+        columns,
         findings.choices,
         what="rows",
         csv="tables/trials.csv",
-        whole="tables/trials.csv",
         sortable=True,
     )
 
@@ -319,25 +320,20 @@ def _scaling(findings: Findings) -> Table:
         throughput = findings.cell[cell].metrics.get("throughput")
         return number(throughput.median if throughput else None)
 
-    return Table(
-        "Scaling",
-        (
-            *place_columns(findings),
-            Column("Scaling", lambda scaling: scaling.kind, css="text"),
-            Column("Nodes", lambda scaling: scaling.nodes),
-            Column("Replicas", lambda scaling: scaling.replicas, "a node"),
-            Column("Resources", lambda scaling: scaling.resources, "times"),
-            Column("Median", lambda scaling: median(scaling.cell), "images/s"),
-            Column("One replica", lambda scaling: median(scaling.baseline), "images/s"),
-            Column("Speed-up", _speedup, "95 % interval"),
-            Column("Efficiency", _efficiency, "%"),
-            Column("Verdict", lambda s: s.speedup and verdict_cell(s.speedup), css="text"),
-            Column("Flags", lambda s: counts_text(s.flags) or None, css="wrap"),
-        ),
-        findings.scaling,
-        csv="tables/scaling.csv",
-        whole="tables/scaling.csv",
+    columns = (
+        *place_columns(findings),
+        Column("Scaling", lambda scaling: scaling.kind, css="text"),
+        Column("Nodes", lambda scaling: scaling.nodes),
+        Column("Replicas", lambda scaling: scaling.replicas, "a node"),
+        Column("Resources", lambda scaling: scaling.resources, "times"),
+        Column("Median", lambda scaling: median(scaling.cell), "images/s"),
+        Column("One replica", lambda scaling: median(scaling.baseline), "images/s"),
+        Column("Speed-up", _speedup, "95 % interval"),
+        Column("Efficiency", _efficiency, "%"),
+        Column("Verdict", lambda s: s.speedup and verdict_cell(s.speedup), css="text"),
+        Column("Flags", lambda s: counts_text(s.flags) or None, css="wrap"),
     )
+    return Table("Scaling", columns, findings.scaling, csv="tables/scaling.csv")
 
 
 def _speedup(scaling: Scaling) -> TableCell:

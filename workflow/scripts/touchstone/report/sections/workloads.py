@@ -56,42 +56,30 @@ def view(findings: Findings) -> dict[str, Any]:
 def _operations(cells: Sequence[CellSummary]) -> Table:
     exchange = EXCHANGE_COLUMNS if has_values(cells, ["bus_bandwidth"]) else ()
     time, arithmetic, *others = metric_columns([*OPERATION_COLUMNS, *exchange])
-    return Table(
-        "Basic operations",
-        (
-            Column("Framework", lambda cell: stack_name(cell, framework_name(cell.stack))),
-            Column("Operation", lambda cell: cell.network.replace("_", " "), css="text"),
-            Column("Shape", _shape, css="text"),
-            Column("Device", lambda cell: cell.peak_place, css="text"),
-            time,
-            arithmetic,
-            Column("Of the peak", lambda cell: optional_number(cell.share_of_peak, 3), "%"),
-            *others,
-            flags_column(itself),
-        ),
-        cells,
-        csv="tables/summary.csv",
-        whole="tables/summary.csv",
-        sortable=True,
+    columns = (
+        Column("Framework", lambda cell: stack_name(cell, framework_name(cell.stack))),
+        Column("Operation", lambda cell: cell.network.replace("_", " "), css="text"),
+        Column("Shape", _shape, css="text"),
+        Column("Device", lambda cell: cell.peak_place, css="text"),
+        time,
+        arithmetic,
+        Column("Of the peak", lambda cell: optional_number(cell.share_of_peak, 3), "%"),
+        *others,
+        flags_column(itself),
     )
+    return Table("Basic operations", columns, cells, csv="tables/summary.csv", sortable=True)
 
 
 def _inference(cells: Sequence[CellSummary]) -> Table:
-    return Table(
-        "Inference",
-        (
-            Column("Framework", stack_name),
-            facet_column(itself),
-            batch_column(itself),
-            Column("Weights", lambda cell: cell.factors["weights"], css="text"),
-            *metric_columns(INFERENCE_COLUMNS),
-            flags_column(itself),
-        ),
-        cells,
-        csv="tables/summary.csv",
-        whole="tables/summary.csv",
-        sortable=True,
+    columns = (
+        Column("Framework", stack_name),
+        facet_column(itself),
+        batch_column(itself),
+        Column("Weights", lambda cell: cell.factors["weights"], css="text"),
+        *metric_columns(INFERENCE_COLUMNS),
+        flags_column(itself),
     )
+    return Table("Inference", columns, cells, csv="tables/summary.csv", sortable=True)
 
 
 def _shape(cell: CellSummary) -> str:
