@@ -16,9 +16,7 @@ from workflow.project import ENVIRONMENTS, Project
 
 PAGE = (ROOT / "docs/adding.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^`([\w./-]+)`:\n\n```\w*\n(.*?)^```$", PAGE, re.M | re.S))
-EDITS = re.findall(
-    r"^After `([^`\n]+)` of `([^`\n]+)`:\n\n```python\n(.*?)^```$", PAGE, re.M | re.S
-)
+EDITS = re.findall(r"^After `([^`\n]+)` of `([^`\n]+)`:\n\n```text\n(.*?)^```$", PAGE, re.M | re.S)
 """A line, the file that has it, and what to write below it."""
 STUDY = "config/studies/my-study.yaml"
 COUNTS = """

@@ -1,4 +1,4 @@
-"""Tables of the page: each column has its heading, its unit and what stands in the cell of a row.
+"""Tables of the page: each column has its heading, its unit and the cell of a row.
 
 `templates/table.html.j2` draws them.
 """
@@ -24,11 +24,11 @@ from touchstone.report.text import (
 from touchstone.results.study import FACET
 
 DASH = "–"
-"""What stands in a cell without a value."""
+"""The text of a cell without a value."""
 
 
 class TableCell(NamedTuple):
-    """What stands in a cell; plain text is escaped.
+    """The text of a cell, which is escaped unless it is HTML.
 
     `css` replaces the class of the column; the table is sorted by `key` where that is not the text.
     """
@@ -41,7 +41,7 @@ class TableCell(NamedTuple):
 class Column(NamedTuple):
     """A column of a table.
 
-    `cell` gives what stands in a row, None for a dash. `unit` is a line below the heading, which is
+    `cell` gives the text of a row, None for a dash. `unit` is a line below the heading, which is
     blank if it is empty; None for no such line. `css` is the class of cells: `text` for words,
     `wrap` for many of them, `name` for long names in the first column.
     """
