@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +10,24 @@ from typing import Any
 
 import pytest
 
+from fixtures import golden as golden_file
 from fixtures.loopback_server import LoopbackServer
 from fixtures.runs import make_record, make_study, write_plan
 from fixtures.scripted import supervised
 from fixtures.studies import STUDY, built
 from touchstone.measure import order, supervisor
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Compare paragraphs of an answer with the test's section of the golden file; a second answer
+    of the test has a name of its own."""
+
+    def check(paragraphs: Iterable[str], part: str = "") -> None:
+        name = f"{request.node.name}, {part}" if part else request.node.name
+        golden_file.compare(name, paragraphs)
+
+    return check
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import pytest
 
 from fixtures.runs import make_record, write_plan
 from fixtures.studies import built, text_of
-from touchstone.analysis import answer_tables
-from touchstone.analysis.findings import answers_of
-from touchstone.analysis.precision import COLUMNS, gains, rows
+from touchstone.analysis import findings_tables
+from touchstone.analysis.findings import compute
 from touchstone.results.certificates import read_certificates
 from touchstone.results.gathering import gather
 from touchstone.results.study import read_study
@@ -53,23 +52,22 @@ def test_a_precision_is_next_to_fp32(tmp_path):
     root = make_study(tmp_path)
     gather(root / "plan.tsv", root / "records", root / "tables", {})
     study = read_study(root / "plan.tsv", root / "tables", root / "records")
-    (gain,) = gains(study)
-    assert gain.reference.plan.factors["precision"] == "fp32"
-    assert gain.speed.value == pytest.approx(2) and gain.speed.n == 3
-    assert gain.accuracy.value == pytest.approx(-0.02)
-    assert gain.memory == ("host_memory_peak", 768.0, 512.0, 1.5)
-    empty = gain._replace(speed=None, accuracy=None, memory=None)
-    assert {len(row) for row in rows([gain, empty])} == {len(COLUMNS)}
-    answers = answers_of(study)
-    answer_tables.write(answers.gains, answers.verdicts, answers.trials, root / "tables")
+    findings = compute(study, {})
+    (gain,) = findings.precision
+    assert findings.cell[gain.reference].factors["precision"] == "fp32"
+    assert gain.throughput.value == pytest.approx(2) and gain.throughput.n == 3
+    assert gain.accuracy_change == pytest.approx(-0.02)
+    assert (gain.memory_metric, gain.memory, gain.reference_memory, gain.memory_ratio) == (
+        "host_memory_peak", 768.0, 512.0, 1.5,
+    )  # fmt: skip
+    findings_tables.write(findings, root / "tables", scaling=False, profile=False)
     with open(root / "tables/precision.csv") as file:
         (row,) = csv.DictReader(file)
-    assert tuple(row) == COLUMNS
     assert (row["precision"], row["reference_precision"]) == ("bf16", "fp32")
     assert float(row["throughput_ratio"]) == pytest.approx(2) and row["verdict"] == "faster"
     assert row["memory_ratio"] == "1.5" and row["n"] == "3"
     table = (root / "tables/precision.md").read_text().splitlines()
-    assert len(table) == 3 and "| bf16 | 2 | 2 | 2 | faster | 0.88 |" in table[2]
+    assert len(table) == 3 and "| bf16 | 3 | 2 | 2 | 2 | faster | 0.88 |" in table[2]
 
 
 def test_the_page_has_the_table_and_the_flag(tmp_path):

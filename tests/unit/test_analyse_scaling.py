@@ -5,9 +5,13 @@ import io
 
 import pytest
 
-from touchstone.analysis import scaling
+from touchstone.analysis.cells import summaries
+from touchstone.analysis.findings_model import Findings
+from touchstone.analysis.findings_tables import SCALING, as_csv
+from touchstone.analysis.scaling import has_replicas, scalings
 from touchstone.report.figures import scaling as figure_of_scaling
 from touchstone.report.figures.render import drawing, render
+from touchstone.results.metrics import METRICS
 from touchstone.results.planned import FACTORS, PlannedCell
 from touchstone.results.study import Cell, Result, Series, Study
 
@@ -25,8 +29,8 @@ def cell(name, speeds, **changes):
     factors = {**USUAL, **changes}
     runs = [
         Result(
-            repeat, repeat, "", "ok" if speed else "oom", None, [], {"throughput": speed}, {}, [],
-            {}, {"machine": MACHINE}, [],
+            repeat, repeat, "", "ok" if speed else "oom", None, [],
+            {**dict.fromkeys(METRICS), "throughput": speed}, {}, [], {}, {"machine": MACHINE}, [],
         )
         for repeat, speed in enumerate(speeds, 1)
     ]  # fmt: skip
@@ -41,12 +45,13 @@ ALONE = cell("alone", [100.0, 200.0, 400.0])
 
 def test_the_speed_up_is_paired_by_blocks():
     two = cell("two", [150.0, 300.0, 600.0], replicas="2", device="cpu")
-    (row,) = scaling.scaled(Study([ALONE, two]))
+    (row,) = scalings(Study([ALONE, two]))
     assert (row.kind, row.replicas, row.resources) == ("strong", 2, 1)
     assert row.speedup.value == pytest.approx(1.5)
-    assert row.interval == pytest.approx((1.5, 1.5))  # the same in every block
+    low, high = row.speedup.low, row.speedup.high
+    assert (low, high) == pytest.approx((1.5, 1.5))  # the same in every block
     assert row.efficiency == pytest.approx(1.5)
-    assert row.verdict == "faster" and row.reason == ""
+    assert row.speedup.verdict == "faster" and row.reason is None
 
 
 @pytest.mark.parametrize(
@@ -65,26 +70,27 @@ def test_the_speed_up_is_paired_by_blocks():
 )
 def test_cells_are_paired_where_their_resources_are_known(alone, several, resources):
     study = Study([cell("a", [1.0], **alone), cell("b", [1.0], **several)])
-    assert [row.resources for row in scaling.scaled(study)] == ([resources] if resources else [])
+    assert [row.resources for row in scalings(study)] == ([resources] if resources else [])
 
 
 def test_efficiency_is_the_share_of_what_the_devices_would_give():
     four = {"device": "gpu", "replicas": "4", "batch_split": "per_replica"}
     study = Study([cell("a", [10.0, 10.0], device="gpu"), cell("b", [30.0, 20.0], **four)])
-    (row,) = scaling.scaled(study)
+    (row,) = scalings(study)
     assert row.kind == "weak"
     assert row.efficiency == pytest.approx(600**0.5 / 10 / 4)
-    low, high = row.interval
-    assert row.efficiency_interval == pytest.approx((low / 4, high / 4))
+    low, high = row.speedup.low, row.speedup.high
+    assert (row.efficiency_low, row.efficiency_high) == pytest.approx((low / 4, high / 4))
     assert low < 600**0.5 / 10 < high
-    assert row.verdict == "no difference shown"
+    assert row.speedup.verdict == "cannot tell"
 
 
 def test_the_table_says_why_there_is_no_number():
     study = Study([ALONE, cell("two", [None, None, None], replicas="2")])
-    assert scaling.has_replicas(study) and not scaling.has_replicas(Study([ALONE]))
-    (row,) = csv.DictReader(io.StringIO(scaling.table(scaling.scaled(study))))
-    assert tuple(row) == scaling.COLUMNS and set(FACTORS) < set(row)
+    assert has_replicas(study) and not has_replicas(Study([ALONE]))
+    findings = Findings.model_construct(cells=summaries(study, {}, {}), scaling=scalings(study))
+    (row,) = csv.DictReader(io.StringIO(as_csv(SCALING, findings)))
+    assert set(FACTORS) < set(row)
     assert (row["speedup"], row["efficiency"], row["n"]) == ("", "", "0")
     assert row["reason"] == "two: oom"
     assert (row["throughput"], row["reference_throughput"]) == ("", "200.0")

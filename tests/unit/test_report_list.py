@@ -97,7 +97,6 @@ def test_the_list_shows_answers_and_warnings_and_escapes_titles(two):
     for name, part in (("second", second), ("first", first)):
         answer = json.loads((root / f"report/{name}/answer.json").read_text())["answer"]
         assert answer and all(text in html.unescape(part) for text in answer)
-    assert "PyTorch (channels last) was fastest with" in first
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from fixtures.published import made
 from fixtures.runs import make_record, write_plan
 from fixtures.studies import built, faults, text_of
+from touchstone.analysis.findings_file import read_findings
 from touchstone.analysis.styles import gaps_of
 from touchstone.plan import frameworks
 from touchstone.plan.study import make_plan
@@ -39,13 +40,17 @@ def make_study(root, seconds=None):
 
 def gaps(root):
     study = read_study(root / "plan.tsv", root / "tables", root / "records")
-    return gaps_of(study, ())
+    gaps = gaps_of(study, ())
+    assert gaps == read_findings(root / "findings.json").styles
+    return gaps
 
 
 def test_a_gap_is_to_the_fastest_tuned_cell(tmp_path):
     root = make_study(tmp_path)
     (gap,) = gaps(root)
-    assert (gap.plain.factors["style"], gap.tuned.factors["mode"]) == ("plain", "compile")
+    cell = read_findings(root / "findings.json").cell
+    assert cell[gap.plain].factors["style"] == "plain"
+    assert cell[gap.tuned].factors["mode"] == "compile"
     assert gap.ratio.value == pytest.approx(4) and gap.ratio.verdict == "faster"
     page = text_of(root)
     assert "What tuned code gains" in page and "PyTorch (plain, eager)" in page

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from fixtures.runs import make_record, write_plan
+from fixtures.studies import built, page_of
 from touchstone.networks.graph import Graph
 from touchstone.paths import ROOT
 from workflow.project import ENVIRONMENTS, Project
@@ -16,6 +18,8 @@ PAGE = (ROOT / "docs/adding.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^`([\w./-]+)`:\n\n```\w*\n(.*?)^```$", PAGE, re.M | re.S))
 ENTRIES = re.findall(r"^In `(\w+)` of `([\w./-]+)`:\n\n```\w*\n(.*?)^```$", PAGE, re.M | re.S)
 """What is added to a table that the project has: its name, its file and the entry."""
+EDITS = re.findall(r"^After `([^`\n]+)` of `([^`\n]+)`:\n\n```text\n(.*?)^```$", PAGE, re.M | re.S)
+"""A line, the file that has it, and what to write below it."""
 STUDY = "config/studies/my-study.yaml"
 COUNTS = """
 import importlib
@@ -39,6 +43,8 @@ def project(tmp_path_factory):
         text, head = (made.folder / path).read_text(encoding="utf-8"), f"\n{table} = {{\n"
         assert text.count(head) == 1
         (made.folder / path).write_text(text.replace(head, head + entry), encoding="utf-8")
+    for line, path, more in EDITS:
+        made.edit(path, f"{line}\n", f"{line}\n{more}")
     return made
 
 
@@ -50,7 +56,7 @@ def command(project, *arguments):
 
 
 def test_every_example_is_found():
-    assert (len(EXAMPLES), len(ENTRIES)) == (10, 1)
+    assert (len(EXAMPLES), len(ENTRIES), len(EDITS)) == (10, 1, 2)
 
 
 def test_the_page_lists_every_layer_with_its_arguments():
@@ -109,3 +115,33 @@ def test_the_published_table_is_read(project):
     ended = command(project, "workflow/scripts/cli.py", "check-published", path)
     assert ended.returncode == 0, ended.stderr
     assert "2 figures of Training speed of LeNet-5, an example; 0 findings" in ended.stdout
+
+
+def test_a_page_has_the_column_and_the_sentence(project, tmp_path):
+    """A column is one line: each row of the table has a cell for it."""
+    root = built(study_of_two(tmp_path), images=False)
+    page = tmp_path / "with/index.html"
+    ended = command(
+        project, "workflow/scripts/cli.py", "report",
+        *("--findings", str(root / "findings.json"), "--figures", str(root / "figures")),
+        *("--config", str(root / "config.resolved.yaml"), "--output", str(page)),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    text = page.read_text(encoding="utf-8")
+    head, *rows = re.findall(
+        r"<tr.*?</tr>", text[text.index('id="ranking"') :].split("</table>")[0]
+    )
+    assert ">Long runs</th>" in head and ">Long runs</th>" not in page_of(root)
+    assert {len(re.findall("<t[hd]", row)) for row in rows} == {len(re.findall("<th", head))}
+    assert "The study has 2 configurations." in text
+    assert "The study has" not in page_of(root)
+
+
+def study_of_two(root):
+    """A study of two frameworks."""
+    cells = [{"framework": name} for name in ("pytorch", "mxnet")]
+    for cell in cells:
+        make_record(root / "runs", root / "records", **cell)
+    write_plan(root / "plan.tsv", cells, repeats=1)
+    (root / "config.resolved.yaml").write_text("title: Two\n")
+    return root

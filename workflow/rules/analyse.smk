@@ -147,6 +147,7 @@ rule report:
             "report/templates/report.html.j2",
             "report/templates/strip.html.j2",
             "report/templates/studies.html.j2",
+            "report/templates/table.html.j2",
             "report/templates/warnings.html.j2",
             "report/static/page.css",
             "report/static/sortable.js",

@@ -66,6 +66,7 @@ rule machines:
             "report/templates/merged.html.j2",
             "report/templates/report.html.j2",
             "report/templates/strip.html.j2",
+            "report/templates/table.html.j2",
             "report/templates/warnings.html.j2",
             "report/static/page.css",
             "report/static/sortable.js",

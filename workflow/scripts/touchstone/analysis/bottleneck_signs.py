@@ -7,7 +7,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from touchstone.analysis.peaks import Peak, devices_of
+from touchstone.analysis.bottleneck_model import BottleneckSign
+from touchstone.analysis.findings_model import PeakRates
+from touchstone.analysis.peaks import devices_of
 from touchstone.results.flags import SWITCH_LIMIT
 from touchstone.results.planned import MOST_COMPARED
 from touchstone.results.study import Cell
@@ -33,21 +35,6 @@ APART = 4
 step: the noise of the share grows as the sizes come together (docs/bottleneck.md)."""
 
 
-class Sign(NamedTuple):
-    """A number with its interval, and the verdicts that it supports.
-
-    `points_to` is empty where the interval contains `limit`, and where the number is on the side
-    of it that says nothing.
-    """
-
-    kind: str
-    unit: str
-    estimate: Estimate
-    limit: float
-    points_to: tuple[str, ...]
-    text: str
-
-
 def _sign(
     kind: str,
     estimate: Estimate,
@@ -56,18 +43,21 @@ def _sign(
     above: tuple[str, ...] = (),
     below: tuple[str, ...] = (),
     unit: str = "%",
-) -> Sign:
+) -> BottleneckSign:
     """A sign that points to `above` or `below` where its interval is on that side of the limit.
 
     `{}` in the text is the number with its interval.
     """
-    _, value, low, high = estimate
+    n, value, low, high = estimate
     number = f"{value:,.0f}" + " %" * (unit == "%")
     points: tuple[str, ...] = ()
     if low is not None and high is not None:
         number += f" [{low:,.0f}, {high:,.0f}]"
         points = above if low > limit else below if high < limit else ()
-    return Sign(kind, unit, estimate, limit, points, text.format(number))
+    return BottleneckSign(
+        kind=kind, unit=unit, value=value, low=low, high=high, n=n, limit=limit,
+        points_to=list(points), text=text.format(number),
+    )  # fmt: skip
 
 
 def _of_values(
@@ -78,7 +68,7 @@ def _of_values(
     above: tuple[str, ...],
     below: tuple[str, ...] = (),
     unit: str = "%",
-) -> Sign | None:
+) -> BottleneckSign | None:
     """A sign from one value of each run, or None without a value."""
     estimate = mean_of(values)
     return _sign(kind, estimate, limit, text, above, below, unit) if estimate else None
@@ -139,7 +129,7 @@ def _estimate(ratio: Ratio, ends: Sequence[float], value: float) -> Estimate:
     return Estimate(ratio.n, value, *(sorted(ends) if ends else (None, None)))
 
 
-def reading(ratio: Ratio) -> Sign:
+def reading(ratio: Ratio) -> BottleneckSign:
     """What reading costs, from the throughput with reading / that without."""
     ends = [100 * (1 - end) for end in ratio.interval() or ()]
     estimate = _estimate(ratio, ends, 100 * (1 - ratio.value))
@@ -147,7 +137,7 @@ def reading(ratio: Ratio) -> Sign:
     return _sign("reading", estimate, READING, text, (INPUT_BOUND, COPY_BOUND))
 
 
-def reading_on_cpu(known: Models, cell: Cell, resident: Cell) -> Sign | None:
+def reading_on_cpu(known: Models, cell: Cell, resident: Cell) -> BottleneckSign | None:
     """Where the kernel's own clock sees the cost of reading: more CPU time for an example, else
     cores that are in use for less of the time."""
     found = []
@@ -165,7 +155,7 @@ def reading_on_cpu(known: Models, cell: Cell, resident: Cell) -> Sign | None:
     return next((sign for sign in found if sign.points_to), found[0] if found else None)
 
 
-def link(cell: Cell) -> Sign | None:
+def link(cell: Cell) -> BottleneckSign | None:
     """What the device received over PCIe / what its link can carry x 100."""
     links = {
         gpu["pcie_mb_per_s"]
@@ -189,7 +179,7 @@ def _batch_size(cell: Cell) -> int:
     return cell.batch_size
 
 
-def fixed_time(known: Models, cell: Cell, timed: Sequence[Cell]) -> Sign | None:
+def fixed_time(known: Models, cell: Cell, timed: Sequence[Cell]) -> BottleneckSign | None:
     """The part of a step's time that is the same for every batch size, in per cent.
 
     With the times t and u of steps of b < c examples, t = f + b s and u = f + c s give
@@ -227,17 +217,17 @@ def _other_size(cell: Cell, timed: Sequence[Cell]) -> Cell | None:
     return timed[smaller - 1] if smaller else None
 
 
-def near_peak(cell: Cell, peak: Peak) -> Sign | None:
+def near_peak(cell: Cell, peak: PeakRates | None) -> BottleneckSign | None:
     """The arithmetic of the cell / the best matrix product in its place x 100."""
-    if peak.flops is None:
+    if peak is None or peak.flop_rate is None:
         return None
-    most = peak.flops * devices_of(cell)
+    most = peak.flop_rate * devices_of(cell)
     shares = [100 * value / most for value in cell.values("flop_rate")]
     text = "it reaches {} of the measured peak"
     return _of_values("measured peak", shares, NEAR_PEAK, text, (COMPUTE_BOUND,))
 
 
-def idle_gpu(cell: Cell) -> Sign | None:
+def idle_gpu(cell: Cell) -> BottleneckSign | None:
     """The time in which the GPU runs no kernel, %."""
     idle = [100 - value for value in cell.values("gpu_utilization")]
     waits = (INPUT_BOUND, COPY_BOUND, LAUNCH_BOUND)
@@ -245,7 +235,7 @@ def idle_gpu(cell: Cell) -> Sign | None:
     return _of_values("idle GPU", idle, IDLE, text, waits, (COMPUTE_BOUND,))
 
 
-def busy_cores(cell: Cell) -> Sign | None:
+def busy_cores(cell: Cell) -> BottleneckSign | None:
     """CPU time / time / cores of the run x 100; a single core is busy whatever limits the cell."""
     cores = _cores(cell)
     used = [100 * value / cores for value in cell.values("cpu_cores")] if cores > 1 else []
@@ -253,7 +243,7 @@ def busy_cores(cell: Cell) -> Sign | None:
     return _of_values("busy cores", used, BUSY, text, (COMPUTE_BOUND,), (LAUNCH_BOUND,))
 
 
-def switches(cell: Cell) -> Sign | None:
+def switches(cell: Cell) -> BottleneckSign | None:
     """Context switches a second and core: threads that sleep between operations cost time."""
     cores = _cores(cell) or 1
     rates = [value / cores for value in cell.values("context_switch_rate")]

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from statistics import median
 
-from touchstone.analysis.findings_model import CellSummary, MetricSummary
+from touchstone.analysis.findings_model import CellSummary, MetricSummary, PeakRates
 from touchstone.analysis.part import Workload
-from touchstone.analysis.peaks import Peak, Place, place_of, share_of_peak, why_no_share
+from touchstone.analysis.peaks import Place, place_of, share_of_peak, why_no_share
 from touchstone.results.metrics import CENSORED, METRICS
 from touchstone.results.phases import PHASES
 from touchstone.results.study import Cell, Result, Study, each_once
@@ -18,7 +18,7 @@ UNITS = {name: metric.unit for name, metric in METRICS.items()} | {STEP_TIME: "m
 
 
 def summaries(
-    study: Study, peaks: Mapping[Place, Peak], released: Mapping[str, str | None]
+    study: Study, peaks: Mapping[Place, PeakRates], released: Mapping[str, str | None]
 ) -> list[CellSummary]:
     """The numbers of all cells, in order of the plan.
 
@@ -26,9 +26,8 @@ def summaries(
         peaks: the measured peaks of the study's basic operations.
         released: by framework, the month of its release.
     """
-    none = Peak(None, None)
     return [
-        _summary(cell, peaks.get(place_of(cell), none), released.get(cell.series.stack))
+        _summary(cell, peaks.get(place_of(cell)), released.get(cell.series.stack))
         for cell in study.cells
     ]
 
@@ -39,7 +38,7 @@ def _workload(cell: Cell) -> Workload:
     return "inference" if cell.is_inference else "training"
 
 
-def _summary(cell: Cell, peak: Peak, released: str | None) -> CellSummary:
+def _summary(cell: Cell, peak: PeakRates | None, released: str | None) -> CellSummary:
     network, dataset, device = cell.facet
     workload = _workload(cell)
     share = None if workload == "inference" else share_of_peak(cell, peak)

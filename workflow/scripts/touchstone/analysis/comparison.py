@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from touchstone.analysis.doubts import DISTURBING
 from touchstone.analysis.effects import effects
-from touchstone.analysis.part import Workload
+from touchstone.analysis.part import SPEED_OF, Workload
 from touchstone.analysis.ranking_model import (
     ComparedCell,
     ComparedPair,
@@ -145,7 +145,25 @@ def _differing(cells: Iterable[Cell]) -> list[str]:
     return [name for name, values in found.items() if len(values) > 1]
 
 
-def summary(
+def comparisons(
+    study: Study,
+    workload: Workload,
+    certificates: Certificates,
+    interleaved: Sequence[Interleaved] = (),
+) -> list[ComparisonSummary]:
+    """The comparisons of the cells of a study that do the same; see `compare`.
+
+    Args:
+        certificates: of the study's networks, as far as there are any.
+        interleaved: what was measured in turn.
+    """
+    return [
+        _summary(comparison, workload, certificates, study)
+        for comparison in compare(study.doing(workload), interleaved, SPEED_OF[workload])
+    ]
+
+
+def _summary(
     comparison: Comparison, workload: Workload, certificates: Certificates, study: Study
 ) -> ComparisonSummary:
     """A comparison as the findings have it; `study` is the one whose runs more repeats repeat."""
@@ -203,19 +221,7 @@ def _too_noisy(comparison: Comparison, leads: Sequence[ComparedPair]) -> str:
 def _in_turn(turns: Measured | None) -> InTurn | None:
     if turns is None:
         return None
-    return InTurn(
-        sets=turns.sets,
-        all_sets=turns.all_sets,
-        rounds=turns.rounds,
-        all_rounds=turns.all_rounds,
-        set_aside=turns.set_aside,
-        disturbed=turns.disturbed,
-        apart=turns.apart,
-        moved=turns.moved,
-        busy=turns.busy,
-        asked_rounds=turns.asked_rounds,
-        paired=turns.paired,
-    )
+    return InTurn(**{name: getattr(turns, name) for name in InTurn.model_fields})
 
 
 def _pair(comparison: Comparison, faster: Cell, slower: Cell) -> ComparedPair:

@@ -161,6 +161,11 @@ class Scaling(Part):
     flags: dict[str, int]
     """Runs of both cells by flag."""
 
+    @property
+    def world_size(self) -> int:
+        """The replicas of all nodes."""
+        return self.nodes * self.replicas
+
 
 class PeakRates(Part):
     """The best rates that the basic operations of this study reached in one place."""
@@ -200,6 +205,8 @@ class TrialSummary(Part):
     """Lower end of the 95 % interval of the ratio."""
     high: float | None
     """Upper end of the interval."""
+    sets: int | None
+    """Sets of processes that the ratio rests on; with one, the interval is from its rounds."""
     chosen_is_faster_by: float | None
     """Speed of the chosen trial / that of this one."""
     first_step_time: float | None

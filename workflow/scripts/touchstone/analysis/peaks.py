@@ -11,13 +11,6 @@ GEMM, COPY = "gemm", "memory_copy"
 """The operations that saturate arithmetic and memory, if their shapes are large."""
 
 
-class Peak(NamedTuple):
-    """The highest median rates of a place in this study, by any framework, or None."""
-
-    flops: float | None
-    memory: float | None
-
-
 class Place(NamedTuple):
     """What a peak is of; `threads` as planned, empty for all that a run may use."""
 
@@ -38,8 +31,8 @@ def place_of(cell: Cell) -> Place:
     return Place(factors["device"], factors["precision"], factors.get("threads", ""))
 
 
-def peaks(study: Study) -> dict[Place, Peak]:
-    """By place, the best GFLOP/s of a matrix product and GB/s of a copy, which has no precision."""
+def peaks(study: Study) -> dict[Place, PeakRates]:
+    """The highest median rates by place, of any framework; a copy has no precision."""
     products: dict[Place, list[float]] = defaultdict(list)
     copies: dict[tuple[str, str], list[float]] = defaultdict(list)
     for cell in study.cells:
@@ -49,24 +42,24 @@ def peaks(study: Study) -> dict[Place, Peak]:
         elif cell.facet[0] == COPY and (values := cell.values("memory_rate")):
             copies[place.device, place.threads].append(median(values))
     return {
-        place: Peak(
-            max(products[place], default=None),
-            max(copies[place.device, place.threads], default=None),
+        place: PeakRates(
+            place=place.label,
+            flop_rate=max(products[place], default=None),
+            memory_rate=max(copies[place.device, place.threads], default=None),
         )
         for place in dict.fromkeys(map(place_of, study.cells))
     }
 
 
-def share_of_peak(cell: Cell, peak: Peak) -> float | None:
+def share_of_peak(cell: Cell, peak: PeakRates | None) -> float | None:
     """Median rate / the place's peak x 100, of arithmetic, or of a copy of memory.
 
     Of training it is the model FLOP utilisation (Chowdhery et al. 2022, arXiv:2204.02311,
     appendix B), of the peak that was measured instead of the maker's; several GPUs have as many
     peaks, while replicas on a CPU share its cores; so have several nodes.
     """
-    metric, most = (
-        ("memory_rate", peak.memory) if cell.facet[0] == COPY else ("flop_rate", peak.flops)
-    )
+    metric = "memory_rate" if cell.facet[0] == COPY else "flop_rate"
+    most = getattr(peak, metric, None)
     values = cell.values(metric)
     rate = median(values) if values else 0.0
     return rate / (most * devices_of(cell)) * 100 if rate and most else None
@@ -79,13 +72,8 @@ def devices_of(cell: Cell) -> int:
     return devices * int(factors.get("replicas") or 1) if factors["device"] == "gpu" else devices
 
 
-def why_no_share(cell: Cell, peak: Peak) -> str:
+def why_no_share(cell: Cell, peak: PeakRates | None) -> str:
     """Why a cell that trains a network has no share of the peak."""
-    if peak.flops is None:
+    if peak is None or peak.flop_rate is None:
         return f"the study has no gemm on the {place_of(cell).label}"
     return f"no flop rate: {', '.join(cell.words('flop_rate'))}"
-
-
-def summary(place: Place, peak: Peak) -> PeakRates:
-    """The peak of a place as the findings have it."""
-    return PeakRates(place=place.label, flop_rate=peak.flops, memory_rate=peak.memory)

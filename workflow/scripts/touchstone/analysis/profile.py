@@ -1,21 +1,12 @@
 """Where the time of training steps goes: layers of all frameworks side by side."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from touchstone.analysis.profile_model import LayerProfile, LayerRow, LayerSeconds, ProfiledCell
-from touchstone.results.planned import COMPARED, FACTORS
+from touchstone.results.planned import COMPARED
 from touchstone.results.study import Cell, Study
-from touchstone.safe_text import csv_of
 from touchstone.schema.profile import LayerTime, Profile
 from touchstone.schema.status import OK
-
-OTHER = "(other)"
-"""The row of the table for what is no layer's."""
-COLUMNS = (
-    *FACTORS,
-    *("cell", "layer", "op", "forward_s", "backward_s", "total_s", "share"),
-    *("step_s", "profiled_step_s", "status", "reason"),
-)
 
 
 def layer_profiles(study: Study, profiles: Mapping[str, Profile]) -> list[LayerProfile]:
@@ -23,8 +14,8 @@ def layer_profiles(study: Study, profiles: Mapping[str, Profile]) -> list[LayerP
     environment, style or mode, in order of the plan."""
     groups: dict[tuple[str, ...], list[Profile]] = {}
     for cell in study.trained.cells:
-        if found := profiles.get(cell.plan.name):
-            groups.setdefault(_common(cell), []).append(found)
+        if profile := profiles.get(cell.plan.name):
+            groups.setdefault(_common(cell), []).append(profile)
     return [
         LayerProfile(cells=list(map(_cell, group)), rows=_rows(group)) for group in groups.values()
     ]
@@ -34,29 +25,29 @@ def _common(cell: Cell) -> tuple[str, ...]:
     return tuple(value for name, value in cell.plan.factors.items() if name not in COMPARED)
 
 
-def _cell(found: Profile) -> ProfiledCell:
-    ok = found.status == OK
+def _cell(profile: Profile) -> ProfiledCell:
+    ok = profile.status == OK
     return ProfiledCell(
-        cell=found.cell,
-        status=found.status,
-        reason=found.reason,
-        profiler=found.profiler,
-        step=found.step if ok else None,
-        other=found.other if ok else None,
-        other_share=found.other / found.profiled_step if ok else None,
-        profiled_step=found.profiled_step if ok else None,
-        ratio=found.profiled_step / found.step if ok else None,
+        cell=profile.cell,
+        status=profile.status,
+        reason=profile.reason,
+        profiler=profile.profiler,
+        step=profile.step if ok else None,
+        other=profile.other if ok else None,
+        other_share=profile.other / profile.profiled_step if ok else None,
+        profiled_step=profile.profiled_step if ok else None,
+        ratio=profile.profiled_step / profile.step if ok else None,
     )
 
 
 def _rows(group: Sequence[Profile]) -> list[LayerRow]:
     """The layers of all profiles; those that are computed together follow the first of them."""
-    ops: dict[str, str] = {name: op for found in group for name, op in found.ops.items()}
+    ops: dict[str, str] = {name: op for profile in group for name, op in profile.ops.items()}
     place = {name: number for number, name in enumerate(ops)}
     times = {
-        (found.cell, tuple(one.layers)): _seconds(one, found)
-        for found in group
-        for one in found.layers
+        (profile.cell, tuple(time.layers)): _seconds(time, profile)
+        for profile in group
+        for time in profile.layers
     }
     every = sorted(
         {layers for _, layers in times},
@@ -66,35 +57,12 @@ def _rows(group: Sequence[Profile]) -> list[LayerRow]:
         LayerRow(
             layers=list(layers),
             ops=[ops[name] for name in layers],
-            seconds={cell: one for (cell, own), one in times.items() if own == layers},
+            seconds={cell: time for (cell, own), time in times.items() if own == layers},
         )
         for layers in every
     ]
 
 
-def _seconds(one: LayerTime, found: Profile) -> LayerSeconds:
-    share = one.total / found.profiled_step
-    return LayerSeconds(forward=one.forward, backward=one.backward, share=share)
-
-
-def table(study: Study, profiles: Mapping[str, Profile]) -> str:
-    """`profile.csv`: a row for every layer of every cell, and one for what is no layer's; a cell
-    without numbers has one row with the reason."""
-    rows: list[Sequence[object]] = [COLUMNS]
-    for cell in study.trained.cells:
-        if found := profiles.get(cell.plan.name):
-            factors = [cell.plan.factors[name] for name in FACTORS]
-            rows += [[*factors, found.cell, *row] for row in _table_rows(found)]
-    return csv_of(rows)
-
-
-def _table_rows(found: Profile) -> Iterator[list[object]]:
-    if found.status != OK:
-        yield [None] * 8 + [found.status, found.reason]
-        return
-    ends = [found.step, found.profiled_step, found.status, None]
-    for one in found.layers:
-        ops = " + ".join(found.ops[name] for name in one.layers)
-        times = [one.forward, one.backward, one.total, one.total / found.profiled_step]
-        yield [" + ".join(one.layers), ops, *times, *ends]
-    yield [OTHER, None, None, None, found.other, found.other / found.profiled_step, *ends]
+def _seconds(time: LayerTime, profile: Profile) -> LayerSeconds:
+    share = time.total / profile.profiled_step
+    return LayerSeconds(forward=time.forward, backward=time.backward, share=share)

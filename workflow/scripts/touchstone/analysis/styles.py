@@ -1,10 +1,9 @@
 """What tuned code gains over plain code, from the comparisons that have both (docs/styles.md)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
-from touchstone.analysis import comparison
 from touchstone.analysis.cells import summaries
+from touchstone.analysis.comparison import comparisons
 from touchstone.analysis.findings_model import CellSummary, StyleGap
 from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.ranking_model import ComparisonSummary
@@ -15,48 +14,34 @@ from touchstone.schema.spec import PLAIN
 OPPOSITE = {"faster": "slower", "slower": "faster"}
 
 
-class Gap(NamedTuple):
-    """A `StyleGap` with its cells."""
-
-    plain: CellSummary
-    tuned: CellSummary
-    ratio: RatioEstimate | None
-
-
-def gaps_of(study: Study, interleaved: Sequence[Interleaved]) -> list[Gap]:
+def gaps_of(study: Study, interleaved: Sequence[Interleaved]) -> list[StyleGap]:
     """The gaps of a study, of which `interleaved` is what was measured in turn."""
     cells = {cell.name: cell for cell in summaries(study, {}, {})}
-    compared = [
-        comparison.summary(one, "training", {}, study)
-        for one in comparison.compare(study.trained, interleaved)
-    ]
-    return [Gap(cells[g.plain], cells[g.tuned], g.ratio) for g in gaps(compared, cells)]
+    return gaps(comparisons(study, "training", {}, interleaved), cells)
 
 
-def gaps(
-    comparisons: Iterable[ComparisonSummary], cells: Mapping[str, CellSummary]
-) -> list[StyleGap]:
+def gaps(compared: Iterable[ComparisonSummary], cells: Mapping[str, CellSummary]) -> list[StyleGap]:
     """For every cell in the style `plain`, the fastest `tuned` one of its framework in the same
     environment that it is compared with; none where there is no such cell."""
     return [
-        StyleGap(plain=plain, tuned=tuned, ratio=_ratio(compared, tuned, plain))
-        for compared in comparisons
-        if compared.workload == "training"
-        for plain, tuned in _pairs([one.cell for one in compared.cells], cells)
+        StyleGap(plain=plain, tuned=tuned, ratio=_ratio(comparison, tuned, plain))
+        for comparison in compared
+        if comparison.workload == "training"
+        for plain, tuned in _pairs([cell.cell for cell in comparison.cells], cells)
     ]
 
 
 def _pairs(fastest_first: list[str], cells: Mapping[str, CellSummary]) -> list[tuple[str, str]]:
     """The plain cells of a comparison, each with the fastest tuned one of its framework there."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     fastest: dict[tuple[str, str], str] = {}
     for cell in map(cells.__getitem__, fastest_first):
         if cell.factors["style"] != PLAIN:
             fastest.setdefault(_place(cell), cell.name)
     for cell in map(cells.__getitem__, fastest_first):
         if cell.factors["style"] == PLAIN and (tuned := fastest.get(_place(cell))):
-            found.append((cell.name, tuned))
-    return found
+            pairs.append((cell.name, tuned))
+    return pairs
 
 
 def _place(cell: CellSummary) -> tuple[str, str]:
@@ -64,9 +49,9 @@ def _place(cell: CellSummary) -> tuple[str, str]:
     return cell.framework, cell.factors["environment"]
 
 
-def _ratio(compared: ComparisonSummary, ours: str, theirs: str) -> RatioEstimate | None:
+def _ratio(comparison: ComparisonSummary, ours: str, theirs: str) -> RatioEstimate | None:
     """The ratio of two cells of a comparison: ours / theirs."""
-    for pair in compared.pairs:
+    for pair in comparison.pairs:
         if (pair.faster, pair.slower) == (ours, theirs):
             return pair.ratio
         if (pair.faster, pair.slower) == (theirs, ours):

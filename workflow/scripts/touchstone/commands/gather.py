@@ -3,14 +3,13 @@
 import argparse
 from pathlib import Path
 
-from touchstone.analysis import answer_tables, profile, scaling
-from touchstone.analysis.findings import answers_of, compute
+from touchstone.analysis import findings_tables
+from touchstone.analysis.findings import compute
 from touchstone.analysis.findings_file import write_findings
 from touchstone.datasets import data_report
 from touchstone.plan import frameworks
 from touchstone.results import digests
 from touchstone.results.certificates import read_certificates
-from touchstone.results.files import write_atomic
 from touchstone.results.gathering import gather
 from touchstone.results.interleaved import read_interleaved
 from touchstone.results.max_batch import read_max_batches
@@ -65,22 +64,18 @@ def run(arguments: argparse.Namespace) -> None:
     )
     searched = arguments.max_batches.glob("*.json") if arguments.max_batches else ()
     digests.warn_of([*arguments.certificates, *arguments.interleaved, *searched])
-    answers = answers_of(study)
-    answer_tables.write(answers.gains, answers.verdicts, answers.trials, folder)
-    if arguments.scaling:
-        write_atomic(folder / "scaling.csv", scaling.table(answers.scaled))
     profiles = read_profiles(arguments.profiles, [cell.plan.name for cell in study.cells])
-    if arguments.profiles:
-        write_atomic(folder / "profile.csv", profile.table(study, profiles))
     findings = compute(
         study,
         certificates,
         searches,
-        answers,
         released,
         interleaved,
         profiles,
         data_report.read_all(arguments.data),
+    )
+    findings_tables.write(
+        findings, folder, scaling=arguments.scaling, profile=bool(arguments.profiles)
     )
     write_findings(findings, arguments.findings)
     tables = (path for path in folder.iterdir() if path.stem in TABLES)

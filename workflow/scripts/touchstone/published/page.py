@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from touchstone.analysis.again import Kept
+from touchstone.analysis.cells import summaries
 from touchstone.analysis.doubts import disturbed_runs, doubts
+from touchstone.analysis.findings_model import StyleGap
 from touchstone.analysis.peaks import peaks
-from touchstone.analysis.styles import Gap
 from touchstone.paths import ROOT
 from touchstone.plan.model import Cell
 from touchstone.published import machine as machine_tables
@@ -114,7 +115,8 @@ class OtherMachine(NamedTuple):
 def make(
     title: str, kept: Kept, scale: str, repeats: tuple[int, int], table: Table, dossier: Dossier,
     study: Study, pairs: Sequence[tuple[Cell, Cell]], folder: str,
-    others: Sequence[OtherMachine] = (), turns: Sequence[Measured] = (), gaps: Sequence[Gap] = (),
+    others: Sequence[OtherMachine] = (), turns: Sequence[Measured] = (),
+    gaps: Sequence[StyleGap] = (),
 ) -> Result:  # fmt: skip
     """Judge, tabulate and draw a study.
 
@@ -217,6 +219,7 @@ def make(
         claims=claims,
         stand_in=STAND_IN,
         gaps=gaps,
+        cells={cell.name: cell for cell in summaries(study, {}, {})} if gaps else {},
         comparable=dossier.comparable,
         sheets=sheets,
         tables=laid,
@@ -255,7 +258,7 @@ CLOCKS = {
 
 def reached(study: Study) -> list[str]:
     """What the machine reached at best in the basic operations, if the study has those."""
-    kinds = [("GFLOP/s in matrix products", "flops"), ("GB/s in copies", "memory")]
+    kinds = [("GFLOP/s in matrix products", "flop_rate"), ("GB/s in copies", "memory_rate")]
     found = {
         place._replace(device=place.device.upper()).label: [
             f"{number(rate)} {what}" for what, key in kinds if (rate := getattr(peak, key))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from touchstone import networks
-from touchstone.analysis.bottleneck import verdicts
+from touchstone.analysis import bottleneck as analysis
 from touchstone.datasets import catalogue
 from touchstone.plan.model import Cell
 from touchstone.plan.setting import OPERATION
@@ -314,18 +314,19 @@ def parameter_counts(cells: Iterable[Cell], folder: Path) -> list[Point]:
 
 def bottlenecks(cells: Sequence[tuple[MeasuredCell, Cell]]) -> list[Point]:
     """In how much of its time each cell that trains is held back (docs/bottleneck.md), in %."""
-    whole = {measured.plan.name: cell for measured, cell in cells}
-    found = []
-    for verdict in verdicts(Study([measured for measured, _ in cells])):
-        name, share = verdict.cell.plan.name, verdict.evidence.bottleneck
-        found.append(
+    pairs = {measured.plan.name: (measured, cell) for measured, cell in cells}
+    points = []
+    for bottleneck in analysis.bottlenecks(Study([measured for measured, _ in cells])):
+        measured, whole = pairs[bottleneck.cell]
+        share = bottleneck.bottleneck
+        points.append(
             Point(
-                BOTTLENECK, "%", factors_of(whole[name]), {} if share is None else {1: share},
-                NO_BOTTLENECK if share is None else None, cell=name,
-                flags=tuple(dict.fromkeys(verdict.cell.flags)),
+                BOTTLENECK, "%", factors_of(whole), {} if share is None else {1: share},
+                NO_BOTTLENECK if share is None else None, cell=bottleneck.cell,
+                flags=tuple(dict.fromkeys(measured.flags)),
             )
         )  # fmt: skip
-    return found
+    return points
 
 
 def counterpart(point: Point, measured: Sequence[Point]) -> tuple[list[Point], str | None]:

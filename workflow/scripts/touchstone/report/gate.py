@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from markupsafe import Markup
+
 from touchstone.analysis.gate import Gate
 from touchstone.analysis.gate_text import (
     amounts_of,
@@ -11,7 +13,8 @@ from touchstone.analysis.gate_text import (
     verdict_of,
 )
 from touchstone.report.rendering import templates
-from touchstone.report.rows import first_rows
+from touchstone.report.rows import ROWS
+from touchstone.report.table import Column, Table
 
 
 def make_page(gate: Gate, title: str, table: str) -> str:
@@ -29,12 +32,32 @@ def make_page(gate: Gate, title: str, table: str) -> str:
             title=title,
             answer=verdict_of(gate),
             gate=gate,
-            changes=first_rows(gate.changes),
+            changes=_changes(gate),
+            total=len(gate.changes),
             differences=differences,
             table=table,
-            amounts=amounts_of,
             interval=interval_of,
-            percent=percent,
             configurations=configurations,
         )
     )
+
+
+def _changes(gate: Gate) -> Table:
+    """The first changes; those that cannot be compared have the reason instead of numbers."""
+    columns = (
+        Column("Configuration", lambda c: Markup("<code>{}</code>").format(c.cell), css="name"),
+        Column("Old, new", lambda change: amounts_of(change) if change.ratio else None),
+        Column(
+            "New / old",
+            lambda change: interval_of(change.ratio) if change.ratio else None,
+            Markup("95&nbsp;% interval"),
+        ),
+        Column("Verdict", lambda change: change.verdict, css="text"),
+        Column(
+            "Slowdown that is not excluded",
+            lambda change: percent(gate.slowdown(change.whole)) if change.ratio else None,
+            "up to",
+        ),
+        Column("From", lambda c: c.basis if c.ratio else c.why, css="text"),
+    )
+    return Table("changes", columns, gate.changes[:ROWS])

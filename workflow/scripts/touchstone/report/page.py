@@ -114,6 +114,7 @@ def make_report(
     values: dict[str, Any] = {}
     for section in SECTIONS:
         values |= section.view(findings)
+    values["choices"] = speed.choices(findings, shared)
     values["warnings"] = warnings.of_changed(changed) + warnings.of_study(findings, kept)
     values["cautions"] = warnings.cautions(findings.disturbed, findings.doubts, kept)
     trains = bool(findings.cells_of("training")) or not findings.cells_of("operation")

@@ -8,21 +8,12 @@ ROWS = 400
 
 
 class TableRows(NamedTuple):
-    """The first rows of a table, and how many it would have.
-
-    `rest` are the others, if the table can be sorted: the page has them, but shows `ROWS`.
-    """
+    """The first rows of a table or a list, and how many it would have."""
 
     rows: list[Any]
     total: int
-    rest: Sequence[Any] = ()
 
 
 def first_rows(rows: Sequence[Any]) -> TableRows:
     """As many rows as a table of the page has."""
     return TableRows(list(rows[:ROWS]), len(rows))
-
-
-def sortable_rows(rows: Sequence[Any]) -> TableRows:
-    """All rows of a table that can be sorted."""
-    return TableRows(list(rows[:ROWS]), len(rows), rows[ROWS:])

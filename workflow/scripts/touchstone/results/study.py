@@ -155,6 +155,12 @@ class Study:
         """Its cells that call a basic operation."""
         return Study([cell for cell in self.cells if cell.is_operation])
 
+    def doing(self, workload: str) -> "Study":
+        """Its cells of one workload: `training`, `inference` or `operation`."""
+        if workload == "operation":
+            return self.operations
+        return self.inference if workload == "inference" else self.trained
+
     @cached_property
     def series(self) -> list[Series]:
         return list(dict.fromkeys(cell.series for cell in self.cells))

@@ -50,11 +50,11 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
             min((x for x, _ in placed), default=0.1) / 2,
             max((x for x, _ in placed), default=1) * 2,
         ]
-        if peak.flops:
-            edge = peak.flops / peak.memory if peak.memory else ends[0]
-            ax.plot([max(edge, ends[0]), ends[1]], [peak.flops] * 2, color=colours["ink"], lw=1)
-            if peak.memory and edge > ends[0]:
-                slope = [ends[0] * peak.memory, min(edge, ends[1]) * peak.memory]
+        if peak.flop_rate:
+            edge = peak.flop_rate / peak.memory_rate if peak.memory_rate else ends[0]
+            ax.plot([max(edge, ends[0]), ends[1]], [peak.flop_rate] * 2, color=colours["ink"], lw=1)
+            if peak.memory_rate and edge > ends[0]:
+                slope = [ends[0] * peak.memory_rate, min(edge, ends[1]) * peak.memory_rate]
                 ax.plot([ends[0], min(edge, ends[1])], slope, color=colours["ink"], lw=1)
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -113,10 +113,10 @@ def texts(study: Study) -> dict[str, str]:
     """Title, caption and alternative text of the figure."""
     where = "; ".join(describe_machine(machine) for machine in machines(study))
     roof = [
-        f"{peak.flops:,.0f} GFLOP/s{f' and {peak.memory:,.1f} GB/s' if peak.memory else ''} on the"
-        f" {at.label}"
+        f"{peak.flop_rate:,.0f} GFLOP/s"
+        f"{f' and {peak.memory_rate:,.1f} GB/s' if peak.memory_rate else ''} on the {at.label}"
         for at, peak in peaks(study).items()
-        if peak.flops
+        if peak.flop_rate
     ]
     limits = f" The line is the best that was measured: {'; '.join(roof)}." if roof else ""
     return {

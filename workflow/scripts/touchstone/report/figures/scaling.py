@@ -2,42 +2,65 @@
 
 from collections.abc import Iterable, Sequence
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
-from touchstone.analysis.scaling import FREE, Scaled, scaled
+from touchstone.analysis.findings_model import Scaling
+from touchstone.analysis.part import RatioEstimate
+from touchstone.analysis.scaling import FREE, scalings
 from touchstone.plan.names import framework_name
 from touchstone.report.figures.axes import legend_columns
 from touchstone.report.figures.style import FILLS, panel_title, style_of
-from touchstone.results.study import Study, describe_machine, machines
+from touchstone.results.study import Cell, Study, describe_machine, machines
 
 PANELS, ACROSS = 12, 3
 """Panels that the figure draws at most, and in a row."""
 
 
-def _label(row: Scaled, sized: bool) -> str:
-    """What distinguishes the line of a row from others of its panel; `sized`: by batch size too."""
-    series = row.cell.series
+class Point(NamedTuple):
+    """A speed-up with its cell."""
+
+    cell: Cell
+    scaling: Scaling
+    speedup: RatioEstimate
+
+
+def _points(study: Study) -> list[Point]:
+    """The speed-ups that there are, in order of the plan."""
+    cells = {cell.plan.name: cell for cell in study.cells}
+    return [
+        Point(cells[scaling.cell], scaling, scaling.speedup)
+        for scaling in scalings(study)
+        if scaling.speedup
+    ]
+
+
+def _label(point: Point, sized: bool) -> str:
+    """What distinguishes the line of a point from others of its panel; `sized`: by batch size
+    too."""
+    series = point.cell.series
     own = [
         f"{name.replace('_', ' ')} {value}"
         for name, value in zip(series.factors, series.values, strict=True)
         if name not in FREE
     ]
-    parts = [f"batch size {row.cell.batch_size}"] * sized + own
-    parts += [f"{row.nodes} nodes"] * (row.nodes > 1)
-    if row.cell.facet[2] == "cpu":
-        parts.append("own cores" if row.resources == row.world_size else "the same cores")
+    parts = [f"batch size {point.cell.batch_size}"] * sized + own
+    parts += [f"{point.scaling.nodes} nodes"] * (point.scaling.nodes > 1)
+    if point.cell.facet[2] == "cpu":
+        parts.append(
+            "own cores" if point.scaling.resources == point.scaling.world_size else "the same cores"
+        )
     name = framework_name(series.stack)
     return f"{name} ({', '.join(parts)})" if parts else name
 
 
-def _sized(rows: Iterable[Scaled]) -> bool:
+def _sized(points: Iterable[Point]) -> bool:
     """Whether the batch size distinguishes lines."""
-    return len({row.cell.batch_size for row in rows}) > 1
+    return len({point.cell.batch_size for point in points}) > 1
 
 
 def draw(study: Study, colours: dict[str, str]) -> Figure:
@@ -45,15 +68,15 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
 
     `colours` are of the ink and of lines.
     """
-    rows = [row for row in scaled(study) if row.speedup]
-    if not rows:
+    points = _points(study)
+    if not points:
         figure = Figure(figsize=(6.0, 1.6))
         text = "No cell of several replicas has a speed next to one that one replica trains."
         figure.text(0.5, 0.5, text, ha="center", va="center", color=colours["ink"])
         return figure
-    panels: dict[tuple[str, ...], list[Scaled]] = {}
-    for row in rows:
-        panels.setdefault((*row.cell.facet, f"{row.kind} scaling"), []).append(row)
+    panels: dict[tuple[str, ...], list[Point]] = {}
+    for point in points:
+        panels.setdefault((*point.cell.facet, f"{point.scaling.kind} scaling"), []).append(point)
     shown = list(panels.items())[:PANELS]
     columns = min(len(shown), ACROSS)
     lines = ceil(len(shown) / columns)
@@ -69,7 +92,7 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
     for ax, (place, members) in zip(axes, shown, strict=False):
         facet = panel_title(place[:-1], width / columns)
         ax.set_title(f"{facet}\n{place[-1]}")
-        _draw_panel(ax, members, _sized(rows), handles, colours)
+        _draw_panel(ax, members, _sized(points), handles, colours)
     figure.legend(
         handles=list(handles.values()), labels=list(handles), loc="outside upper left",
         ncols=legend_columns(handles, width), borderpad=0,
@@ -77,43 +100,50 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
     return figure
 
 
+def _ends(speedup: RatioEstimate) -> tuple[float, float]:
+    """The interval, or the value twice where there is none."""
+    low, high = speedup.low, speedup.high
+    return (speedup.value,) * 2 if low is None or high is None else (low, high)
+
+
 def _draw_panel(
     ax: Axes,
-    rows: Sequence[Scaled],
+    points: Sequence[Point],
     sized: bool,
     handles: dict[str, Any],
     colours: dict[str, str],
 ) -> None:
     """One line for each framework and setting, which begins at one replica; fills `handles`."""
-    by_line: dict[str, list[Scaled]] = {}
-    for row in rows:
-        by_line.setdefault(_label(row, sized), []).append(row)
+    by_line: dict[str, list[Point]] = {}
+    for point in points:
+        by_line.setdefault(_label(point, sized), []).append(point)
     line_frameworks: list[str] = []
     for label, members in by_line.items():
-        members.sort(key=lambda row: row.world_size)
+        members.sort(key=lambda point: point.scaling.world_size)
         framework = members[0].cell.series.framework
         colour, marker = style_of(framework)
         fill = FILLS[line_frameworks.count(framework) % len(FILLS)]
         line_frameworks.append(framework)
+        replicas = [1, *(point.scaling.world_size for point in members)]
         ax.plot(
-            [1, *(row.world_size for row in members)], [1, *(row.resources for row in members)],
+            replicas, [1, *(point.scaling.resources for point in members)],
             linestyle="--", linewidth=0.8, color=colours["ink"], zorder=1,
         )  # fmt: skip
-        values = [1.0, *(row.speedup.value for row in members if row.speedup)]
+        values = [1.0, *(point.speedup.value for point in members)]
         ends = [
             (1.0, 1.0),
-            *(row.interval or (v, v) for row, v in zip(members, values[1:], strict=True)),
+            *(_ends(point.speedup) for point in members),
         ]
         spread = [
             [value - low for value, (low, _) in zip(values, ends, strict=True)],
             [high - value for value, (_, high) in zip(values, ends, strict=True)],
         ]
         handles[label] = ax.errorbar(
-            [1, *(row.world_size for row in members)], values, spread, color=colour, marker=marker,
-            markersize=5, capsize=3, linewidth=1.2, fillstyle=fill,
+            replicas, values, spread, color=colour, marker=marker, markersize=5,
+            capsize=3, linewidth=1.2, fillstyle=fill,
         )  # fmt: skip
     # The limits follow the values, which wide intervals would make invisible.
-    most = max(max(row.speedup.value, row.resources) for row in rows if row.speedup)
+    most = max(max(point.speedup.value, point.scaling.resources) for point in points)
     ax.set_ylim(0, 1.4 * most)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("replicas")
@@ -123,13 +153,14 @@ def _draw_panel(
 
 def texts(study: Study) -> dict[str, str]:
     """Title, caption and alternative text of the figure."""
-    rows = [row for row in scaled(study) if row.speedup]
-    best = max(rows, key=lambda row: row.efficiency or 0, default=None)
+    points = _points(study)
+    best = max(points, key=lambda point: point.scaling.efficiency or 0, default=None)
     best_text = ""
-    if best and best.speedup:
+    if best:
+        scaling = best.scaling
         best_text = (
-            f"The highest efficiency is {best.efficiency:.2f}: {_label(best, _sized(rows))} with"
-            f" {best.world_size} replicas ({best.kind} scaling). "
+            f"The highest efficiency is {scaling.efficiency:.2f}: {_label(best, _sized(points))}"
+            f" with {scaling.world_size} replicas ({scaling.kind} scaling). "
         )
     where = "; ".join(describe_machine(machine) for machine in machines(study))
     return {

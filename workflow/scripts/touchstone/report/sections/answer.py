@@ -1,6 +1,8 @@
 """The answer, in sentences."""
 
-from typing import Any
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
 
 from touchstone.analysis.findings_model import CellSummary, Findings
 from touchstone.analysis.part import UNIT_OF, RatioEstimate
@@ -12,7 +14,6 @@ from touchstone.analysis.ranking_model import (
     Trust,
 )
 from touchstone.plan.names import framework_name, setting_name
-from touchstone.report.rows import TableRows, first_rows
 from touchstone.report.sections.ranking import (
     counted,
     curve_sentences,
@@ -21,6 +22,7 @@ from touchstone.report.sections.ranking import (
     sentences,
     times_text,
 )
+from touchstone.report.table import Column, Table, below
 from touchstone.report.text import (
     common_cell,
     compared_name,
@@ -50,6 +52,7 @@ LISTED = 4
 
 def view(findings: Findings) -> dict[str, Any]:
     """The answer, how far to trust it, and hints."""
+    table = matrix(findings)
     return {
         "rankings": rankings(findings),
         "remarks": remarks(findings),
@@ -57,7 +60,8 @@ def view(findings: Findings) -> dict[str, Any]:
         "next_step": next_step(findings),
         "caveat": caveat(findings),
         "whose_code": WHOSE_CODE if findings.answer.cells_with_throughput else "",
-        "matrix": matrix(findings),
+        "matrix": table.table() if table else None,
+        "crossed": table is not None and table.crossed,
         "hints": findings.setup.hints,
     }
 
@@ -203,7 +207,66 @@ def caveat(findings: Findings) -> str:
     return text
 
 
-def matrix(findings: Findings) -> dict[str, Any] | None:
+class Entry(NamedTuple):
+    """A speed of a matrix; `ratio` is that of the highest to it, `relative` the speed relative to
+    the highest, and `first` says whether it is shown to be the fastest."""
+
+    speed: str
+    ratio: str
+    relative: str
+    first: bool
+
+
+class MatrixRow(NamedTuple):
+    """A row of a matrix: an entry, or None, for each of its labels."""
+
+    place: str
+    entries: list[Entry | None]
+
+
+class Matrix(NamedTuple):
+    """Speeds by row and column; `crossed`: of one comparison, a factor down and one across."""
+
+    labels: list[str]
+    rows: list[MatrixRow]
+    unit: str
+    crossed: bool
+
+    def table(self) -> Table:
+        """The matrix on the page."""
+        corner = Markup('<span class="absolute-unit">{}</span>').format(self.unit)
+        columns = (
+            Column(corner, lambda row: row.place, css="name"),
+            *(_matrix_column(place, label) for place, label in enumerate(self.labels)),
+        )
+        return Table(
+            "Speeds of all comparisons",
+            columns,
+            self.rows,
+            what="comparisons",
+            csv="tables/comparisons.csv",
+            whole="findings.json",
+            css="matrix",
+        )
+
+
+def _matrix_column(place: int, label: str) -> Column:
+    def speed(row: MatrixRow) -> Markup | None:
+        entry = row.entries[place]
+        if entry is None:
+            return None
+        tag = "strong" if entry.first else "span"
+        shown = Markup(f'<{tag} data-relative="{{}}">{{}}</{tag}>')
+        text = shown.format(entry.relative, entry.speed)
+        if entry.first:
+            return text + below("fastest")
+        highest = Markup("highest: {}&nbsp;×").format(entry.ratio)
+        return text + below(highest) if entry.ratio else text
+
+    return Column(label, speed)
+
+
+def matrix(findings: Findings) -> Matrix | None:
     """Of many comparisons a row for each and a column for each configuration; of one in which two
     factors vary, a row and a column for each of their values. None where sentences suffice."""
     several = [
@@ -217,60 +280,60 @@ def matrix(findings: Findings) -> dict[str, Any] | None:
     return _of_factors(findings, crossed[0]) if crossed else None
 
 
-def _of_comparisons(findings: Findings, comparisons: list[ComparisonSummary]) -> dict[str, Any]:
+def _of_comparisons(findings: Findings, comparisons: list[ComparisonSummary]) -> Matrix:
     labels = dict.fromkeys(
-        compared_name(one, findings.cell[cell.cell]) for one in comparisons for cell in one.cells
+        compared_name(comparison, findings.cell[cell.cell])
+        for comparison in comparisons
+        for cell in comparison.cells
     )
-    rows: TableRows = first_rows([_matrix_row(findings, one, list(labels)) for one in comparisons])
-    unit = UNIT_OF[comparisons[0].workload]
-    return {"labels": list(labels), "rows": rows, "unit": unit, "crossed": False}
+    rows = [_matrix_row(findings, comparison, list(labels)) for comparison in comparisons]
+    return Matrix(list(labels), rows, UNIT_OF[comparisons[0].workload], crossed=False)
 
 
-def _of_factors(findings: Findings, one: ComparisonSummary) -> dict[str, Any]:
-    down, across = one.effects
-    leads = {pair.slower: pair.ratio for pair in one.leads}
+def _of_factors(findings: Findings, comparison: ComparisonSummary) -> Matrix:
+    down, across = comparison.effects
+    leads = {pair.slower: pair.ratio for pair in comparison.leads}
     placed = {
         (cell.factors[down.factor], cell.factors[across.factor]): compared
-        for compared in one.cells
-        if not is_best_beside(one, cell := findings.cell[compared.cell])
+        for compared in comparison.cells
+        if not is_best_beside(comparison, cell := findings.cell[compared.cell])
     }
-    framework = common_cell(findings, one).framework
+    framework = common_cell(findings, comparison).framework
     rows = [
-        {
-            "place": setting_name(down.factor, row.value, framework),
-            "entries": [
-                _entry(one, cell, leads.get(cell.cell)) if cell and cell.speed else None
+        MatrixRow(
+            setting_name(down.factor, row.value, framework),
+            [
+                _entry(comparison, cell, leads.get(cell.cell)) if cell and cell.speed else None
                 for column in across.levels
                 for cell in [placed.get((row.value, column.value))]
             ],
-        }
+        )
         for row in down.levels
     ]
     labels = [setting_name(across.factor, level.value, framework) for level in across.levels]
-    unit = UNIT_OF[one.workload]
-    return {"labels": labels, "rows": first_rows(rows), "unit": unit, "crossed": True}
+    return Matrix(labels, rows, UNIT_OF[comparison.workload], crossed=True)
 
 
-def _matrix_row(findings: Findings, one: ComparisonSummary, labels: list[str]) -> dict[str, Any]:
-    leads = {pair.slower: pair.ratio for pair in one.leads}
+def _matrix_row(findings: Findings, comparison: ComparisonSummary, labels: list[str]) -> MatrixRow:
+    leads = {pair.slower: pair.ratio for pair in comparison.leads}
     entries = {
-        compared_name(one, findings.cell[cell.cell]): _entry(one, cell, leads.get(cell.cell))
-        for cell in one.cells
+        compared_name(comparison, findings.cell[cell.cell]): _entry(
+            comparison, cell, leads.get(cell.cell)
+        )
+        for cell in comparison.cells
         if cell.speed is not None
     }
-    place = comparison_text(one, common_cell(findings, one))
-    return {"place": place, "entries": [entries.get(label) for label in labels]}
+    place = comparison_text(comparison, common_cell(findings, comparison))
+    return MatrixRow(place, [entries.get(label) for label in labels])
 
 
-def _entry(
-    one: ComparisonSummary, cell: ComparedCell, ratio: RatioEstimate | None
-) -> dict[str, Any]:
-    return {
-        "speed": number(cell.speed),
-        "ratio": "" if ratio is None or one.too_noisy else times_text(ratio),
-        "relative": relative_text(cell.cell == one.leader, ratio),
-        "first": cell.cell == one.winner,
-    }
+def _entry(comparison: ComparisonSummary, cell: ComparedCell, ratio: RatioEstimate | None) -> Entry:
+    return Entry(
+        number(cell.speed),
+        "" if ratio is None or comparison.too_noisy else times_text(ratio),
+        relative_text(cell.cell == comparison.leader, ratio),
+        cell.cell == comparison.winner,
+    )
 
 
 def turns_sentence(findings: Findings) -> str:

@@ -1,15 +1,17 @@
-"""The columns of numbers, and the rows that they make of cells."""
+"""The columns of metrics: the median of a cell's runs, with the range and what is missing."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from markupsafe import Markup
 
 from touchstone.analysis.findings_model import CellSummary
-from touchstone.report.text import counts_text, missing_words, number, optional_number
-from touchstone.schema.status import STATUSES
+from touchstone.report.table import Column, below, word
+from touchstone.report.text import missing_words, number, optional_number
 
 
-class Column(NamedTuple):
-    """A column of a table: heading, unit, metric and digits of the number shown."""
+class MetricColumn(NamedTuple):
+    """A column of a metric: heading, unit, metric and digits of the number shown."""
 
     heading: str
     unit: str
@@ -17,39 +19,38 @@ class Column(NamedTuple):
     digits: int = 3
 
 
-def summary_rows(cells: Iterable[CellSummary], columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """A row for each cell: for each column the median, the range and what is missing."""
-    return [_row(cell, columns) for cell in cells]
+def metric_columns(metrics: Sequence[MetricColumn]) -> list[Column]:
+    """A column for each metric, of rows that are cells: the median, and below it the range of the
+    runs and the words for those that have no value.
+
+    Where all are missing for the reason that the first column gives, the others do not repeat it.
+    """
+    return [_column(metric, metrics[0]) for metric in metrics]
 
 
-def _row(cell: CellSummary, columns: Sequence[Column]) -> dict[str, Any]:
-    throughput = cell.metrics.get("throughput")
-    cv = throughput.cv if throughput else None
-    entries = [_entry(cell, column) for column in columns]
-    for entry in entries[1:]:
-        # The first entry says why all are missing.
-        if entry["median"] is None and entry["words"] == entries[0]["words"]:
-            entry["words"] = ""
-    return {
-        "cell": cell,
-        "entries": entries,
-        "cv": None if cv is None else number(cv * 100, 2),
-        "flags": counts_text(cell.flags),
-        "status": counts_text(cell.outcomes, STATUSES),
-        "share": optional_number(cell.share_of_peak, 3),
-        "no_share": cell.share_of_peak_missing,
-    }
+def _column(metric: MetricColumn, first: MetricColumn) -> Column:
+    def text(cell: CellSummary) -> str | None:
+        median, spread = _median_and_range(cell, metric)
+        words = ", ".join(missing_words(cell, metric.metric))
+        if median is None:
+            of_first = ", ".join(missing_words(cell, first.metric))
+            repeats = metric is not first and words == of_first
+            return word(words) if words and not repeats else None
+        lines = [below(spread)] * bool(spread) + [below(words, "range word")] * bool(words)
+        return median + Markup("").join(lines)
+
+    return Column(metric.heading, text, metric.unit)
 
 
-def _entry(cell: CellSummary, column: Column) -> dict[str, Any]:
-    metric = cell.metrics.get(column.metric)
-    entry = {"median": None, "range": None, "words": ", ".join(missing_words(cell, column.metric))}
-    if metric:
-        entry["median"] = optional_number(metric.median, column.digits)
-        if metric.n > 1 and metric.max is not None:
-            low, high = (number(value, column.digits) for value in (metric.min, metric.max))
-            entry["range"] = f"{low} – {high}" if low != high else low
-    return entry
+def _median_and_range(cell: CellSummary, metric: MetricColumn) -> tuple[str | None, str]:
+    summary = cell.metrics.get(metric.metric)
+    if summary is None:
+        return None, ""
+    median = optional_number(summary.median, metric.digits)
+    if summary.n < 2 or summary.max is None:
+        return median, ""
+    low, high = (number(value, metric.digits) for value in (summary.min, summary.max))
+    return median, f"{low} – {high}" if low != high else low
 
 
 def has_values(cells: Iterable[CellSummary], metrics: Iterable[str]) -> bool:

@@ -5,8 +5,18 @@ from typing import Any
 
 from touchstone.analysis.findings_model import CellSummary, Findings
 from touchstone.analysis.setup_model import ExecutionFact, SettingReadBack, TimeSpent, setting_text
-from touchstone.report.rows import first_rows, sortable_rows
-from touchstone.report.text import counts_text, missing_words, number, optional_number
+from touchstone.plan.names import framework_name
+from touchstone.report.rows import first_rows
+from touchstone.report.table import (
+    Column,
+    Table,
+    TableCell,
+    flags_column,
+    itself,
+    place_columns,
+    word,
+)
+from touchstone.report.text import missing_words, number, optional_number
 from touchstone.results.metrics import METRICS
 from touchstone.results.phases import PHASES
 
@@ -14,19 +24,18 @@ from touchstone.results.phases import PHASES
 def view(findings: Findings) -> dict[str, Any]:
     """Phases, settings, machines, software, and what it takes to repeat the study."""
     setup = findings.setup
-    phases = [p for p in PHASES if p != "latency" or findings.cells_of("inference")]
     return {
         "runs": sum(findings.outcomes.values()),
         "cells": len(findings.cells),
-        "phases": phases,
-        "phase_rows": sortable_rows([_phase_row(cell, phases) for cell in findings.cells]),
+        "phase_rows": _phases(findings),
         "spent": time_sentence(setup.time),
         "machines": first_rows(setup.machines),
         "environments": {name: _fact_words(fact) for name, fact in setup.execution.items()},
         "data_sets": setup.data,
         "software": first_rows(setup.software),
         "released": {cell.framework: cell.released for cell in findings.cells if cell.released},
-        "settings": first_rows([_setting_row(one) for one in setup.settings]),
+        "settings": _settings(setup.settings),
+        "settings_differ": any(setting.verdict == "differs" for setting in setup.settings),
         "differing_from_default": setup.differs_from_default,
         "metrics": METRICS,
         "started": (setup.first_start, setup.last_start),
@@ -36,14 +45,27 @@ def view(findings: Findings) -> dict[str, Any]:
     }
 
 
-def _phase_row(cell: CellSummary, phases: Sequence[str]) -> dict[str, Any]:
-    return {
-        "cell": cell,
-        "n": cell.outcomes.get("ok", 0),
-        "flags": counts_text(cell.flags),
-        "words": ", ".join(missing_words(cell, "test_accuracy")),
-        "seconds": [optional_number(cell.phases.get(name), 3) for name in phases],
-    }
+def _phases(findings: Findings) -> Table:
+    """How long each phase of each cell took."""
+    phases = [p for p in PHASES if p != "latency" or findings.cells_of("inference")]
+    columns = (
+        *place_columns(findings, itself),
+        Column("n", lambda cell: cell.outcomes.get("ok", 0)),
+        *map(_phase_column, phases),
+        flags_column(itself),
+    )
+    return Table("Phases", columns, findings.cells, whole="records/", sortable=True)
+
+
+def _phase_column(name: str) -> Column:
+    def text(cell: CellSummary) -> str | None:
+        if seconds := optional_number(cell.phases.get(name), 3):
+            return seconds
+        if cell.outcomes.get("ok", 0):
+            return None
+        return word(", ".join(missing_words(cell, "test_accuracy")))
+
+    return Column(name.replace("_", " "), text, "s")
 
 
 def time_sentence(time: TimeSpent) -> str:
@@ -56,12 +78,27 @@ def time_sentence(time: TimeSpent) -> str:
     )
 
 
-def _setting_row(setting: SettingReadBack) -> dict[str, Any]:
-    return {
-        "setting": setting,
-        "requested": setting_text(setting.requested),
-        "effective": setting_text(setting.effective),
-    }
+def _settings(settings: Sequence[SettingReadBack]) -> Table:
+    """The settings with what was requested and read back."""
+    columns = (
+        Column("Setting", lambda setting: setting.name.replace("_", " ")),
+        Column("Requested", lambda setting: setting_text(setting.requested)),
+        Column("Read back", lambda setting: setting_text(setting.effective)),
+        Column("Verdict", _verdict, css="text"),
+        Column("Frameworks", lambda s: ", ".join(map(framework_name, s.frameworks)), css="text"),
+        Column("Runs", lambda setting: setting.runs),
+    )
+    return Table(
+        "Settings requested and read back", columns, settings, what="settings", whole="records/"
+    )
+
+
+def _frameworks(setting: SettingReadBack) -> str:
+    return ", ".join(map(framework_name, setting.frameworks))
+
+
+def _verdict(setting: SettingReadBack) -> TableCell:
+    return TableCell(setting.verdict, "text differs" if setting.verdict == "differs" else None)
 
 
 def _fact_words(fact: ExecutionFact) -> str:

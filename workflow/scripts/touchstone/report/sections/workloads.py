@@ -1,53 +1,85 @@
 """The tables of basic operations and of inference."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from touchstone.analysis.findings_model import CellSummary, Findings
-from touchstone.report.rows import sortable_rows
-from touchstone.report.sections.columns import Column, has_values, summary_rows
+from touchstone.plan.names import framework_name
+from touchstone.report.sections.columns import MetricColumn, has_values, metric_columns
+from touchstone.report.table import (
+    Column,
+    Table,
+    batch_column,
+    facet_column,
+    flags_column,
+    itself,
+    stack_name,
+)
+from touchstone.report.text import optional_number
 
 OPERATION_COLUMNS = (
-    Column("Time", "ms", "step_time"),
-    Column("Arithmetic", "GFLOP/s", "flop_rate"),
-    Column("Memory", "GB/s", "memory_rate"),
-    Column("First call", "s", "first_step_time"),
-    Column("CPU", "cores", "cpu_cores"),
-    Column("Deviation", "", "deviation", digits=2),
+    MetricColumn("Time", "ms", "step_time"),
+    MetricColumn("Arithmetic", "GFLOP/s", "flop_rate"),
+    MetricColumn("Memory", "GB/s", "memory_rate"),
+    MetricColumn("First call", "s", "first_step_time"),
+    MetricColumn("CPU", "cores", "cpu_cores"),
+    MetricColumn("Deviation", "", "deviation", digits=2),
 )
 EXCHANGE_COLUMNS = (
-    Column("Array / time", "GB/s", "algorithm_bandwidth"),
-    Column("Bus", "GB/s", "bus_bandwidth"),
+    MetricColumn("Array / time", "GB/s", "algorithm_bandwidth"),
+    MetricColumn("Bus", "GB/s", "bus_bandwidth"),
 )
 """Of operations between replicas; shown where the study has one."""
 INFERENCE_COLUMNS = (
-    Column("Model load", "s", "model_load_time"),
-    Column("First prediction", "s", "first_step_time"),
-    Column("Latency, median", "ms", "latency_p50"),
-    Column("Latency, 95 %", "ms", "latency_p95"),
-    Column("Latency, 99 %", "ms", "latency_p99"),
-    Column("Throughput", "images/s", "throughput", digits=4),
-    Column("Load and predict all", "s", "total_inference_time"),
-    Column("Test accuracy", "", "test_accuracy", digits=4),
-    Column("Deviation", "", "deviation", digits=2),
-    Column("CPU", "cores", "cpu_cores"),
-    Column("Host memory", "MiB", "host_memory"),
+    MetricColumn("Model load", "s", "model_load_time"),
+    MetricColumn("First prediction", "s", "first_step_time"),
+    MetricColumn("Latency, median", "ms", "latency_p50"),
+    MetricColumn("Latency, 95 %", "ms", "latency_p95"),
+    MetricColumn("Latency, 99 %", "ms", "latency_p99"),
+    MetricColumn("Throughput", "images/s", "throughput", digits=4),
+    MetricColumn("Load and predict all", "s", "total_inference_time"),
+    MetricColumn("Test accuracy", "", "test_accuracy", digits=4),
+    MetricColumn("Deviation", "", "deviation", digits=2),
+    MetricColumn("CPU", "cores", "cpu_cores"),
+    MetricColumn("Host memory", "MiB", "host_memory"),
 )
 
 
 def view(findings: Findings) -> dict[str, Any]:
-    """The two tables and their columns."""
-    operations = findings.cells_of("operation")
-    exchange = EXCHANGE_COLUMNS if has_values(operations, ["bus_bandwidth"]) else ()
-    columns = [*OPERATION_COLUMNS, *exchange]
-    rows = summary_rows(operations, columns)
-    for row in rows:
-        row["shape"] = _shape(row["cell"])
+    """The two tables."""
     return {
-        "operations": sortable_rows(rows),
-        "operation_columns": columns,
-        "inference": sortable_rows(summary_rows(findings.cells_of("inference"), INFERENCE_COLUMNS)),
-        "inference_columns": INFERENCE_COLUMNS,
+        "operations": _operations(findings.cells_of("operation")),
+        "inference": _inference(findings.cells_of("inference")),
     }
+
+
+def _operations(cells: Sequence[CellSummary]) -> Table:
+    exchange = EXCHANGE_COLUMNS if has_values(cells, ["bus_bandwidth"]) else ()
+    time, arithmetic, *others = metric_columns([*OPERATION_COLUMNS, *exchange])
+    columns = (
+        Column("Framework", lambda cell: stack_name(cell, framework_name(cell.stack))),
+        Column("Operation", lambda cell: cell.network.replace("_", " "), css="text"),
+        Column("Shape", _shape, css="text"),
+        Column("Device", lambda cell: cell.peak_place, css="text"),
+        time,
+        arithmetic,
+        Column("Of the peak", lambda cell: optional_number(cell.share_of_peak, 3), "%"),
+        *others,
+        flags_column(itself),
+    )
+    return Table("Basic operations", columns, cells, csv="tables/summary.csv", sortable=True)
+
+
+def _inference(cells: Sequence[CellSummary]) -> Table:
+    columns = (
+        Column("Framework", stack_name),
+        facet_column(itself),
+        batch_column(itself),
+        Column("Weights", lambda cell: cell.factors["weights"], css="text"),
+        *metric_columns(INFERENCE_COLUMNS),
+        flags_column(itself),
+    )
+    return Table("Inference", columns, cells, csv="tables/summary.csv", sortable=True)
 
 
 def _shape(cell: CellSummary) -> str:
