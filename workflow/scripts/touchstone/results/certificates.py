@@ -32,6 +32,7 @@ class _Framework(_Model):
     deviations: dict[str, dict[str, float]] = {}
     tolerances: Tolerances = {}
     single_precision_only: bool = False
+    lacking: dict[str, str] = {}
     unsupported: str = ""
     failed: str = ""
 
@@ -122,7 +123,9 @@ def proof(
         if kind in (found := one.get("deviations", {}).get(case, {}))
     ]
     if one["equal"]:
-        verdict, why = "equal", SINGLE if one.get("single_precision_only") else ""
+        notes = [SINGLE] if one.get("single_precision_only") else []
+        notes += [f"without {name}: {reason}" for name, reason in one.get("lacking", {}).items()]
+        verdict, why = "equal", "; ".join(notes)
     elif one.get("unsupported"):
         verdict, why = "not shown", f"unsupported: {one['unsupported']}"
     elif one.get("failed"):
