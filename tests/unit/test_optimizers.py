@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import sys
 import types
 
 import numpy as np
@@ -20,6 +21,16 @@ from touchstone.plan.study import make_plan
 
 CELL = {"framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k"}
 OWN = {own.name: having for own, having in optimizers.settings()}
+
+
+def test_the_files_are_for_the_oldest_python_and_import_no_library(root):
+    """The plan imports all of them, and so does CNTK's process."""
+    for path in (root / "workflow/scripts/touchstone/optimizers").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(), feature_version=(3, 6))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                name = node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
+                first = name.split(".")[0]
+                assert first in sys.stdlib_module_names or first == "touchstone", path
 
 
 def planned(root, **settings):

@@ -46,7 +46,8 @@ large one amplifies rounding from step to step."""
 NETWORK = "sgd"
 """The optimizer of the steps that show what a network computes: its velocity is the gradient."""
 OTHERS = [name for name in optimizers.equations() if name != NETWORK]
-"""Those whose steps show their update equation."""
+"""Those whose steps show their update equation. They divide by a root, which amplifies the rounding
+of small squares."""
 STEPS: dict[str, dict[str, Any]] = {
     "fp32": {"precision": "fp32", "optimizer": NETWORK, "steps": 1},
     "fp64": {"precision": "fp64", "optimizer": NETWORK, "steps": 10},

@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from touchstone import optimizers
+from touchstone.plan.parity import OTHERS
 from touchstone.results.files import REMAKE, InputError
 
 Arrays = dict[str, Any]
 
-ADAPTIVE = [name for name in optimizers.equations() if name != "sgd"]
-"""The optimizers whose parity steps show their equation: they divide by a root, which amplifies the
-rounding of small squares."""
-NETWORK = ("fp32", "fp64", "sgd32", "sgd64", "sgd64apart")
+OF_THE_NETWORK = ("fp32", "fp64", "sgd32", "sgd64", "sgd64apart")
 """The parity steps that show what a network computes; without one of them nothing is shown."""
 UNSUPPORTED = "unsupported"
 TOLERANCES = {
@@ -28,7 +25,7 @@ TOLERANCES = {
         "statistics": 1e-5,
         "evaluation": 1e-5,
     },
-    **{name: {"losses": 1e-7, "update": 1e-5} for name in ADAPTIVE},
+    **{name: {"losses": 1e-7, "update": 1e-5} for name in OTHERS},
     "fp32": {"forward": 1e-5, "losses": 1e-3},
 }
 """By name of the steps, at least; docs/parity.md says what each is and why it is as large as it is.
@@ -42,7 +39,7 @@ SINGLE_FLOORS = {
         "statistics": 1e-5,
         "evaluation": 1e-5,
     },
-    **{name: {"losses": 1e-5, "update": 1e-3} for name in ADAPTIVE},
+    **{name: {"losses": 1e-5, "update": 1e-3} for name in OTHERS},
 }
 """By optimiser, what is tolerated at least of a framework that has single precision only."""
 SINGLE_FACTOR = 8.0
@@ -189,7 +186,7 @@ def _without(
 def _reasons(steps: dict[str, Arrays]) -> dict[str, str]:
     """By `unsupported` or `failed`, why there are no steps at all, or none of the network's."""
     reasons = {kind: str(reason) for kind, reason in steps.get("", {}).items()}
-    for case in NETWORK:
+    for case in OF_THE_NETWORK:
         if UNSUPPORTED in steps.get(case, {}):
             reasons.setdefault(UNSUPPORTED, str(steps[case][UNSUPPORTED]))
     return reasons
@@ -200,7 +197,7 @@ def _lacking(
 ) -> dict[str, str]:
     """By optimizer, why its steps are missing, in the framework or in the reference."""
     reasons = {}
-    for name in ADAPTIVE:
+    for name in OTHERS:
         for whose, steps in ((f"{reference}: ", expected), ("", found)):
             for case in (name, f"{name}32"):
                 if UNSUPPORTED in steps.get(case, {}):
