@@ -177,15 +177,15 @@ class Adapter(Adapter):
     def _scalars(self, rates):
         scalars = super()._scalars(rates).numpy()
         if self.optimizer.name == "adam":
-            scalars[:, 2] = self.optimizer.epsilon
+            scalars[:, 2] = self.optimizer.settings["epsilon"]
         return tf.constant(scalars, self.dtype)
 """),
     "momentum that scales with the rate": ("mxnet", "fp64 update", "adapter", """
 class Adapter(Adapter):
     def _optimize(self):
         super()._optimize()
-        optimizer, momentum = self.trainer.optimizer, self.job.optimizer.momentum
-        same = {"momentum": property(lambda _: momentum, lambda _, other: None)}
+        optimizer, own = self.trainer.optimizer, self.job.optimizer.settings
+        same = {"momentum": property(lambda _: own.get("momentum"), lambda _, other: None)}
         optimizer.__class__ = type("Same", (type(optimizer),), same)
 """),
     "biased running variance": ("mxnet", "fp64 statistics", "adapter", """
@@ -251,11 +251,12 @@ class Adapter(Adapter):
 """),
     "Caffe's own place for epsilon in Adam": ("caffe", "adam32 update", "adapter", """
 class Adapter(Adapter):
-    def _adam_step(self):
-        job, asked = self.job, self.job.optimizer
-        root = (1 - asked.beta2 ** (self.steps + 1)) ** 0.5
-        self.job = job._replace(optimizer=asked._replace(epsilon=asked.epsilon / root))
-        super()._adam_step()
+    def _step(self):
+        job, own = self.job, self.job.optimizer.settings
+        root = (1 - own["beta2"] ** (self.steps + 1)) ** 0.5
+        own = dict(own, epsilon=own["epsilon"] / root)
+        self.job = job._replace(optimizer=job.optimizer._replace(settings=own))
+        super()._step()
         self.job = job
 """),
     "Caffe's momentum that scales with the rate": ("caffe", "sgd32 update", "adapter", """

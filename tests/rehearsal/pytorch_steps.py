@@ -45,7 +45,7 @@ def rehearse(job: Job) -> dict[str, Any]:
         images = np.zeros((job.batch_size, *job.data.shape), np.float32)
         found["logits"] = adapter.logits(images).shape
         found["weights"] = {name: one.shape for name, one in adapter.weights().items()}
-        if job.optimizer.momentum:
+        if job.optimizer.settings.get("momentum"):
             found["velocities"] = {name: one.shape for name, one in adapter.velocities().items()}
         pair = np.zeros((16, 16)), np.zeros((16, 16))
         found["products"] = [one.dtype.name for one in adapter.matrix_products(*pair)]

@@ -148,7 +148,8 @@ def losses(spec, images, labels, steps):
     """
     data, optimizer = spec["data"], spec["optimizer"]
     assert optimizer["name"] == "sgd" and spec["schedule"]["name"] == "constant"
-    assert not (optimizer["nesterov"] or optimizer["decoupled"] or spec["augmentation"])
+    own = optimizer["settings"]
+    assert not (own["nesterov"] or optimizer["decoupled"] or spec["augmentation"])
     x = (images / data["pixel_maximum"] - data["mean"][0]) / data["std"][0]
     weights = first_weights(spec["network"]["parameters"], spec["seed"])
     velocity = {name: np.zeros_like(weight) for name, weight in weights.items()}
@@ -166,6 +167,6 @@ def losses(spec, images, labels, steps):
             spared = name.endswith(".bias") and "bias" in optimizer["spared"]
             decay = 0 if spared else optimizer["weight_decay"]
             step = slope + decay * weights[name]
-            velocity[name] = optimizer["momentum"] * velocity[name] + step
+            velocity[name] = own["momentum"] * velocity[name] + step
             weights[name] -= optimizer["learning_rate"] * velocity[name]
     return found

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from fixtures.commands import call
+from touchstone import optimizers
+from touchstone.plan.parity import OTHERS, SINGLE_STEPS
 from touchstone.results.certificates import proof, read_certificates
 from touchstone.results.parity import TOLERANCES, compare
 
@@ -61,15 +63,15 @@ def traced(losses=0.0, gradient=0.0):
 @pytest.mark.parametrize(
     ("found", "apart", "beyond"),
     [
-        ({"losses": 1e-3}, {}, ["adam32 losses", "sgd32 losses"]),
+        ({"losses": 1e-3}, {}, [f"{name} losses" for name in sorted(SINGLE_STEPS)]),
         ({"losses": 1e-3}, {"losses": 6e-4}, []),
-        ({"losses": 1e-3}, {"losses": 4e-4}, ["adam32 losses", "sgd32 losses"]),
+        ({"losses": 1e-3}, {"losses": 4e-4}, [f"{name} losses" for name in sorted(SINGLE_STEPS)]),
         ({"gradient": 1e-3}, {"gradient": 1e-2}, ["sgd32 gradients"]),
     ],
 )
 def test_what_rounding_sends_astray_by_chance_is_no_fault(found, apart, beyond, tmp_path):
     """The reference in single precision is exact here, as it may be by chance."""
-    names = ("sgd32", "adam32")
+    names = tuple(SINGLE_STEPS)
     reference = {name[:-2] + kind: traced() for name in names for kind in ("32", "64")}
     reference |= {name[:-2] + "64apart": traced(**apart) for name in names}
     files = {"c": dict.fromkeys(names, traced(**found)), "single": reference, "r": {}}
@@ -87,7 +89,7 @@ def steps_of(rounding, single=0.0, double=0.0, losses=0.0):
     draw = np.random.default_rng(1)
     logits = draw.standard_normal(80)
     error = rounding * np.abs(logits).max() * draw.uniform(0.9, 1, 80)
-    steps = {name: traced() | {"before": logits + double} for name in ("fp64", "adam")}
+    steps = {name: traced() | {"before": logits + double} for name in ("fp64", *OTHERS)}
     steps["fp32"] = traced(losses) | {"before": logits + error + single + double}
     return steps
 
@@ -116,6 +118,52 @@ def test_single_precision_is_judged_by_the_references_own_rounding(own, theirs, 
     paths = {name: tmp_path / f"{name}.npz" for name in ("r", "c")}
     found = compare("net", paths)["frameworks"]["c"]
     assert (found["beyond"], found["equal"]) == (beyond, not beyond)
+
+
+def test_the_steps_of_every_optimizer_are_judged():
+    assert set(TOLERANCES) == {"fp64", "fp32", *OTHERS}
+
+
+def certificate_of(folder, **traces):
+    """The certificate of a framework `c` whose parity steps are these, by name; the reference `r`
+    has all of them and is exact."""
+    whole = dict.fromkeys(TOLERANCES, traced())
+    for name, steps in (("r", whole), ("c", {**whole, **traces})):
+        arrays = {f"{t}/{key}": array for t, one in steps.items() for key, array in one.items()}
+        np.savez(folder / f"{name}.npz", **arrays)
+    path = folder / "net.json"
+    path.write_text(json.dumps(compare("net", {name: folder / f"{name}.npz" for name in "rc"})))
+    return path, json.loads(path.read_text())["frameworks"]["c"]
+
+
+@pytest.mark.parametrize("lacking", OTHERS)
+def test_an_optimizer_that_a_framework_lacks_leaves_the_rest_of_its_certificate(lacking, tmp_path):
+    reason = {"unsupported": np.array("no such optimizer")}
+    path, found = certificate_of(tmp_path, **{lacking: reason})
+    assert found["equal"] and found["lacking"] == {lacking: "no such optimizer"}
+    assert set(found["deviations"]) == set(TOLERANCES) - {lacking}
+    shown = proof(read_certificates([path]), "net", "c")
+    assert (shown.verdict, shown.why) == ("equal", f"without {lacking}: no such optimizer")
+    ended, verdicts = tabulate(tmp_path, c=found)
+    assert ended.returncode == 0, ended.stderr
+    assert verdicts == {"c": f"yes, without {lacking}"}
+    # The speed of a cell with that optimizer has no proof, of others it has.
+    names = [name for name in optimizers.names() if optimizers.equation(name) == lacking]
+    for name in optimizers.names():
+        of_cell = proof(read_certificates([path]), "net", "c", optimizer=name)
+        assert of_cell.shown == (name not in names)
+    assert proof(read_certificates([path]), "net", "c", "fp32", names[0]).why == (
+        f"no parity steps of {lacking}: no such optimizer"
+    )
+    # What it has is judged all the same.
+    _, found = certificate_of(tmp_path, **{lacking: reason, "fp64": traced(losses=1e-3)})
+    assert found["beyond"] == ["fp64 losses"]
+
+
+@pytest.mark.parametrize("case", ["fp32", "fp64"])
+def test_without_the_steps_of_the_network_itself_nothing_is_shown(case, tmp_path):
+    _, found = certificate_of(tmp_path, **{case: {"unsupported": np.array("no such precision")}})
+    assert found == {**NOTHING, "unsupported": "no such precision"}
 
 
 def tabulate(folder, **entries):

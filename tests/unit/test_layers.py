@@ -18,7 +18,7 @@ LAYERS = [
     {"results"},
     {"plan", "measure", "statistics"},
     {"runner", "networks", "datasets"},
-    {"operations"},
+    {"operations", "optimizers"},
     {"environments"},
     {"contents", "packages", "containers", "driver", "requirements", "started"},
     {"schema", "errors", "files", "paths", "reading", "signals", "yaml_file", "__init__"},
@@ -27,7 +27,7 @@ LAYERS = [
 """From the top; what is in one set does not know of each other."""
 FLOOR = {name: len(LAYERS) - place for place, names in enumerate(LAYERS) for name in names}
 PACKAGE = SCRIPTS / "touchstone"
-RUNS_IN_FRAMEWORKS = ("runner", "operations", "schema")
+RUNS_IN_FRAMEWORKS = ("runner", "operations", "optimizers", "schema")
 """Packages that are imported in a framework's environment."""
 
 

@@ -91,15 +91,45 @@ def test_parity_steps_that_the_framework_cannot_do_hold_the_adapters_reason(tmp_
     assert np.load(path)["one/losses"].tolist() == [1, 1 / 2]
 
 
-def test_a_framework_that_cannot_be_made_deterministic_is_unsupported(tmp_path, monkeypatch):
+def test_parity_steps_that_a_framework_can_do_stay_beside_one_that_it_cannot(tmp_path, monkeypatch):
+    """Its capabilities decide, before its adapter is made."""
+    install_arithmetic(monkeypatch, OfParity)
+    lacking = SPEC.optimizer._replace(name="rmsprop")
+    one, path = PARITY.parity_steps["one"], tmp_path / "steps.npz"
+    steps = {"before": one, "lacking": one._replace(optimizer=lacking), "after": one}
+    parity.parity(PARITY._replace(parity_steps=steps), path, 1)
+    found = np.load(path)
+    assert found["before/losses"].tolist() == found["after/losses"].tolist() == [1, 1 / 2]
+    reason = "this adapter has no optimizer 'rmsprop'; it has sgd"
+    assert [key for key in found.files if key.startswith("lacking/")] == ["lacking/unsupported"]
+    assert str(found["lacking/unsupported"]) == reason
+
+
+def test_a_run_with_an_optimizer_that_the_adapter_lacks_is_unsupported(tmp_path, monkeypatch):
+    """It is not trained with another one."""
+    install_arithmetic(monkeypatch, Arithmetic)
+    spec = SPEC._replace(optimizer=SPEC.optimizer._replace(name="adam"))
+    main.run(spec, tmp_path / "events.jsonl", 1, train.train)
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    reason = "this adapter has no optimizer 'adam'; it has sgd"
+    assert (events[-1]["status"], events[-1]["reason"]) == ("unsupported", reason)
+    assert not any(event["event"] == "chunk" for event in events)
+
+
+def install_arithmetic(monkeypatch, kind):
+    """Make a class the adapter of the framework `arithmetic`."""
     package = ModuleType("touchstone.runner.adapters.arithmetic")
     capabilities = ModuleType(package.__name__ + ".capabilities")
-    capabilities.CAPABILITIES = Arithmetic.capabilities
+    capabilities.CAPABILITIES = kind.capabilities
     module = ModuleType(package.__name__ + ".adapter")
-    plain = type("Adapter", (Arithmetic,), {"__module__": module.__name__})
-    module.Adapter = lambda job, threads: plain()
+    adapter = type("Adapter", (kind,), {"__module__": module.__name__})
+    module.Adapter = lambda job, threads: adapter()
     for each in (package, capabilities, module):
         monkeypatch.setitem(sys.modules, each.__name__, each)
+
+
+def test_a_framework_that_cannot_be_made_deterministic_is_unsupported(tmp_path, monkeypatch):
+    install_arithmetic(monkeypatch, Arithmetic)
     spec = SPEC._replace(execution=SPEC.execution._replace(deterministic=True))
     main.run(spec, tmp_path / "events.jsonl", 1, train.train)
     last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])

@@ -67,6 +67,21 @@ def test_a_damaged_spec_is_refused_with_its_field_and_value(change, reason):
     assert reason in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_a_spec_of_before_has_its_optimizers_settings_in_their_place(name, root):
+    """They stood among the others, with 0 for those of the other optimizer."""
+    cell = Cell(framework="pytorch", mode="eager", **{**CELLS["training"], "optimizer": name})
+    spec = make_spec(cell, 1, root)
+    value = spec_to_json(spec)
+    own = value["optimizer"].pop("settings")
+    first = {"momentum": 0.0, "nesterov": False, "beta1": 0.0, "beta2": 0.0, "epsilon": 0.0}
+    value["optimizer"] |= {**first, **own}
+    assert spec_from_json(value) == spec
+    value["optimizer"]["speed"] = 1
+    with pytest.raises(WrongValue, match="'optimizer.speed' is no field of Optimizer"):
+        spec_from_json(value)
+
+
 def test_an_event_is_a_line_and_read_again(tmp_path):
     chunk = Chunk("measured", 3, 2, 1.0, 2.5, [0.5, None])
     line = event_to_line(chunk)

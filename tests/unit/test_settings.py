@@ -5,6 +5,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, Field
 
+from touchstone import optimizers
 from touchstone.analysis.scaling import FREE
 from touchstone.plan.inference import DECIDE
 from touchstone.plan.max_batch import SHARED
@@ -28,6 +29,7 @@ CHANGES = {
     "reader_threads": 3, "replicas": 2, "nodes": 2, "batch_split": "per_replica",
     "batch_size": 128, "learning_rate": 0.5, "initialisation": "he", "optimizer": "adam",
     "momentum": 0.5, "nesterov": True, "beta1": 0.5, "beta2": 0.5, "epsilon": 0.5,
+    "rho": 0.5,
     "weight_decay": 0.5, "weight_decay_form": "decoupled", "weight_decay_on": "weights",
     "schedule": "cosine", "milestones": [3.0], "lr_gamma": 0.5, "lr_warmup_epochs": 1.0,
     "crop_padding": 2, "crop_area": 0.5, "flip": True, "epochs": 7, "last_batch": "keep",
@@ -39,7 +41,7 @@ CHANGES = {
 }  # fmt: skip
 """By setting, another value than the usual one; `workload` is a cell's kind."""
 CONTEXT = {
-    **dict.fromkeys(("beta1", "beta2", "epsilon"), {"optimizer": "adam"}),
+    **{own.name: {"optimizer": having[0]} for own, having in optimizers.settings()},
     **dict.fromkeys(("weight_decay_form", "weight_decay_on"), {"weight_decay": 0.1}),
     **dict.fromkeys(("milestones", "lr_gamma"), STEP),
     "batch_split": {"replicas": 2},

@@ -2,13 +2,16 @@
 
 import json
 import sys
+import tempfile
 
 import pytest
 
+from fixtures.commands import call
 from fixtures.nvml import TRACE, ReplayedNvml
 from fixtures.records import require_valid
 from touchstone.measure import skip
 from touchstone.measure.supervisor import close_without_running
+from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import make_plan
@@ -115,3 +118,24 @@ def test_a_settled_run_has_a_record(here, root):
     assert {metric["value"] for metric in record["metrics"].values()} == {None}
     assert record["provenance"]["unknown"]["start.position"] == "no runner was started"
     assert (folder / "train.log").read_text() == TIME + "\n"
+
+
+def test_a_cell_whose_optimizer_its_adapter_lacks_is_not_run(here, monkeypatch):
+    """No environment is made for it, and no data set is read."""
+    monkeypatch.setenv("TMPDIR", str(here))  # so that it waits for no other study's lock
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    fewer = frameworks.capabilities("mxnet")._replace(optimizers=("sgd", "adam"))
+    monkeypatch.setattr(frameworks, "capabilities", lambda name: fewer)
+    cell = {
+        "framework": "mxnet", "network": "lenet5", "dataset": "mnist-5k", "mode": "static",
+        "optimizer": "rmsprop",
+    }  # fmt: skip
+    ended = call(
+        "run", "--cell", json.dumps(cell), "--repeat", 1, "--attempt", 1,
+        "--run", "results/runs/x/rep1", "--log", "train.log",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    record = build_record(here / "results/runs/x/rep1")
+    reason = "this adapter has no optimizer 'rmsprop'; it has sgd, adam"
+    assert (record["status"], record["reason"]) == ("unsupported", reason)
+    assert record["provenance"]["unknown"]["start.position"] == "no runner was started"

@@ -19,8 +19,8 @@ def test_a_spec_has_all_that_a_runner_needs(root):
     assert spec.network.parameter_count == 61706
     assert spec.execution.threads == 1
     assert spec.optimizer == Optimizer(
-        name="sgd", learning_rate=0.01, momentum=0.9, nesterov=False,
-        weight_decay=0.0, decoupled=False, spared=[],
+        name="sgd", learning_rate=0.01, weight_decay=0.0, decoupled=False, spared=[],
+        settings={"momentum": 0.9, "nesterov": False},
     )  # fmt: skip
     assert spec.augmentation is None and spec.deviations == []
     told = {
@@ -30,8 +30,9 @@ def test_a_spec_has_all_that_a_runner_needs(root):
     }  # fmt: skip
     spec = make_spec(cell.model_copy(update=told), 1, root)
     assert spec.optimizer == Optimizer(
-        name="adam", learning_rate=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8,
-        weight_decay=0.0, decoupled=True, spared=["bias", "scale", "offset"],
+        name="adam", learning_rate=0.01, weight_decay=0.0, decoupled=True,
+        spared=["bias", "scale", "offset"],
+        settings={"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
     )  # fmt: skip
     assert spec.schedule.milestones == [82.0, 123.0]
     assert spec.augmentation == Augmentation(crop_padding=4, flip=False)

@@ -56,7 +56,7 @@ def command(project, *arguments):
 
 
 def test_every_example_is_found():
-    assert (len(EXAMPLES), len(ENTRIES), len(EDITS)) == (10, 1, 2)
+    assert (len(EXAMPLES), len(ENTRIES), len(EDITS)) == (11, 1, 2)
 
 
 def test_the_page_lists_every_layer_with_its_arguments():
@@ -79,19 +79,32 @@ def test_a_study_of_all_of_them_runs(project):
     assert "--hash=sha256:" in (project.folder / "envs/my_framework.yaml").read_text()
     project.run("--cores", "all", "--configfile", STUDY)
     records = [json.loads(path.read_text()) for path in project.folder.glob("results/records/*/*")]
-    found = {record["factors"]["framework"]: record for record in records}
-    assert {name: record["status"] for name, record in found.items()} == {
-        "my_framework": "ok",
-        "scipy": "ok",
+    found = {
+        (record["factors"]["framework"], record["factors"]["optimizer"]): record
+        for record in records
     }
-    losses = [
-        loss
-        for line in next(project.folder.glob("results/runs/my_framework-*/rep1/events.jsonl"))
-        .read_text()
-        .splitlines()
-        for loss in json.loads(line).get("losses", [])
+    assert {key: record["status"] for key, record in found.items()} == {
+        ("my_framework", "sgd"): "ok",
+        ("my_framework", "my_adagrad"): "ok",
+        ("pytorch", "sgd"): "ok",
+        ("pytorch", "my_adagrad"): "unsupported",
+        ("scipy", "sgd"): "ok",
+    }
+    reason = found["pytorch", "my_adagrad"]["reason"]
+    assert reason == "this adapter has no optimizer 'my_adagrad'; it has sgd, adam, rmsprop"
+    settings = found["my_framework", "my_adagrad"]["settings"]
+    assert (settings["optimizer"], settings["epsilon"]) == ("my_adagrad", 1e-8)
+    runs = [
+        [
+            loss
+            for line in path.read_text().splitlines()
+            for loss in json.loads(line).get("losses", [])
+        ]
+        for path in project.folder.glob("results/runs/my_framework-*/rep1/events.jsonl")
     ]
-    assert len(losses) == 3 * (1000 // 64) and losses[-1] < losses[0]
+    assert len(runs) == 2
+    for losses in runs:
+        assert len(losses) == 3 * (1000 // 64) and losses[-1] < losses[0]
     for telemetry in project.folder.glob("results/runs/*/rep1/telemetry.csv"):
         lines = telemetry.read_text().splitlines()
         column = lines[0].split(",").index("load_average")

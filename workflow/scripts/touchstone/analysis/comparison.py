@@ -266,7 +266,8 @@ def _values(comparison: Comparison, cell: Cell) -> list[float]:
 def _equal_computation(cell: Cell, certificates: Certificates) -> str:
     """What is known of equal computation; outputs of inference are compared with the training's."""
     factors = cell.plan.factors
-    found = proof(certificates, cell.facet[0], cell.series.stack, factors["precision"])
+    computed = factors["precision"], factors.get("optimizer", "")
+    found = proof(certificates, cell.facet[0], cell.series.stack, *computed)
     return found.verdict if found.shown or not cell.values("deviation") else "outputs equal"
 
 

@@ -255,7 +255,7 @@ class DeviationFromReference(Part):
     """The largest deviation of one kind between a framework and the reference (docs/parity.md)."""
 
     case: str
-    """The computation that was compared: `fp64`, `fp32` or `adam`."""
+    """The computation that was compared: `fp64`, `fp32`, or an optimizer."""
     kind: str
     """The part of it: `forward`, `gradients`, `losses`, `update` and others."""
     value: float

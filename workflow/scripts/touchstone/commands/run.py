@@ -220,7 +220,7 @@ def _run(arguments: argparse.Namespace) -> None:
             known = skip.known(
                 cell.device, spec.cell, arguments.repeat, arguments.attempt, cell.replicas
             )
-            if why := spec.execution.why_no_nodes:
+            if why := frameworks.unsupported(cell):
                 known = UNSUPPORTED, why
             if arguments.weights and isinstance(spec, InferenceSpec):
                 spec = spec._replace(weights=str(arguments.weights / WEIGHTS))

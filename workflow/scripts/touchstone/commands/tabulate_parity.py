@@ -53,9 +53,11 @@ def _short(deviation: float | None) -> str:
 
 def verdict_on(one: dict[str, Any]) -> str:
     """What a certificate says of one framework, in words: `yes`, `in single precision`,
-    `unsupported: ...` or `no: ...`."""
+    `unsupported: ...` or `no: ...`; the first two with the optimizers that were not compared."""
     if one["equal"]:
-        return "in single precision" if one.get("single_precision_only") else "yes"
+        how = "in single precision" if one.get("single_precision_only") else "yes"
+        without = ", ".join(one.get("lacking", {}))
+        return f"{how}, without {without}" if without else how
     if one.get("unsupported"):
         return f"unsupported: {one['unsupported']}"
     return f"no: {one.get('failed') or ', '.join(one.get('beyond', []))}"

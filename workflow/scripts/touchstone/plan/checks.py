@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from touchstone import networks, operations
+from touchstone import networks, operations, optimizers
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import GraphError
 from touchstone.plan import environment, frameworks, inference
@@ -174,8 +174,8 @@ class Known:
                 f"milestones: {cell.milestones} with the schedule {cell.schedule!r}; the schedule "
                 "'step' wants some, and it alone"
             )
-        if cell.nesterov and (cell.optimizer != "sgd" or not cell.momentum):
-            found.append("nesterov: only sgd with a momentum has it; set it to false")
+        if fault := optimizers.fault(cell.optimizer, vars(cell)):
+            found.append(fault)
         if max([*cell.milestones, cell.lr_warmup_epochs]) >= cell.epochs:
             found.append(
                 f"epochs: {cell.epochs} end before the last of the milestones {cell.milestones} "

@@ -1,14 +1,21 @@
 """What the plan must know of a framework, whose adapter it does not import."""
 
+from __future__ import annotations
+
 import ast
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from touchstone import optimizers
 from touchstone.networks.graph import OwnStart
+from touchstone.plan.setting import TRAINING
 from touchstone.schema.capabilities import Capabilities
 from touchstone.schema.spec import PLAIN, TUNED, Network
+
+if TYPE_CHECKING:
+    from touchstone.plan.model import Cell
 
 FOLDER = Path(__file__).parent.parent / "runner/adapters"
 FORMATS = Path(__file__).parent.parent / "datasets/formats"
@@ -127,6 +134,15 @@ def replicas(framework: str) -> tuple[str | None, str | None]:
 def why_no_nodes(framework: str) -> str | None:
     """Why the adapter does not train on several nodes, or None."""
     return replicas(framework)[1] or capabilities(framework).why_no_nodes
+
+
+def unsupported(cell: Cell) -> str | None:
+    """Why a cell cannot be run whatever the machine has, as its adapter says; None if it can."""
+    if cell.nodes > 1 and (why := why_no_nodes(cell.framework)):
+        return why
+    if cell.kind != TRAINING:
+        return None
+    return capabilities(cell.framework).why_no_optimizer(optimizers.equation(cell.optimizer))
 
 
 def environment(framework: str, device: str, style: str = TUNED) -> str:

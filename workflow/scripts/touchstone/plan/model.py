@@ -6,11 +6,11 @@ The text of every field is the documentation that `config/README.md` is generate
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from touchstone import operations
+from touchstone import operations, optimizers
 from touchstone.plan.parts import YEAR, Environment, EnvironmentName, Interleave, Scale
 from touchstone.plan.setting import (
     ELSE,
@@ -28,7 +28,7 @@ from touchstone.plan.setting import (
     Setting,
 )
 from touchstone.schema.epochs import Epochs
-from touchstone.schema.spec import PINNED
+from touchstone.schema.spec import PINNED, Factors
 
 RESULTS_FORMAT: Literal[3] = 3
 """Raised when the files under `results/` change in a way that older code cannot read."""
@@ -38,8 +38,6 @@ INITIAL, TRAINED = "initial", "trained"
 TRAINED_WEIGHTS = Need("weights: trained", lambda cell: cell.weights != INITIAL)
 RECORD_FILES = Need("input: records", lambda cell: cell.input == "records")
 SEVERAL = Need("several replicas or nodes", lambda cell: cell.world_size > 1)
-SGD = Need("optimizer: sgd", lambda cell: cell.optimizer == "sgd")
-ADAM = Need("optimizer: adam", lambda cell: cell.optimizer == "adam")
 WEIGHT_DECAY = Need("a weight_decay above 0", lambda cell: cell.weight_decay > 0)
 STEP_SCHEDULE = Need("schedule: step", lambda cell: cell.schedule == "step")
 ALL_EPOCHS = Need("an end with its epochs: no steps", lambda cell: cell.steps is None)
@@ -47,6 +45,35 @@ EVALUATIONS = Need(
     "evaluate_every above 0, or workload: inference",
     lambda cell: cell.evaluate_every > 0 or cell.kind == INFERENCE,
 )
+
+if TYPE_CHECKING:
+    OptimizerName = str
+else:
+    OptimizerName = Literal[tuple(optimizers.names())]
+
+
+def usual_with_optimizers() -> str:
+    """What else is usual with an optimizer, in words, of those that have something."""
+    found = {name: optimizers.usual(name) for name in optimizers.names()}
+    return "".join(
+        f"; with `{name}` a study that says nothing has "
+        + " and ".join(f"`{key}: {value}`" for key, value in usual.items())
+        for name, usual in found.items()
+        if usual
+    )
+
+
+def own_setting(own: optimizers.OwnSetting, having: tuple[str, ...]) -> Any:
+    """The annotation of a setting of these optimizers only."""
+    needed = Need(f"optimizer: {' or '.join(having)}", lambda cell: cell.optimizer in having)
+    text = f"{', '.join(f'`{name}`' for name in having)}: {own.description}"
+    bounds: dict[str, Any] = own.bounds
+    shown = RECORDS if own.name in Factors._fields else None
+    return Annotated[
+        type(own.default),
+        Field(description=text, **bounds),
+        Setting(OF_A_NETWORK, decides=WEIGHTS, shown=shown, needs=needed),
+    ]
 
 
 class Cell(BaseModel):
@@ -210,35 +237,17 @@ class Cell(BaseModel):
         Setting(OF_A_NETWORK, decides=INITIAL_WEIGHTS, probe="paper"),
     ] = "paper"
     optimizer: Annotated[
-        Literal["sgd", "adam"],
-        Field(description="the update equation, the same in every framework (`docs/parity.md`)"),
+        OptimizerName,
+        Field(
+            description="the update equation, the same in every framework (`docs/parity.md`), a "
+            f"file of `touchstone/optimizers/`{usual_with_optimizers()}"
+        ),
         Setting(OF_A_NETWORK, decides=WEIGHTS, shown=RECORDS, common=True),
     ] = "sgd"
-    momentum: Annotated[
-        float,
-        Field(ge=0, lt=1, description="`sgd`: m of v = m v + g; w = w - rate v; 0 is plain SGD"),
-        Setting(OF_A_NETWORK, decides=WEIGHTS, shown=RECORDS, needs=SGD),
-    ] = 0.9
-    nesterov: Annotated[
-        bool,
-        Field(description="`sgd`: w = w - rate (g + m v) instead"),
-        Setting(OF_A_NETWORK, decides=WEIGHTS, needs=SGD),
-    ] = False
-    beta1: Annotated[
-        float,
-        Field(ge=0, lt=1, description="`adam`: decay of the gradient's running mean"),
-        Setting(OF_A_NETWORK, decides=WEIGHTS, needs=ADAM),
-    ] = 0.9
-    beta2: Annotated[
-        float,
-        Field(ge=0, lt=1, description="`adam`: decay of the squared gradient's"),
-        Setting(OF_A_NETWORK, decides=WEIGHTS, needs=ADAM),
-    ] = 0.999
-    epsilon: Annotated[
-        float,
-        Field(gt=0, description="`adam`: added to the square root, after its correction"),
-        Setting(OF_A_NETWORK, decides=WEIGHTS, needs=ADAM),
-    ] = 1.0e-8
+    for _own, _optimizers in optimizers.settings():
+        __annotations__[_own.name] = own_setting(_own, _optimizers)
+        vars()[_own.name] = _own.default
+    del _own, _optimizers
     weight_decay: Annotated[
         float,
         Field(ge=0, description="d of the two settings below"),
@@ -478,6 +487,12 @@ class Cell(BaseModel):
     def batches(self, examples: int) -> Epochs:
         """The batches of its epochs, which have so many examples."""
         return Epochs(examples, self.global_batch_size, self.last_batch)
+
+
+def cell_of(values: dict[str, Any]) -> Cell:
+    """The cell with these settings; where they say nothing, with what is usual with its
+    optimizer."""
+    return Cell(**{**optimizers.usual(values.get("optimizer", "")), **values})
 
 
 def traits_of(name: str, metadata: list[Any]) -> Setting:

@@ -1,9 +1,10 @@
 """The specs from which frameworks are compared: one network, synthetic images, few steps."""
 
 from functools import cache
+from math import log2
 from typing import Any
 
-from touchstone import networks
+from touchstone import networks, optimizers
 from touchstone.networks.graph import GraphError
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -26,33 +27,43 @@ SIDES = (32, 64, 96, 128, 224)
 images, for a text."""
 TEXT_LENGTH = 32
 """Tokens of such a text."""
+EPSILON = 2.0**-20
+
+
+def exact(value: float) -> float:
+    """A number close to one below 1 that has few bits: 1 less a power of 2, as 0.875 for 0.9."""
+    return 1 - 2.0 ** round(log2(1 - value)) if 0 < value < 1 else value
+
+
 USUAL: dict[str, Any] = {
+    **{own.name: exact(own.default) for own, _ in optimizers.settings()},
+    "epsilon": EPSILON,
     "learning_rate": 2.0**-20,
-    "momentum": 0.875,
-    "beta1": 0.875,
-    "beta2": 1 - 2.0**-10,
-    "epsilon": 2.0**-20,
     "weight_decay": 2.0**-10,
 }
 """Exact in single precision, in which some kernels keep them; the rate is small, since a
 large one amplifies rounding from step to step."""
+NETWORK = "sgd"
+"""The optimizer of the steps that show what a network computes: its velocity is the gradient."""
+OTHERS = [name for name in optimizers.equations() if name != NETWORK]
+"""Those whose steps show their update equation. They divide by a root, which amplifies the rounding
+of small squares."""
 STEPS: dict[str, dict[str, Any]] = {
-    "fp32": {"precision": "fp32", "optimizer": "sgd", "steps": 1},
-    "fp64": {"precision": "fp64", "optimizer": "sgd", "steps": 10},
-    "adam": {"precision": "fp64", "optimizer": "adam", "steps": 10},
+    "fp32": {"precision": "fp32", "optimizer": NETWORK, "steps": 1},
+    "fp64": {"precision": "fp64", "optimizer": NETWORK, "steps": 10},
+    **{name: {"precision": "fp64", "optimizer": name, "steps": 10} for name in OTHERS},
 }
 """The parity steps of a network, by the names under which the certificate judges them."""
 SINGLE: dict[str, Any] = {**USUAL, "learning_rate": 2.0**-14, "epsilon": 2.0**-10}
 """The settings where a framework has single precision only: a rate at which its weights show an
 update, and an epsilon that keeps Adam from enlarging the rounding of small gradients."""
 SINGLE_STEPS: dict[str, dict[str, Any]] = {
-    "sgd32": {"precision": "fp32", "optimizer": "sgd", "steps": 10},
-    "adam32": {"precision": "fp32", "optimizer": "adam", "steps": 10},
+    f"{name}32": {"precision": "fp32", "optimizer": name, "steps": 10}
+    for name in (NETWORK, *OTHERS)
 }
 """The parity steps of such a framework."""
 EXACT_STEPS: dict[str, dict[str, Any]] = {
-    "sgd64": {**SINGLE_STEPS["sgd32"], "precision": "fp64"},
-    "adam64": {**SINGLE_STEPS["adam32"], "precision": "fp64"},
+    f"{name}64": {**SINGLE_STEPS[f"{name}32"], "precision": "fp64"} for name in (NETWORK, *OTHERS)
 }
 """Those of the reference beside these, for them to be compared with."""
 PERTURBATION = 2.0**-16

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from touchstone import networks, operations
+from touchstone import networks, operations, optimizers
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import OwnStart
 from touchstone.plan import frameworks
@@ -207,14 +207,14 @@ def training_examples(cell: Cell, root: Path) -> int:
 
 def optimizer_of(cell: Cell) -> Optimizer:
     """The update equation of a cell, with the settings of its own optimizer only."""
-    names = ("momentum", "nesterov") if cell.optimizer == "sgd" else ("beta1", "beta2", "epsilon")
+    own = optimizers.own_settings(cell.optimizer)
     return Optimizer(
-        name=cell.optimizer,
+        name=optimizers.equation(cell.optimizer),
         learning_rate=cell.learning_rate,
         weight_decay=cell.weight_decay,
         decoupled=cell.weight_decay_form == "decoupled",
         spared=[] if cell.weight_decay_on == "all" else ["bias", "scale", "offset"],
-        **{name: getattr(cell, name) for name in names},
+        settings={setting.name: getattr(cell, setting.name) for setting in own},
     )
 
 

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from touchstone.plan import inference
 from touchstone.plan.checks import Known, fault_of, like
 from touchstone.plan.effect import without_effect
-from touchstone.plan.model import RESULTS_FORMAT, Cell, Study
+from touchstone.plan.model import RESULTS_FORMAT, Cell, Study, cell_of
 from touchstone.plan.parts import Environment, Interleave, Scale
 from touchstone.plan.read import ConfigError, name_of, read
 from touchstone.plan.scale import scaled
@@ -119,7 +119,7 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
                 faults.append(f"{where}: {size:,} cells, {most}; split the study")
                 continue
             combinations = itertools.product(*settings.values())
-            planned = [Cell(**dict(zip(settings, values, strict=True))) for values in combinations]
+            planned = [cell_of(dict(zip(settings, values, strict=True))) for values in combinations]
             faults += [f"{where}.{fault}" for fault in without_effect(sweep, planned)]
             every += planned
             for one in planned:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from touchstone import optimizers
 from touchstone.results.files import REMAKE, InputError, not_of_this_version, read_object
 
 Certificates = dict[str, dict[str, Any]]
@@ -32,6 +33,7 @@ class _Framework(_Model):
     deviations: dict[str, dict[str, float]] = {}
     tolerances: Tolerances = {}
     single_precision_only: bool = False
+    lacking: dict[str, str] = {}
     unsupported: str = ""
     failed: str = ""
 
@@ -94,9 +96,14 @@ def read_certificates(paths: Iterable[Path]) -> Certificates:
 
 
 def proof(
-    certificates: Certificates, network: str, framework: str, precision: str = COVERED[0]
+    certificates: Certificates,
+    network: str,
+    framework: str,
+    precision: str = COVERED[0],
+    optimizer: str = "",
 ) -> Proof:
-    """The proof, or why there is none, for one network in one framework.
+    """The proof, or why there is none, for one network in one framework; of a cell with an
+    optimizer, also of its update equation.
 
     In every environment and style a framework has a proof of its own: `framework` is then the text
     of a `plan.names.Stack`.
@@ -121,8 +128,15 @@ def proof(
         for kind, tolerance in kinds.items()
         if kind in (found := one.get("deviations", {}).get(case, {}))
     ]
-    if one["equal"]:
-        verdict, why = "equal", SINGLE if one.get("single_precision_only") else ""
+    lacking = one.get("lacking", {})
+    if optimizer in optimizers.names():
+        optimizer = optimizers.equation(optimizer)
+    if one["equal"] and optimizer in lacking:
+        verdict, why = "not shown", f"no parity steps of {optimizer}: {lacking[optimizer]}"
+    elif one["equal"]:
+        notes = [SINGLE] if one.get("single_precision_only") else []
+        notes += [f"without {name}: {reason}" for name, reason in lacking.items()]
+        verdict, why = "equal", "; ".join(notes)
     elif one.get("unsupported"):
         verdict, why = "not shown", f"unsupported: {one['unsupported']}"
     elif one.get("failed"):

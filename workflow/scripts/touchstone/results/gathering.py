@@ -89,7 +89,8 @@ def gather(
         for cell, records in read_records(plan, records_folder):
             factors = cell.factors
             stack = stack_of(factors)
-            parity = proof(certificates, factors["network"], stack, factors["precision"]).shown
+            computed = factors["precision"], factors.get("optimizer", "")
+            parity = proof(certificates, factors["network"], stack, *computed).shown
             for record in records:
                 # An operation is compared with double precision in its own run.
                 shown = parity or record["metrics"]["deviation"]["value"] is not None

@@ -2,16 +2,20 @@
 
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from touchstone.plan.parity import OTHERS
 from touchstone.results.files import REMAKE, InputError
 
 Arrays = dict[str, Any]
 
+OF_THE_NETWORK = ("fp32", "fp64", "sgd32", "sgd64", "sgd64apart")
+"""The parity steps that show what a network computes; without one of them nothing is shown."""
+UNSUPPORTED = "unsupported"
 TOLERANCES = {
     "fp64": {
         "forward": 1e-10,
@@ -21,7 +25,7 @@ TOLERANCES = {
         "statistics": 1e-5,
         "evaluation": 1e-5,
     },
-    "adam": {"losses": 1e-7, "update": 1e-5},
+    **{name: {"losses": 1e-7, "update": 1e-5} for name in OTHERS},
     "fp32": {"forward": 1e-5, "losses": 1e-3},
 }
 """By name of the steps, at least; docs/parity.md says what each is and why it is as large as it is.
@@ -35,7 +39,7 @@ SINGLE_FLOORS = {
         "statistics": 1e-5,
         "evaluation": 1e-5,
     },
-    "adam": {"losses": 1e-5, "update": 1e-3},
+    **{name: {"losses": 1e-5, "update": 1e-3} for name in OTHERS},
 }
 """By optimiser, what is tolerated at least of a framework that has single precision only."""
 SINGLE_FACTOR = 8.0
@@ -144,11 +148,12 @@ def compare(network: str, paths: dict[str, Path], single: Path | None = None) ->
         alone = "sgd32" in found
         wanted = exact if alone else expected
         try:
-            frameworks[name] = _without(found, wanted, reference) or (
-                _judge_single(found, wanted, paths[name])
-                if alone
-                else _judge(found, wanted, paths[name])
-            )
+            lacking = _lacking(found, wanted, reference)
+            judge = _judge_single if alone else _judge
+            frameworks[name] = _without(found, wanted, reference) or {
+                **judge(found, wanted, paths[name], lacking),
+                **({"lacking": lacking} if lacking else {}),
+            }
         except (KeyError, ValueError, TypeError, IndexError) as fault:
             cause = f"not the parity steps that {reference} has ({fault})"
             raise InputError(paths[name], cause, REMAKE) from None
@@ -168,28 +173,53 @@ def _without(
     """What stands for a comparison where parity steps are missing: the reason; None where none is.
 
     It is `unsupported` where the framework cannot do what the network asks for, and `failed`
-    where something that should have been there is not.
+    where something that should have been there is not. Steps of an optimizer are no such thing.
     """
     nothing: dict[str, Any] = {"equal": False, "deviations": {}, "beyond": []}
-    for kind, reason in found.get("", {}).items():
-        return {**nothing, kind: str(reason)}
-    for reason in expected.get("", {}).values():
+    for kind, reason in _reasons(found).items():
+        return {**nothing, kind: reason}
+    for reason in _reasons(expected).values():
         return {**nothing, "failed": f"{reference} has no parity steps: {reason}"}
     return None
 
 
-def _judge(found: dict[str, Arrays], expected: dict[str, Arrays], path: Path) -> dict[str, Any]:
-    """One framework's parity steps against the reference's."""
+def _reasons(steps: dict[str, Arrays]) -> dict[str, str]:
+    """By `unsupported` or `failed`, why there are no steps at all, or none of the network's."""
+    reasons = {kind: str(reason) for kind, reason in steps.get("", {}).items()}
+    for case in OF_THE_NETWORK:
+        if UNSUPPORTED in steps.get(case, {}):
+            reasons.setdefault(UNSUPPORTED, str(steps[case][UNSUPPORTED]))
+    return reasons
+
+
+def _lacking(
+    found: dict[str, Arrays], expected: dict[str, Arrays], reference: str
+) -> dict[str, str]:
+    """By optimizer, why its steps are missing, in the framework or in the reference."""
+    reasons = {}
+    for name in OTHERS:
+        for whose, steps in ((f"{reference}: ", expected), ("", found)):
+            for case in (name, f"{name}32"):
+                if UNSUPPORTED in steps.get(case, {}):
+                    reasons[name] = whose + str(steps[case][UNSUPPORTED])
+    return reasons
+
+
+def _judge(
+    found: dict[str, Arrays], expected: dict[str, Arrays], path: Path, lacking: Collection[str]
+) -> dict[str, Any]:
+    """One framework's parity steps against the reference's, but for those that either lacks."""
+    tolerances = {case: limits for case, limits in TOLERANCES.items() if case not in lacking}
     measured = {}
-    for case in TOLERANCES:
+    for case in tolerances:
         _require_same_batches(found[case], expected[case], path)
         measured[case] = deviations(found[case], expected[case])
-    beyond = _beyond(measured, TOLERANCES)
+    beyond = _beyond(measured, tolerances)
     found_of = {"equal": not beyond, "beyond": beyond, "deviations": measured}
     # Where double precision agrees, what is left in single precision is rounding, or a kernel's.
     if not beyond or any(not one.startswith("fp32 ") for one in beyond):
         return found_of
-    tolerances = TOLERANCES | {"fp32": _with_rounding(expected)}
+    tolerances = tolerances | {"fp32": _with_rounding(expected)}
     beyond = _beyond(measured, tolerances)
     return {**found_of, "equal": not beyond, "beyond": beyond, "tolerances": tolerances}
 
@@ -209,7 +239,7 @@ def _with_rounding(expected: dict[str, Arrays]) -> dict[str, float]:
 
 
 def _judge_single(
-    found: dict[str, Arrays], expected: dict[str, Arrays], path: Path
+    found: dict[str, Arrays], expected: dict[str, Arrays], path: Path, lacking: Collection[str]
 ) -> dict[str, Any]:
     """The parity steps of a framework that has single precision only: a weaker proof.
 
@@ -221,6 +251,8 @@ def _judge_single(
     """
     measured, tolerances = {}, {}
     for optimizer, floors in SINGLE_FLOORS.items():
+        if optimizer in lacking:
+            continue
         case, exact = f"{optimizer}32", expected[f"{optimizer}64"]
         _require_same_batches(found[case], exact, path)
         measured[case] = deviations(found[case], exact, single=True)

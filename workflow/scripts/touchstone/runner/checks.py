@@ -58,7 +58,7 @@ def requested_settings(
     `batch_size` are those of the last step."""
     execution = job.execution
     settings = settings_without_updates(job, threads, adapter)
-    settings.update(job.optimizer.own_settings(), learning_rate=float(rate))
+    settings.update(job.optimizer.to_prove(), learning_rate=float(rate))
     settings.update(optimizer=job.optimizer.name, batch_size=batch_size)
     settings["reader_threads"] = execution.reader_threads if job.input == "records" else 0
     return settings

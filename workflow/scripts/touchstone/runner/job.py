@@ -20,7 +20,7 @@ from touchstone.schema.spec import (
 )
 
 NO_DATA = Data("", "raw", "", {}, [], 0, 0, 0, [], [], 255)
-NO_UPDATES = Optimizer("sgd", 0.0, 0.0, False, [])
+NO_UPDATES = Optimizer("sgd", 0.0, 0.0, False, [], {"momentum": 0.0, "nesterov": False})
 NO_SCHEDULE = Schedule("constant", [], 1.0, 0.0)
 """What a job without training has."""
 

@@ -102,7 +102,7 @@ def _steps(adapter: Any, job: Job, steps: int, perturbation: Optional[float]) ->
             batch = reader.take(batch, batches[i + 1 : i + 2])
         handle = adapter.train_steps(batch, rates.take(i, 1), cut)
         losses.append(float(adapter.losses(handle)[0]))
-        if i == 0 and job.optimizer.momentum:
+        if i == 0 and job.optimizer.settings.get("momentum"):
             for name, array in adapter.velocities().items():
                 kept["gradient:" + name] = sampled(name, array)
     after = sampled("after", np.asarray(adapter.logits(images[batches[0]])))
@@ -116,13 +116,18 @@ def _steps(adapter: Any, job: Job, steps: int, perturbation: Optional[float]) ->
 def parity(spec: ParitySpec, path: str, threads: int) -> None:
     """Write the arrays of all steps of a spec as `NAME/ARRAY` into one .npz file.
 
-    If the framework cannot do what the spec asks, the file holds `unsupported`, the reason.
+    Of steps that the framework cannot do the file holds `NAME/unsupported`, the reason; where it
+    can do none of them, `unsupported` and nothing else.
     """
     kept: Dict[str, Any] = {}
-    try:
-        for name, one in spec.parity_steps.items():
+    reasons: Dict[str, str] = {}
+    for name, one in spec.parity_steps.items():
+        try:
             found = parity_steps(parity_job(spec, one), one.steps, one.perturbation, threads)
-            kept.update({name + "/" + key: array for key, array in found.items()})
-    except NotImplementedError as fault:
-        kept = {"unsupported": str(fault)}
+        except NotImplementedError as fault:
+            reasons[name] = str(fault)
+            found = {"unsupported": str(fault)}
+        kept.update({name + "/" + key: array for key, array in found.items()})
+    if len(reasons) == len(spec.parity_steps):
+        kept = {"unsupported": next(iter(reasons.values()))}
     np.savez(path, **kept)

@@ -33,6 +33,9 @@ class Capabilities(NamedTuple):
     `wait_policy`. `parity_bytes` is the memory that parity steps take at most, bytes for each
     parameter; 170 is what PyTorch takes in both precisions.
 
+    `optimizers` are those of `optimizers/`, with an equation of their own, that it trains with: of
+    each it has a function that makes the framework's, or works with any equation.
+
     `initialisation` has the distributions from which the framework itself draws the weights and
     the biases of convolutions and dense layers (`runner/initial_weights.py`).
 
@@ -57,8 +60,16 @@ class Capabilities(NamedTuple):
     single_precision_only: bool = False
     waits: bool = False
     parity_bytes: int = 170
+    optimizers: Tuple[str, ...] = ("sgd",)
     initialisation: Tuple[str, str] = ("glorot_uniform", "zeros")
     plain: Optional[Plain] = None
     modules: Dict[str, str] = {}
     differs: Dict[str, Tuple[str, ...]] = {}
     variables: Dict[str, Dict[str, str]] = {}
+
+    def why_no_optimizer(self, name: str) -> Optional[str]:
+        """Why the adapter does not train with the update equation of that name, or None."""
+        if name in self.optimizers:
+            return None
+        message = "this adapter has no optimizer '{}'; it has {}"
+        return message.format(name, ", ".join(self.optimizers))

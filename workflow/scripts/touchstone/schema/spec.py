@@ -11,6 +11,8 @@ from touchstone.schema.values import WrongValue, from_json, to_json
 
 FORMAT = 1
 """Of the file `spec.json`."""
+FIRST_OPTIMIZERS = {"sgd": ("momentum", "nesterov"), "adam": ("beta1", "beta2", "epsilon")}
+"""The own settings of the optimizers in specs of before, where they stood among the others."""
 
 
 LAST, BEST = "last", "best"
@@ -35,7 +37,7 @@ class Factors(NamedTuple):
     input: where training batches come from: `memory`, `records` or `synthetic`
     batch_size: examples in a batch, of all replicas together
     learning_rate: of the first step after the warm-up
-    optimizer: `sgd` or `adam`
+    optimizer: a file of `optimizers/`
     momentum: of SGD
     weight_decay: share of a weight
     schedule: `constant`, `step` or `cosine`
@@ -164,18 +166,14 @@ class Data(NamedTuple):
 
 
 class Optimizer(NamedTuple):
-    """An update equation (docs/parity.md); what only another optimizer has is 0.
+    """An update equation (docs/parity.md).
 
-    name: `sgd` or `adam`
+    name: a file of `optimizers/` that has an equation of its own
     learning_rate: of the first step after the warm-up
     weight_decay: share of a weight
     decoupled: whether weight decay shrinks weights beside the gradient
     spared: kinds of arrays without weight decay: `bias`, `scale`, `offset`
-    momentum: of SGD
-    nesterov: whether SGD looks ahead
-    beta1: of Adam
-    beta2: of Adam
-    epsilon: of Adam
+    settings: the optimizer's own, by name
     """
 
     name: str
@@ -183,16 +181,11 @@ class Optimizer(NamedTuple):
     weight_decay: float
     decoupled: bool
     spared: List[str]
-    momentum: float = 0.0
-    nesterov: bool = False
-    beta1: float = 0.0
-    beta2: float = 0.0
-    epsilon: float = 0.0
+    settings: Dict[str, Any] = {}
 
-    def own_settings(self) -> Dict[str, Any]:
-        """The settings that this optimizer has, by name."""
-        own = ("momentum", "nesterov") if self.name == "sgd" else ("beta1", "beta2", "epsilon")
-        return {key: getattr(self, key) for key in ("learning_rate", "weight_decay") + own}
+    def to_prove(self) -> Dict[str, Any]:
+        """What must be read back from the live framework, by name."""
+        return dict(self.settings, learning_rate=self.learning_rate, weight_decay=self.weight_decay)
 
 
 class Schedule(NamedTuple):
@@ -581,5 +574,17 @@ def spec_from_json(value: Any) -> Spec:
     kind = fields.pop("kind", None)
     if not isinstance(kind, str) or kind not in KINDS:
         raise WrongValue("'kind' is {!r}, not one of {}".format(kind, ", ".join(KINDS)))
-    spec: Spec = from_json(KINDS[kind], fields)
+    spec: Spec = from_json(KINDS[kind], _with_own_settings(fields))
     return spec
+
+
+def _with_own_settings(fields: Dict[str, Any]) -> Dict[str, Any]:
+    """The fields of a spec; of one of before, with the optimizer's own settings in their place."""
+    optimizer = fields.get("optimizer")
+    if not isinstance(optimizer, dict) or "settings" in optimizer:
+        return fields
+    own = FIRST_OPTIMIZERS.get(str(optimizer.get("name")), ())
+    moved = {key for keys in FIRST_OPTIMIZERS.values() for key in keys}
+    kept = {key: value for key, value in optimizer.items() if key not in moved}
+    settings = {key: optimizer[key] for key in own if key in optimizer}
+    return dict(fields, optimizer=dict(kept, settings=settings))

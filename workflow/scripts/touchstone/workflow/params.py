@@ -198,8 +198,9 @@ def runner(framework: str, kind: str, style: str = TUNED) -> list[str]:
     modules = frameworks.adapter_files(framework, style)
     files = ["main.py", f"{kind}.py", *(f"adapters/{framework}/{name}.py" for name in modules)]
     # Found by their names, so that no import shows them.
-    named = "operations/" if kind == "operate" else "runner/tasks/"
-    return [*(f"runner/{file}" for file in files), named]
+    named = {"operate": ["operations/"], "infer": ["runner/tasks/"]}
+    training = ["runner/tasks/", "optimizers/"]
+    return [*(f"runner/{file}" for file in files), *named.get(kind, training)]
 
 
 @cache

@@ -10,12 +10,12 @@ import numpy as np
 from caffe.proto import caffe_pb2
 from google.protobuf import text_format
 
+from touchstone import optimizers
 from touchstone.runner.adapters.caffe.capabilities import CAPABILITIES
 from touchstone.runner.adapters.caffe.inputs import Inputs, each_batch
 from touchstone.runner.adapters.caffe.network import (
     Message,
     Prototxt,
-    adam_step,
     shares_of,
     training_network,
 )
@@ -36,7 +36,54 @@ NATIVE = {
 }
 """Where an array of the graph is: what follows the layer's name, and which of its blobs."""
 BLOCK = 2**15
-"""Numbers that an update of Adam takes at once: what it needs of them stays in the cache."""
+"""Numbers that an update in NumPy takes at once: what it needs of them stays in the cache."""
+TINY = 1e-30
+"""A gradient whose square is nothing beside any epsilon."""
+
+
+def _sgd(own: Dict[str, Any]) -> Dict[str, Any]:
+    return {"type": "Nesterov" if own["nesterov"] else "SGD", "momentum": own["momentum"]}
+
+
+def _rmsprop(own: Dict[str, Any]) -> Dict[str, Any]:
+    return {"type": "RMSProp", "rms_decay": own["rho"], "delta": own["epsilon"]}
+
+
+SOLVERS = {"sgd": _sgd, "rmsprop": _rmsprop}
+"""By name, what Caffe's solver is told that has the optimizer's equation; others are in NumPy."""
+
+
+def _of_sgd(updates: Any) -> Dict[str, Any]:
+    """Without decay: 1, m. Decay only: d."""
+    first, second = updates(0, (1, 0))
+    (decay,) = updates(1, (0,))
+    momentum, decay = second / first, decay / first
+    return dict(optimizer="sgd", nesterov=False, momentum=momentum, weight_decay=decay)
+
+
+def _of_nesterov(updates: Any) -> Dict[str, Any]:
+    """Without decay: 1 + m. Decay only: (1 + m) d."""
+    (first,), (decay,) = updates(0, (1,)), updates(1, (0,))
+    momentum, decay = first - 1, decay / first
+    return dict(optimizer="sgd", nesterov=True, momentum=momentum, weight_decay=decay)
+
+
+def _of_rmsprop(updates: Any) -> Dict[str, Any]:
+    """A tiny gradient g: g / epsilon. One of 1: 1 / (sqrt(1 - rho) + epsilon). Decay of a tiny
+    weight w only: d w / epsilon."""
+    (tiny,), (first,), (decay,) = updates(0, (TINY,)), updates(0, (1,)), updates(TINY, (0,))
+    epsilon = TINY / tiny
+    rho, decay = 1 - (1 / first - epsilon) ** 2, decay / tiny
+    return dict(optimizer="rmsprop", rho=rho, epsilon=epsilon, weight_decay=decay)
+
+
+SOLVED = {
+    caffe.SGDSolver: _of_sgd,
+    caffe.NesterovSolver: _of_nesterov,
+    caffe.RMSPropSolver: _of_rmsprop,
+}
+"""By the class of a solver, its settings from `updates(weight, gradients)`: what it takes off a
+weight of that value, divided by the rate, when these gradients follow one another."""
 
 
 class Adapter(Inputs):
@@ -64,7 +111,7 @@ class Adapter(Inputs):
         supplied = self.job.supplied_masks
         training = training_network(network, batch_size, supplied, asked.spared)
         self.solver: Any = None
-        if asked.name == "sgd":
+        if asked.name in SOLVERS:
             self.solver = self._solver(training)
             self.net = self.solver.net
         else:
@@ -125,14 +172,13 @@ class Adapter(Inputs):
         return path
 
     def _solver(self, net: Any) -> Any:
-        """Caffe's solver of the spec's SGD for a network."""
+        """Caffe's solver of the spec's optimizer for a network."""
         asked = self.job.optimizer
         message = caffe_pb2.SolverParameter(
-            type="Nesterov" if asked.nesterov else "SGD", lr_policy="fixed",
-            base_lr=asked.learning_rate, momentum=asked.momentum,
+            lr_policy="fixed", base_lr=asked.learning_rate,
             weight_decay=0 if asked.decoupled else asked.weight_decay,
             snapshot_prefix=os.path.join(self.folder.name, "state"), snapshot_after_train=False,
-            train_net_param=net,
+            train_net_param=net, **SOLVERS[asked.name](asked.settings),
         )  # fmt: skip
         return caffe.get_solver(self._written(message))
 
@@ -152,12 +198,14 @@ class Adapter(Inputs):
         # Caffe knows coupled decay only: else the weights shrink before their step.
         self.shrunk = decayed if asked.decoupled else []
         self.rate = asked.learning_rate
-        # Its solver does the coupled decay of SGD; Adam is without a solver.
+        # Its solver does coupled decay; what is written in NumPy is without a solver.
         self.decayed = [] if asked.decoupled or self.solver else decayed
         if not self.solver:
             self.steps = 0
+            self.equation = optimizers.load(asked.name)
+            count = self.equation.states(asked.settings)
             self.moments = [
-                tuple(np.zeros_like(array) for _ in range(2)) for array, _ in self.trained.values()
+                [np.zeros_like(array) for _ in range(count)] for array, _ in self.trained.values()
             ]
 
     def load_examples(self, images: Array, labels: Array) -> None:
@@ -192,7 +240,7 @@ class Adapter(Inputs):
         """One step of the update equation."""
         self._change_gradients()
         if not self.solver:
-            self._adam_step()
+            self._step()
             return
         self.solver.apply_update()
         # Caffe's velocity is rate x v, so that its rate must stay the same. What it has just
@@ -211,20 +259,20 @@ class Adapter(Inputs):
         for array, gradient in self.decayed:
             gradient += np.float32(self.job.optimizer.weight_decay) * array
 
-    def _adam_step(self) -> None:
-        """A step of Adam; Caffe's adds epsilon before the correction, and is slower than this."""
-        asked = self.job.optimizer
+    def _step(self) -> None:
+        """A step of the update equation in NumPy, block by block. Caffe's Adam adds epsilon before
+        the correction, and is slower than this."""
+        own = self.job.optimizer.settings
         self.steps += 1
-        root = (1 - asked.beta2**self.steps) ** 0.5
-        numbers = [
-            asked.beta1, 1 - asked.beta1, asked.beta2, 1 - asked.beta2,
-            asked.epsilon * root, self.rate * root / (1 - asked.beta1 ** self.steps),
-        ]  # fmt: skip
-        singles: Any = [np.float32(number) for number in numbers]
+        corrections = self.equation.corrections(self.steps, own)
         for (array, gradient), moments in zip(self.trained.values(), self.moments):
-            flat: Any = [part.reshape(-1) for part in (array, gradient) + moments]
+            flat: Any = [part.reshape(-1) for part in [array, gradient, *moments]]
             for start in range(0, array.size, BLOCK):
-                adam_step(*[part[start : start + BLOCK] for part in flat], *singles)
+                weights, slope, *states = [part[start : start + BLOCK] for part in flat]
+                taken, new = self.equation.direction(slope, states, corrections, own, np.sqrt)
+                weights -= np.float32(self.rate) * taken
+                for state, value in zip(states, new):
+                    state[...] = value
 
     def losses(self, handle: Any) -> Array:
         return handle
@@ -308,10 +356,7 @@ class Adapter(Inputs):
         if self.solver:
             own = self._solver_settings()
         else:
-            own = {
-                "optimizer": "adam", "learning_rate": self.rate,
-                "beta1": asked.beta1, "beta2": asked.beta2, "epsilon": asked.epsilon,
-            }  # fmt: skip
+            own = dict(asked.settings, optimizer=asked.name, learning_rate=self.rate)
             own["weight_decay"] = asked.weight_decay if self.decayed else 0.0
         if self.shrunk:
             own["weight_decay"] = asked.weight_decay
@@ -326,8 +371,8 @@ class Adapter(Inputs):
         }
 
     def _solver_settings(self) -> Any:
-        """The settings of SGD. Caffe tells its rate only: the others are what a solver that is
-        made like that of the run does to a network of one weight."""
+        """Caffe tells its rate only: the other settings are what a solver that is made like that of
+        the run does to a network of one weight."""
         one = Message(caffe_pb2.NetParameter())
         one.given("data", (1, 1))
         one.add("InnerProduct", "one", ["data"], inner_product_param=dict(num_output=1))
@@ -341,18 +386,8 @@ class Adapter(Inputs):
                 solver.apply_update()
                 yield float(blob.diff) / solver.lr
 
-        # Without decay: 1, m of SGD; 1 + m, m^2 of Nesterov's. Decay only: d; (1 + m) d.
-        nesterov = isinstance(self.solver, caffe.NesterovSolver)
-        first, second = updates(0, (1, 0))
-        (decay,) = updates(1, (0,))
         factor = self.rate / self.job.optimizer.learning_rate
-        return {
-            "optimizer": "sgd",
-            "nesterov": nesterov,
-            "learning_rate": self.solver.lr * factor,
-            "momentum": first - 1 if nesterov else second / first,
-            "weight_decay": decay / first,
-        }
+        return dict(SOLVED[type(self.solver)](updates), learning_rate=self.solver.lr * factor)
 
     def software(self) -> Software:
         return Software("caffe", caffe.__version__, {"cuda": None})

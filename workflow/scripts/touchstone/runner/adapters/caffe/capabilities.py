@@ -7,6 +7,7 @@ CAPABILITIES = Capabilities(
     # What its examples choose (`xavier`): by itself it fills them with 0 and cannot train.
     initialisation=("lecun_uniform", "zeros"),
     modules={"caffe": "kendryte-caffe", "numpy": "numpy", "PIL": "pillow"},
+    optimizers=("sgd", "adam", "rmsprop"),
     record_format="datum",
     released="2017-04",
     why_no_replicas="Caffe trains data-parallel by NCCL on GPUs only, and this build has neither",

@@ -376,29 +376,3 @@ def shares_of(network: Network) -> Any:
             if np.any(share != 1):
                 found[layer["name"]] = share
     return found
-
-
-def adam_step(
-    array: Any,
-    gradient: Any,
-    mean: Any,
-    square: Any,
-    beta1: Any,
-    rest1: Any,
-    beta2: Any,
-    rest2: Any,
-    epsilon: Any,
-    rate: Any,
-) -> None:
-    """The update of Adam, in place; the gradient is lost."""
-    mean *= beta1
-    mean += rest1 * gradient
-    np.multiply(gradient, gradient, out=gradient)
-    gradient *= rest2
-    square *= beta2
-    square += gradient
-    np.sqrt(square, out=gradient)
-    gradient += epsilon
-    np.divide(mean, gradient, out=gradient)
-    gradient *= rate
-    array -= gradient

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import cntk as C
 import numpy as np
 
+from touchstone import optimizers
 from touchstone.runner.adapters.cntk.capabilities import CAPABILITIES
 from touchstone.runner.adapters.cntk.inputs import Inputs
 from touchstone.runner.adapters.cntk.network import (
@@ -27,8 +28,11 @@ from touchstone.schema.events import Software
 from touchstone.schema.spec import Layer, Network
 from touchstone.schema.types import Array
 
-FACTORS = {"first": 1.0, "second": 1.0, "share": 1.0}
-"""What our own update equation takes beside its settings: Adam's corrections, 1 / batch size."""
+OWN_LEARNERS = {"sgd"}
+"""The optimizers that CNTK has learners of, where `is_another` finds their equation to be ours; all
+are written in its operations too."""
+LARGE = 2.0**30
+"""A number beside which a weight is rounding."""
 AVX2 = 5
 """What MKL's own variable calls AVX2, and its library tells of itself."""
 PRECISIONS = {"fp32": np.float32, "fp64": np.float64}
@@ -231,14 +235,19 @@ class Adapter(Inputs):
         self.trained = [p.name for p in self.job.network.parameters if p.trainable]
         decayed = [name for name in self.trained if name.split(".")[1] not in asked.spared]
         self.steps, self.rate = 0, asked.learning_rate
-        self.universal = is_another(self.job)
+        self.equation = optimizers.load(asked.name)
+        self.universal = asked.name not in OWN_LEARNERS or is_another(self.job)
         if self.universal:
             self.decayed = set(decayed if asked.weight_decay else ())
+            # What changes from step to step.
             self.scalars = {
                 key: self._parameter(np.array([value]))
-                for key, value in dict(asked.own_settings(), **FACTORS).items()
-                if not isinstance(value, bool)
+                for key, value in (("learning_rate", self.rate), ("share", 1.0))
             }
+            self.corrections = [
+                self._parameter(np.array([1.0]))
+                for _ in self.equation.corrections(1, asked.settings)
+            ]
             self.states: Dict[str, Any] = {}
             arrays = [self.arrays[name] for name in self.trained]
             # A method will not do: CNTK counts `self` among its arguments.
@@ -246,19 +255,24 @@ class Adapter(Inputs):
         spared = [name for name in self.trained if name not in decayed]
         groups = [(decayed, asked.weight_decay), (spared, 0.0)]
         self.groups = [(names, decay) for names, decay in groups if names]
-        self.momentum = C.momentum_schedule(asked.momentum, minibatch_size=self._reference())
-        return [self._own_learner(names, decay) for names, decay in self.groups]
+        momentum = asked.settings["momentum"]
+        self.momentum = C.momentum_schedule(momentum, minibatch_size=self._reference())
+        return [
+            self._own_learner([self.arrays[name] for name in names], decay)
+            for names, decay in self.groups
+        ]
 
     def _reference(self) -> Any:
         """The batch size for which CNTK's learners take rates and momenta; where there are partial
         batches, that of each."""
         return C.learners.IGNORE if self.job.rest else self.job.batch_size
 
-    def _own_learner(self, names: Any, decay: Any) -> Any:
-        arrays, rate = [self.arrays[name] for name in names], self._schedule(self.rate)
-        if not self.job.optimizer.momentum:
+    def _own_learner(self, arrays: Any, decay: Any) -> Any:
+        rate = self._schedule(self.rate)
+        own = self.job.optimizer.settings
+        if not own["momentum"]:
             return C.sgd(arrays, rate, l2_regularization_weight=decay)
-        kind = C.nesterov if self.job.optimizer.nesterov else C.momentum_sgd
+        kind = C.nesterov if own["nesterov"] else C.momentum_sgd
         # Without unit gain v = m v + g, not m v + (1 - m) g.
         return kind(arrays, rate, self.momentum, unit_gain=False, l2_regularization_weight=decay)
 
@@ -269,7 +283,7 @@ class Adapter(Inputs):
     def _equation(self, parameters: List[Any], gradients: Any) -> Any:
         """One step of the spec's update equation (docs/parity.md), as assignments."""
         described = {each.name: each for each in self.job.network.parameters}
-        decoupled, scalars = self.job.optimizer.decoupled, self.scalars
+        scalars = self.scalars
         share = self._constant([1.0 / self.job.batch_size])
         share = scalars["share"] if self.job.rest else share
         updates = []
@@ -280,39 +294,31 @@ class Adapter(Inputs):
                 gradient = gradient + self._constant([described[name].l1]) * sign
             if described[name].l2:
                 gradient = gradient + self._constant([2 * described[name].l2]) * array
-            kept = array
-            if name in self.decayed and decoupled:
-                kept = array * (1 - scalars["learning_rate"] * scalars["weight_decay"])
-            elif name in self.decayed:
-                gradient = gradient + scalars["weight_decay"] * array
-            updates.append(C.assign(array, kept - self._step(name, gradient)))
+            rate, kept = scalars["learning_rate"], array
+            if name in self.decayed:
+                kept, gradient = self._with_decay(array, gradient, rate)
+            count = self.equation.states(self.job.optimizer.settings)
+            states = [self._parameter(np.zeros(gradient.shape)) for _ in range(count)]
+            self.states[name] = states
+            direction, new = self._direction(gradient, states, self.corrections)
+            updates.append(C.assign(array, kept - rate * direction))
+            updates += [C.assign(state, value) for state, value in zip(states, new)]
         return C.combine(updates)
 
-    def _step(self, name: str, gradient: Any) -> Any:
-        """What is taken off the array `name`."""
-        asked, scalars = self.job.optimizer, self.scalars
-        rate = scalars["learning_rate"]
-        kept = 2 if asked.name == "adam" else 1 if asked.momentum else 0
-        states = [self._parameter(np.zeros(gradient.shape)) for _ in range(kept)]
-        self.states[name] = states
-        if asked.name == "adam":
-            # In single precision 1 - beta2 would lose three digits.
-            new1, new2 = (self._constant([1 - beta]) for beta in (asked.beta1, asked.beta2))
-            mean = C.assign(states[0], scalars["beta1"] * states[0] + new1 * gradient)
-            square = new2 * gradient * gradient
-            square = C.assign(states[1], scalars["beta2"] * states[1] + square)
-            root = C.sqrt(square) * scalars["second"] + scalars["epsilon"]
-            return rate * scalars["first"] * mean / root
-        if not kept:
-            return rate * gradient
-        velocity = C.assign(states[0], scalars["momentum"] * states[0] + gradient)
-        if asked.nesterov:
-            return rate * (gradient + scalars["momentum"] * velocity)
-        return rate * velocity
+    def _with_decay(self, array: Any, gradient: Any, rate: Any) -> Any:
+        """An array and its gradient with weight decay."""
+        decay = self._constant([self.job.optimizer.weight_decay])
+        if self.job.optimizer.decoupled:
+            return array * (1 - rate * decay), gradient
+        return array, gradient + decay * array
+
+    def _direction(self, gradient: Any, states: Any, corrections: Any) -> Any:
+        """What a step takes off an array, divided by the rate, and the new states."""
+        own = self.job.optimizer.settings
+        return self.equation.direction(gradient, states, corrections, own, C.sqrt)
 
     def _set_rate(self, rate: Any, batch_size: int) -> None:
         """Make the next step one with this rate and batch size."""
-        asked = self.job.optimizer
         self.steps += 1
         if rate != self.rate and self.universal:
             self.scalars["learning_rate"].value = np.array([rate], self.dtype)
@@ -322,11 +328,10 @@ class Adapter(Inputs):
         self.rate = rate
         if self.universal and self.job.rest:
             self.scalars["share"].value = np.array([1.0 / batch_size], self.dtype)
-        if asked.name == "adam":
-            for key, power in (("first", 1.0), ("second", 0.5)):
-                beta = asked.beta1 if key == "first" else asked.beta2
-                factor = (1 - beta**self.steps) ** -power
-                self.scalars[key].value = np.array([factor], self.dtype)
+        if self.universal:
+            numbers = self.equation.corrections(self.steps, self.job.optimizer.settings)
+            for correction, number in zip(self.corrections, numbers):
+                correction.value = np.array([number], self.dtype)
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         losses = []
@@ -413,28 +418,71 @@ class Adapter(Inputs):
         return product, convolved.eval({images: a[:, :, None, None]})[:, :, 0, 0]
 
     def settings(self) -> Dict[str, Any]:
-        asked = self.job.optimizer
-        kinds = {each.create_checkpoint()["type"] for each in self.trainer.parameter_learners}
         if self.universal:
-            own: Dict[str, Any] = {key: float(each.value[0]) for key, each in self.scalars.items()}
-            for key in FACTORS:
-                del own[key]
-            if asked.name == "sgd":
-                own["nesterov"] = asked.nesterov
+            own = self._probed()
         else:
             rates = {learner.learning_rate() for learner in self.trainer.parameter_learners}
             own = {
+                "optimizer": "sgd",
                 "learning_rate": rates.pop() if len(rates) == 1 else str(rates),
                 "momentum": self.momentum[0],
-                "nesterov": kinds == {"LearnerNesterov"},
+                "nesterov": self._coasts_short(),
                 "weight_decay": max(decay for _, decay in self.groups),
             }
         return dict(
             own,
-            optimizer=asked.name if self.universal else "sgd",
             batch_size=self.trainer.previous_minibatch_sample_count,
             **self._computing(),
         )
+
+    def _coasts_short(self) -> bool:
+        """Whether CNTK's own learner is Nesterov's, which it does not tell: after a step of
+        gradient 1, one of gradient 0 is m times as long, or m^2 / (1 + m) times."""
+        momentum, array = self.momentum[0], self._parameter(np.zeros(1))
+        learner, places = self._own_learner([array], 0.0), [0.0]
+        for gradient in (1.0, 0.0):
+            slope = C.NDArrayView.from_dense(np.array([gradient], self.dtype))
+            learner.update({array: slope}, self.job.batch_size)
+            places.append(float(array.value[0]))
+        ratio = (places[2] - places[1]) / places[1]
+        return bool(ratio < 0.75 * momentum)
+
+    def _probed(self) -> Dict[str, Any]:
+        """The settings of our own equation, from what it makes of single numbers."""
+        count = len(self.states[self.trained[0]])
+        gradient, *states = [C.input_variable(1, dtype=self.dtype) for _ in range(1 + count)]
+        ones = [self._constant([1.0]) for _ in self.corrections]
+        direction, new = self._direction(gradient, states, ones)
+        outputs = [direction] + new
+
+        def stepped(slope: float, kept: Any) -> Any:
+            given = dict(zip([gradient] + states, (self._single(x) for x in [slope, *kept])))
+            found = []
+            for output in outputs:  # an optimizer without states is the gradient itself
+                used = {variable: given[variable] for variable in output.arguments}
+                found.append(float(output.eval(used).ravel()[0]))
+            return found[0], found[1:]
+
+        return dict(
+            self.equation.solved(stepped, count),
+            optimizer=self.job.optimizer.name,
+            learning_rate=float(self.scalars["learning_rate"].value[0]),
+            weight_decay=self._probed_decay(),
+        )
+
+    def _single(self, value: float) -> Any:
+        return np.array([[value]], self.dtype)
+
+    def _probed_decay(self) -> float:
+        """What decay does to a weight of 1 at a large rate, or adds to a gradient of 0."""
+        if not self.decayed:
+            return 0.0
+        weight, rate = (C.input_variable(1, dtype=self.dtype) for _ in range(2))
+        shrunk, added = self._with_decay(weight, self._constant([0.0]), rate)
+        one, large = self._single(1.0), self._single(LARGE)
+        if self.job.optimizer.decoupled:
+            return (1 - float(shrunk.eval({weight: one, rate: large}).ravel()[0])) / LARGE
+        return float(added.eval({weight: one}).ravel()[0])
 
     def software(self) -> Software:
         version = ctypes.create_string_buffer(200)

@@ -6,6 +6,7 @@ CAPABILITIES = Capabilities(
     # What MKL chooses itself, on AMD's processors its slowest kernels; or its AVX2 kernels.
     modes=("default", "mkl_avx2"),
     modules={"cntk": "cntk", "numpy": "numpy", "PIL": "pillow"},
+    optimizers=("sgd", "adam", "rmsprop"),
     record_format="png",
     released="2018-04",
     why_no_replicas="CNTK trains data-parallel over MPI; its environment has a stand-in",

@@ -11,19 +11,19 @@ from touchstone.schema.spec import Layer
 
 
 def is_another(job: Job) -> Any:
-    """Whether the update equation is one that CNTK's own learners have not.
+    """Whether the update equation, of SGD, is one that CNTK's own learners have not.
 
     Their velocity is rate v, which a change of the rate would scale; they know no penalties
-    of single arrays and coupled decay alone; their Adam adds epsilon before its corrections.
+    of single arrays and coupled decay alone.
     """
     asked, schedule = job.optimizer, job.schedule
-    if asked.name != "sgd" or (asked.decoupled and asked.weight_decay):
+    if asked.decoupled and asked.weight_decay:
         return True
     arrays = [each for each in job.network.parameters if each.trainable]
     if any(each.l1 or each.l2 for each in arrays):
         return True
     constant = schedule.name == "constant" and not schedule.lr_warmup_epochs
-    return bool(asked.momentum) and not constant
+    return bool(asked.settings["momentum"]) and not constant
 
 
 def with_padding(x: Any, layer: Layer, shape: Any, window: Any, value: Any) -> Any:

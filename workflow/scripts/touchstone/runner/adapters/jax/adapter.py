@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from touchstone import optimizers
 from touchstone.runner.adapters.jax.capabilities import CAPABILITIES
 from touchstone.runner.adapters.jax.inputs import Inputs
 from touchstone.runner.adapters.jax.network import (
@@ -122,14 +123,15 @@ class Adapter(Inputs):
             name: jnp.asarray(self._native(name, array), self.dtype)
             for name, array in weights.items()
         }
-        moments = 2 if self.optimizer.name == "adam" else bool(self.optimizer.momentum)
+        self.equation = optimizers.load(self.optimizer.name)
+        own = self.optimizer.settings
         self.state = {
             "arrays": arrays,
             "moments": {
-                name: [jnp.zeros_like(arrays[name]) for _ in range(moments)]
+                name: [jnp.zeros_like(arrays[name]) for _ in range(self.equation.states(own))]
                 for name in self.trained
             },
-            "scalars": jnp.zeros(3, self.dtype),
+            "scalars": jnp.zeros(1 + len(self.equation.corrections(1, own)), self.dtype),
         }
         self.steps, self.batch_size = 0, 0
         self.masks: Dict[str, Any] = {}
@@ -282,34 +284,29 @@ class Adapter(Inputs):
         self, array: Any, gradient: Any, moments: Any, scalars: Any, decayed: bool = True
     ) -> Any:
         """What the update equation makes of an array and its moments."""
-        asked, rate = self.optimizer, scalars[0]
-        if decayed and asked.weight_decay:
-            if asked.decoupled:
-                array = array * (1 - rate * asked.weight_decay)
-            else:
-                gradient = gradient + asked.weight_decay * array
-        if asked.name == "adam":
-            first = asked.beta1 * moments[0] + (1 - asked.beta1) * gradient
-            second = asked.beta2 * moments[1] + (1 - asked.beta2) * gradient**2
-            root = jnp.sqrt(second) * scalars[2] + asked.epsilon
-            return array - rate * (first * scalars[1]) / root, [first, second]
-        if moments:
-            moments = [asked.momentum * moments[0] + gradient]
-            if asked.nesterov:
-                gradient = gradient + asked.momentum * moments[0]
-            else:
-                gradient = moments[0]
-        return array - rate * gradient, moments
+        rate, own = scalars[0], self.optimizer.settings
+        if decayed:
+            array, gradient = self._with_decay(array, gradient, rate)
+        direction, moments = self.equation.direction(gradient, moments, scalars[1:], own, jnp.sqrt)
+        return array - rate * direction, moments
+
+    def _with_decay(self, array: Any, gradient: Any, rate: Any) -> Any:
+        """An array and its gradient with weight decay."""
+        decay = self.optimizer.weight_decay
+        if not decay:
+            return array, gradient
+        if self.optimizer.decoupled:
+            return array * (1 - rate * decay), gradient
+        return array, gradient + decay * array
 
     def _scalars(self, rates: Array) -> Any:
-        """Of every step the rate, and what corrects Adam's mean and the root of its squares."""
-        scalars = np.ones((len(rates), 3))
-        scalars[:, 0] = rates
-        if self.optimizer.name == "adam":
-            t = self.steps + 1 + np.arange(len(rates))
-            scalars[:, 1] = 1 / (1 - self.optimizer.beta1**t)
-            scalars[:, 2] = 1 / np.sqrt(1 - self.optimizer.beta2**t)
-        return scalars.astype(self.dtype)
+        """Of every step the rate, and the corrections of the update equation."""
+        own = self.optimizer.settings
+        scalars = [
+            (rate, *self.equation.corrections(self.steps + 1 + i, own))
+            for i, rate in enumerate(rates)
+        ]
+        return np.array(scalars, self.dtype)
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         if isinstance(batches, np.ndarray):
@@ -422,27 +419,23 @@ class Adapter(Inputs):
         array's own 1 is rounding.
         """
         update, large = jax.jit(self._update), 2.0**30
-        scalars = np.array([large, 1, 1], self.dtype)
-        none = [0] * len(self.state["moments"][self.trained[0]])
+        scalars = np.ones(self.state["scalars"].shape, self.dtype)
+        scalars[0] = large
+        one, zero = np.ones((), self.dtype), np.zeros((), self.dtype)
+        shrunk, added = jax.jit(self._with_decay)(one, zero, scalars[0])
+        none = [0.0] * len(self.state["moments"][self.trained[0]])
 
-        def made(array: Any, gradient: Any, *moments: Any) -> Any:
-            """The array and its moments after a step."""
-            values, slope, *kept = np.array([array, gradient, *moments], self.dtype)
-            values, kept = update(values, slope, kept, scalars)
-            return float(values), [float(moment) for moment in kept]
+        def stepped(gradient: float, moments: Any) -> Any:
+            slope, *kept = np.array([gradient, *moments], self.dtype)
+            moved, kept = update(zero, slope, kept, scalars)
+            return float(moved) / -large, [float(moment) for moment in kept]
 
-        pushed, answers = made(0, 1, *none)
-        shrunk, coupled = made(1, 0, *none)
-        settings = {
+        return {
+            **self.equation.solved(stepped, len(none)),
+            "optimizer": self.optimizer.name,
             "learning_rate": float(self.state["scalars"][0]),
-            "weight_decay": coupled[0] / answers[0] if any(coupled) else (1 - shrunk) / large,
+            "weight_decay": float(added) or (1 - float(shrunk)) / large,
         }
-        if len(none) == 2:
-            first, second = made(0, 0, 1, 1)[1]
-            epsilon = large * first / -made(0, 0, 1, 0)[0]
-            return dict(settings, optimizer="adam", beta1=first, beta2=second, epsilon=epsilon)
-        momentum = made(0, 0, 1)[1][0] if none else 0.0
-        return dict(settings, optimizer="sgd", momentum=momentum, nesterov=pushed != -large)
 
     def software(self) -> Software:
         return Software(

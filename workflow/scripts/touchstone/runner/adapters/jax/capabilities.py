@@ -12,6 +12,7 @@ CAPABILITIES = Capabilities(
     ),
     variables={"keras": {"KERAS_BACKEND": "jax"}},
     modules={"jax": "jax", "numpy": "numpy"},
+    optimizers=("sgd", "adam", "rmsprop"),
     record_format="lmdb",
     released="2026-06",
     replicas="devices",

@@ -5,7 +5,7 @@ style `tuned`.
 """
 
 import math
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import flax
 import jax
@@ -15,6 +15,7 @@ import optax
 from flax import nnx
 from optax import tree_utils
 
+from touchstone import optimizers
 from touchstone.runner.adapters.jax import adapter
 from touchstone.runner.adapters.jax.network import pool_threads
 from touchstone.runner.adapters.jax.nnx_layers import SPARED, Network, path_of
@@ -22,6 +23,25 @@ from touchstone.runner.channels_last import rows_last
 from touchstone.runner.running_variance import unbiased
 from touchstone.schema.events import Software
 from touchstone.schema.types import Array, Arrays
+
+
+def _sgd(own: Dict[str, Any]) -> List[Any]:
+    return [optax.trace(own["momentum"], own["nesterov"])] if own["momentum"] else []
+
+
+def _adam(own: Dict[str, Any]) -> List[Any]:
+    return [optax.scale_by_adam(own["beta1"], own["beta2"], own["epsilon"])]
+
+
+def _rmsprop(own: Dict[str, Any]) -> List[Any]:
+    """Optax's own adds epsilon in the root unless it is asked not to."""
+    return [optax.scale_by_rms(own["rho"], own["epsilon"], eps_in_sqrt=False)]
+
+
+OPTIMIZERS = {"sgd": _sgd, "adam": _adam, "rmsprop": _rmsprop}
+"""By name, what makes of Optax's parts the direction of a step."""
+STATES = {"sgd": ["trace"], "adam": ["mu", "nu"], "rmsprop": ["nu"]}
+"""What Optax calls the arrays that they keep, in the order of `optimizers/`."""
 
 
 class Adapter(adapter.Adapter):
@@ -67,16 +87,14 @@ class Adapter(adapter.Adapter):
         return self._at_rate(self.optimizer.learning_rate)
 
     def _at_rate(self, learning_rate: Any) -> Any:
-        asked = self.optimizer
-        decay = optax.add_decayed_weights(asked.weight_decay, self._decayed)
-        if asked.name == "adam":
-            moments = optax.scale_by_adam(asked.beta1, asked.beta2, asked.epsilon)
-        else:
-            moments = optax.trace(asked.momentum, asked.nesterov)
-        parts = [moments] if asked.name == "adam" or asked.momentum else []
+        asked, decay = self.optimizer, self._decay()
+        parts = OPTIMIZERS[asked.name](asked.settings)
         if asked.weight_decay:
             parts = [*parts, decay] if asked.decoupled else [decay, *parts]
         return optax.chain(*parts, optax.scale_by_learning_rate(learning_rate))
+
+    def _decay(self) -> Any:
+        return optax.add_decayed_weights(self.optimizer.weight_decay, self._decayed)
 
     def _decayed(self, arrays: Any) -> Any:
         """Of every array, whether weight decay shrinks it."""
@@ -197,46 +215,44 @@ class Adapter(adapter.Adapter):
         }
 
     def _probed(self) -> Any:
-        """The settings of the update equation, from what it makes of single numbers.
+        """The settings of the update equation, from what it makes of single numbers."""
+        unit, names = self._at_rate(1.0), STATES[self.optimizer.name]
+        first = unit.init(self._single(0.0))
+        kept = [name for name in names if tree_utils.tree_get(first, name) is not None]
+        count = {} if tree_utils.tree_get(first, "count") is None else {"count": np.int32(2**30)}
 
-        The first step has a gradient and no weight, the second neither; another first step has a
-        weight only.
-        """
-        made, zero = self._at_rate(self._rate()), {"kernel": np.zeros((), self.dtype)}
-        one = {"kernel": np.ones((), self.dtype)}
-        pushed, begun = made.update(one, made.init(zero), zero)
-        coasted, state = made.update(zero, begun, zero)
-        shrunk, coupled = made.update(zero, made.init(zero), one)
-        first, second, decayed = (float(each["kernel"]) for each in (pushed, coasted, shrunk))
+        def stepped(gradient: float, states: Any) -> Any:
+            """A step that is late enough for all corrections to be 1."""
+            given = {name: self._single(state) for name, state in zip(kept, states)}
+            state = tree_utils.tree_set(first, **given, **count)
+            moved, state = unit.update(self._single(gradient), state, self._single(0.0))
+            left = [float(tree_utils.tree_get(state, name)["kernel"]) for name in kept]
+            return -float(moved["kernel"]), left
 
-        def moment(state: Any, name: str) -> Any:
-            found = tree_utils.tree_get(state, name)
-            return None if found is None else float(found["kernel"])
-
-        if self.optimizer.name == "adam":
-            beta1, beta2 = 1 - moment(begun, "mu"), 1 - moment(begun, "nu")
-            fast = tree_utils.tree_set(made.init(zero), mu=one, nu=zero)
-            stepped = float(made.update(zero, fast, zero)[0]["kernel"])
-            return {
-                "optimizer": "adam",
-                "learning_rate": self._rate(),
-                "beta1": beta1,
-                "beta2": beta2,
-                "epsilon": -self._rate() * beta1 / (1 - beta1) / stepped,
-                "weight_decay": moment(coupled, "mu") / (1 - beta1) or -decayed / self._rate(),
-            }
-        momentum = moment(state, "trace") or 0.0
-        nesterov = momentum > 0 and not math.isclose(second / first, momentum, rel_tol=1e-3)
-        rate = -first / (1 + momentum * nesterov)
-        kept = moment(coupled, "trace")
-        decay = kept if kept else -decayed / rate
         return {
-            "optimizer": "sgd",
-            "learning_rate": rate,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "weight_decay": decay,
+            **optimizers.load(self.optimizer.name).solved(stepped, len(kept)),
+            "optimizer": self.optimizer.name,
+            "learning_rate": self._moved(self._rate(), 1.0, 0.0) / self._moved(1.0, 1.0, 0.0),
+            "weight_decay": self._probed_decay(),
         }
+
+    def _single(self, value: float) -> Any:
+        """One number as the arrays of a network that has no other."""
+        return {"kernel": np.array(value, self.dtype)}
+
+    def _moved(self, rate: float, gradient: float, weight: float) -> float:
+        """By how much a first step at a rate moves a weight that has this gradient."""
+        updates, array = self._at_rate(rate), self._single(weight)
+        moved, _ = updates.update(self._single(gradient), updates.init(array), array)
+        return float(moved["kernel"])
+
+    def _probed_decay(self) -> float:
+        """The weight decay, if a weight of 1 moves by it, or as a gradient of its size would."""
+        part, one = self._decay(), self._single(1.0)
+        added, _ = part.update(self._single(0.0), part.init(one), one)
+        decay, moved = float(added["kernel"]), self._moved(1.0, 0.0, 1.0)
+        expected = -decay if self.optimizer.decoupled else self._moved(1.0, decay, 0.0)
+        return decay if math.isclose(moved, expected, rel_tol=1e-5) else -moved
 
     def _rate(self) -> float:
         """The rate of the last step."""

@@ -29,6 +29,57 @@ PRECISIONS = {
 LAYOUTS = {"channels_last": "NHWC", "channels_first": "NCHW"}
 
 
+class RMSprop(keras.optimizers.RMSprop):
+    """Keras's own adds epsilon in the root."""
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        ops = keras.ops
+        rate, gradient = (ops.cast(x, variable.dtype) for x in (learning_rate, gradient))
+        square = self._velocities[self._get_variable_index(variable)]
+        self.assign(square, self.rho * square + (1 - self.rho) * ops.square(gradient))
+        self.assign_sub(variable, rate * gradient / (ops.sqrt(square) + self.epsilon))
+
+
+def _sgd(own: Dict[str, Any], common: Dict[str, Any]) -> Any:
+    return keras.optimizers.SGD(momentum=own["momentum"], nesterov=own["nesterov"], **common)
+
+
+def _adam(own: Dict[str, Any], common: Dict[str, Any]) -> Any:
+    return keras.optimizers.Adam(
+        beta_1=own["beta1"], beta_2=own["beta2"], epsilon=own["epsilon"], **common
+    )
+
+
+def _rmsprop(own: Dict[str, Any], common: Dict[str, Any]) -> Any:
+    return RMSprop(rho=own["rho"], epsilon=own["epsilon"], **common)
+
+
+OPTIMIZERS = {"sgd": _sgd, "adam": _adam, "rmsprop": _rmsprop}
+"""By name, what makes Keras's optimiser of its own settings and of those that all have."""
+
+
+def _of_sgd(updates: Any, config: Dict[str, Any], steps: int) -> Dict[str, Any]:
+    return {"optimizer": "sgd", "momentum": config["momentum"], "nesterov": config["nesterov"]}
+
+
+def _of_adam(updates: Any, config: Dict[str, Any], steps: int) -> Dict[str, Any]:
+    beta1, beta2 = config["beta_1"], config["beta_2"]
+    epsilon = float(updates.epsilon) / (1 - beta2**steps) ** 0.5
+    return {"optimizer": "adam", "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
+
+
+def _of_rmsprop(updates: Any, config: Dict[str, Any], steps: int) -> Dict[str, Any]:
+    return {"optimizer": "rmsprop", "rho": config["rho"], "epsilon": config["epsilon"]}
+
+
+SETTINGS = {
+    keras.optimizers.SGD: _of_sgd,
+    keras.optimizers.Adam: _of_adam,
+    RMSprop: _of_rmsprop,
+}
+"""By the class of an optimiser, what reads its own settings after so many steps."""
+
+
 class KerasTraining(base.TrainingAdapter):
     """The part of an adapter that trains by Keras; the rest is the backend's.
 
@@ -103,14 +154,10 @@ class KerasTraining(base.TrainingAdapter):
         own: Dict[str, Any] = {"learning_rate": asked.learning_rate}
         if asked.decoupled and asked.weight_decay:
             own["weight_decay"] = asked.weight_decay
+        made = OPTIMIZERS[asked.name](asked.settings, own)
         if asked.name == "adam":
-            made = keras.optimizers.Adam(
-                beta_1=asked.beta1, beta_2=asked.beta2, epsilon=asked.epsilon, **own
-            )
             # Keras adds epsilon before the correction of the square root.
             made.epsilon = made.add_variable((), "zeros", self.kept, name="epsilon")
-        else:
-            made = keras.optimizers.SGD(momentum=asked.momentum, nesterov=asked.nesterov, **own)
         if asked.decoupled and asked.weight_decay and asked.spared:
             spared = [name for name in self.trained if name.split(".")[1] in asked.spared]
             made.exclude_from_weight_decay([self.arrays[name] for name in spared])
@@ -141,12 +188,14 @@ class KerasTraining(base.TrainingAdapter):
         asked, updates = self.job.optimizer, self.updates
         before = float(updates.learning_rate)
         if np.float32(rate) != np.float32(before):
-            if asked.name == "sgd" and asked.momentum and self.steps:
+            if asked.settings.get("momentum") and self.steps:
                 for momentum in updates.momentums:
                     momentum.assign(momentum * (rate / before))
             updates.learning_rate = rate
         if asked.name == "adam":
-            updates.epsilon.assign(asked.epsilon * (1 - asked.beta2 ** (self.steps + 1)) ** 0.5)
+            own = asked.settings
+            correction = (1 - own["beta2"] ** (self.steps + 1)) ** 0.5
+            updates.epsilon.assign(own["epsilon"] * correction)
 
     def losses(self, handle: Any) -> Array:
         return np.array(handle)
@@ -195,13 +244,9 @@ class KerasTraining(base.TrainingAdapter):
         """The effective settings that Keras has, read back."""
         model, updates = self.model, self.updates
         config = updates.get_config()
-        if isinstance(updates, keras.optimizers.Adam):
-            corrected = (1 - self.job.optimizer.beta2**self.steps) ** 0.5
-            own: Dict[str, Any] = {"optimizer": "adam", "beta1": config["beta_1"]}
-            own.update(beta2=config["beta_2"], epsilon=float(updates.epsilon) / corrected)
-        else:
-            own = {"optimizer": "sgd", "momentum": config["momentum"]}
-            own["nesterov"] = config["nesterov"]
+        # On some backends Keras's optimisers are classes of their own, below these.
+        read = next(read for kind, read in SETTINGS.items() if isinstance(updates, kind))
+        own = read(updates, config, self.steps)
         coupled = [2 * (p.l2 - self.parameters[n].l2) for n, p in self.penalties.items()]
         if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
             own["loss_scaling"] = "dynamic"

@@ -24,6 +24,7 @@ from touchstone.runner.adapters.mxnet.network import (
     has_avx512,
     to_numpy,
 )
+from touchstone.runner.adapters.mxnet.optimizers import OPTIMIZERS
 from touchstone.runner.adapters.mxnet.profile import NOT_IMPERATIVE, profiled_steps
 from touchstone.runner.job import Job
 from touchstone.runner.running_variance import unbiased
@@ -137,11 +138,8 @@ class Adapter(Inputs):
 
     def _optimize(self) -> None:
         asked = self.job.optimizer
-        own = {"learning_rate": asked.learning_rate, "wd": asked.weight_decay}
-        if asked.name == "adam":
-            own.update(beta1=asked.beta1, beta2=asked.beta2, epsilon=asked.epsilon)
-        else:
-            own["momentum"] = asked.momentum
+        self.updates = OPTIMIZERS[asked.name]
+        common = {"learning_rate": asked.learning_rate, "wd": asked.weight_decay}
         decayed = {n: p for n, p in self.trained.items() if n.split(".")[1] not in asked.spared}
         for name, parameter in self.trained.items():
             parameter.wd_mult = float(name in decayed and not asked.decoupled)
@@ -149,11 +147,10 @@ class Adapter(Inputs):
         self.shrunk = []
         if asked.decoupled and asked.weight_decay:
             self.shrunk = list(decayed.values())
-        name = "nag" if asked.nesterov else asked.name
         kind = "device" if self.context.device_type == "gpu" else "local"
         self.trainer = gluon.Trainer(
-            list(self.trained.values()), name, own, kvstore=kind if self.replicas > 1 else None,
-            update_on_kvstore=False,
+            list(self.trained.values()), self.updates.made(asked, common),
+            kvstore=kind if self.replicas > 1 else None, update_on_kvstore=False,
         )  # fmt: skip
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
@@ -179,7 +176,7 @@ class Adapter(Inputs):
     def _update(self, rate: Any, count: int) -> None:
         """One step of the update equation, with gradients that are sums of `count`; MXNet's own
         differs from it where the rate changes."""
-        optimizer, asked = self.trainer.optimizer, self.job.optimizer
+        asked = self.job.optimizer
         self.steps += 1
         for parameter, l1, l2 in self.penalised:
             for data, gradient in zip(parameter.list_data(), parameter.list_grad()):
@@ -188,21 +185,9 @@ class Adapter(Inputs):
             for data in parameter.list_data():
                 data *= 1 - rate * asked.weight_decay
         ratio = rate / self.trainer.learning_rate
-        if asked.name == "adam":
-            # Its kernel adds epsilon before the correction of the square root.
-            optimizer.epsilon = asked.epsilon * (1 - asked.beta2**self.steps) ** 0.5
-        elif ratio != 1 and asked.momentum and self.steps > 1:
-            # The states hold rate x v, of the rate before.
-            if asked.nesterov:
-                for updater in self.trainer._updaters:
-                    for state in updater.states.values():
-                        state *= ratio
-            else:
-                optimizer.momentum = asked.momentum * ratio
-        self.trainer.set_learning_rate(rate)
-        self.trainer.step(count)
-        if asked.name == "sgd":
-            optimizer.momentum = asked.momentum
+        with self.updates.changed(self.trainer, asked, self.steps, ratio):
+            self.trainer.set_learning_rate(rate)
+            self.trainer.step(count)
 
     def why_no_profile(self) -> Optional[str]:
         return NOT_IMPERATIVE if self.job.execution.mode == "imperative" else None
@@ -308,18 +293,11 @@ class Adapter(Inputs):
         decays = {optimizer._get_wd(i) for i in range(len(self.trained))} - {0.0}
         if self.shrunk:
             decays = {self.job.optimizer.weight_decay}
-        kind = type(optimizer).__name__.lower()
-        if kind == "adam":
-            correction = (1 - optimizer.beta2**self.steps) ** 0.5
-            own = {"beta1": optimizer.beta1, "beta2": optimizer.beta2}
-            own["epsilon"] = optimizer.epsilon / correction
-        else:
-            own = {"momentum": optimizer.momentum, "nesterov": kind == "nag"}
+        own = self.updates.settings(optimizer, self.steps)
         if self.replicas > 1:
             own["replicas"] = len({images.context for images in self.last})
         return {
             **own,
-            "optimizer": "adam" if kind == "adam" else "sgd",
             "learning_rate": self.trainer.learning_rate,
             "weight_decay": decays.pop() if len(decays) == 1 else float(max(decays, default=0)),
             "batch_size": sum(images.shape[0] for images in self.last),

@@ -7,6 +7,7 @@ CAPABILITIES = Capabilities(
     initialisation=("uniform_0.07", "zeros"),
     plain=Plain({"hybrid": "plain", "imperative": "plain"}),
     modules={"mxnet": "mxnet", "numpy": "numpy"},
+    optimizers=("sgd", "adam", "rmsprop"),
     record_format="recordio",
     released="2022-05",
     replicas="devices",

@@ -19,6 +19,7 @@ from touchstone.runner.adapters.pytorch.capabilities import CAPABILITIES
 from touchstone.runner.adapters.pytorch.graphs import passes_in_graphs
 from touchstone.runner.adapters.pytorch.inputs import Inputs
 from touchstone.runner.adapters.pytorch.network import LAYOUTS, layouts_of, module_of
+from touchstone.runner.adapters.pytorch.optimizers import OPTIMIZERS, SETTINGS
 from touchstone.runner.adapters.pytorch.profile import NOT_COMPILED, profiled_steps
 from touchstone.runner.job import Job
 from touchstone.schema.events import Software
@@ -108,8 +109,9 @@ class Adapter(Inputs):
                 message = "{} takes a GPU of compute capability 8.0, this one has {}.{}"
                 raise NotImplementedError(message.format(precision, *capability))
         asked = self.job.optimizer
-        if precision == "fp16-amp" and asked.decoupled and asked.name == "sgd":
-            # Such a decay is no part of PyTorch's SGD, whose steps the loss scaling leaves out.
+        if precision == "fp16-amp" and asked.decoupled and asked.name != "adam":
+            # Such a decay is no part of PyTorch's other optimisers, whose steps the loss scaling
+            # leaves out.
             raise NotImplementedError("fp16-amp with decoupled weight decay is there for adam only")
 
     def _autocast(self) -> Any:
@@ -230,23 +232,14 @@ class Adapter(Inputs):
             for names, own in ((decayed, decay), (spared, 0.0))
             if names
         ]
-        rate = asked.learning_rate
         self.shrunk = []
-        if asked.name == "adam":
-            kind = torch.optim.AdamW if asked.decoupled else torch.optim.Adam
-            betas = asked.beta1, asked.beta2
-            self.optimizer = kind(groups, rate, betas, asked.epsilon, fused=self.fused)
-            return
-        if asked.decoupled and decay:
-            # PyTorch has no SGD with decoupled decay: the weights shrink before its step.
+        if asked.decoupled and decay and asked.name != "adam":
+            # Of PyTorch's, AdamW alone has decoupled decay: else weights shrink before the step.
             self.shrunk = [group["params"] for group in groups if group["weight_decay"]]
             for group in groups:
                 group["weight_decay"] = 0.0
-        momentum, nesterov = asked.momentum, asked.nesterov
-        self.optimizer = torch.optim.SGD(
-            groups, rate, momentum, nesterov=nesterov, fused=self.fused
-        )
-        if self.scaler.is_enabled() and momentum:
+        self.optimizer = OPTIMIZERS[asked.name](groups, asked, self.fused)
+        if self.scaler.is_enabled() and asked.settings.get("momentum"):
             # PyTorch's first step makes them, of whatever is in memory if that step is left out.
             for name in trained:
                 array = self.arrays[name]
@@ -394,10 +387,7 @@ class Adapter(Inputs):
 
     def settings(self) -> Dict[str, Any]:
         group = self.optimizer.param_groups[0]
-        settings = {"momentum": group.get("momentum"), "nesterov": group.get("nesterov")}
-        if "betas" in group:
-            settings = {"epsilon": group["eps"]}
-            settings["beta1"], settings["beta2"] = group["betas"]
+        settings = SETTINGS[type(self.optimizer)](group)
         if self.scaler.is_enabled():
             settings["loss_scaling"] = "dynamic"
         decay = self.job.optimizer.weight_decay if self.shrunk else group["weight_decay"]
@@ -408,7 +398,6 @@ class Adapter(Inputs):
                 settings["nodes"] = len(self.hosts)
         return {
             **settings,
-            "optimizer": "adam" if "betas" in group else "sgd",
             "learning_rate": group["lr"],
             "weight_decay": decay,
             "batch_size": self.batch_size * replicas,

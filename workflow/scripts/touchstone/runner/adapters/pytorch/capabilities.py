@@ -16,6 +16,7 @@ CAPABILITIES = Capabilities(
             "TORCHINDUCTOR_GRAPH_PARTITION": "0",
         },
     },
+    optimizers=("sgd", "adam", "rmsprop"),
     record_format="lmdb",
     released="2026-07",
     replicas="processes",

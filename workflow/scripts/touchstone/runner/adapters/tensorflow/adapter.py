@@ -10,11 +10,13 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port as port
 
+from touchstone import optimizers
 from touchstone.runner.adapters.tensorflow.capabilities import CAPABILITIES
 from touchstone.runner.adapters.tensorflow.inputs import Inputs
 from touchstone.runner.adapters.tensorflow.network import (
     Layers,
 )
+from touchstone.runner.adapters.tensorflow.optimizers import OPTIMIZERS
 from touchstone.runner.adapters.tensorflow.profile import NOT_OF_XLA, profiled_steps
 from touchstone.runner.adapters.tensorflow.settings import Settings
 from touchstone.runner.job import Job
@@ -117,7 +119,10 @@ class Adapter(Inputs, Layers, Settings):
         self.steps = 0
         self.loss_scale = tf.Variable(FIRST_SCALE, trainable=False)
         self.finite_steps = tf.Variable(0, trainable=False)
-        self.last_scalars = tf.Variable(tf.zeros(3, self.dtype), trainable=False)
+        own = self.optimizer.settings
+        self.update = OPTIMIZERS[self.optimizer.name]
+        scalars = 1 + len(self.update.numbers(1, 1.0, own))
+        self.last_scalars = tf.Variable(tf.zeros(scalars, self.dtype), trainable=False)
         self.last_size = tf.Variable(self.job.batch_size, trainable=False)
         self.masks = {}
         self.forward = tf.function(lambda images: self._forward(images, False), autograph=False)
@@ -128,7 +133,7 @@ class Adapter(Inputs, Layers, Settings):
             batches = tf.TensorSpec([None, size, pixels], tf.uint8), batches
         self.signature = [
             batches,
-            tf.TensorSpec([None, 3], self.dtype),
+            tf.TensorSpec([None, scalars], self.dtype),
             tf.TensorSpec([None, size, columns(self.job.crop_area)], tf.int32),
         ]
         # XLA compiles for fixed shapes, and chunks differ in length: so a step, not a chunk.
@@ -154,7 +159,7 @@ class Adapter(Inputs, Layers, Settings):
             )
             for name, array in weights.items()
         }
-        count = 2 if self.optimizer.name == "adam" else bool(self.optimizer.momentum)
+        count = optimizers.load(self.optimizer.name).states(self.optimizer.settings)
         states = {
             name: [
                 tf.Variable(tf.zeros_like(variables[name]), trainable=False) for _ in range(count)
@@ -223,7 +228,7 @@ class Adapter(Inputs, Layers, Settings):
             self._update(name, tf.convert_to_tensor(gradient), scalars)
 
     def _update(self, name: str, gradient: Any, scalars: Any) -> None:
-        """The update equation with TensorFlow's own kernels; `scalars` as in `_scalars`."""
+        """The update equation; `scalars` as in `_scalars`."""
         asked, variable, parameter = self.optimizer, self.variables[name], self.parameters[name]
         if parameter.l1:
             gradient += parameter.l1 * tf.sign(variable)
@@ -235,34 +240,7 @@ class Adapter(Inputs, Layers, Settings):
                 variable.assign(variable * (1 - scalars[0] * decay))
             else:
                 gradient += decay * variable
-        handles = [state.handle for state in self.states[name]]
-        if asked.name == "adam":
-            zero = tf.zeros([], self.dtype)
-            tf.raw_ops.ResourceApplyAdam(
-                var=variable.handle,
-                m=handles[0],
-                v=handles[1],
-                beta1_power=zero,
-                beta2_power=zero,
-                lr=scalars[1],
-                beta1=asked.beta1,
-                beta2=asked.beta2,
-                epsilon=scalars[2],
-                grad=gradient,
-            )
-        elif handles:
-            tf.raw_ops.ResourceApplyMomentum(
-                var=variable.handle,
-                accum=handles[0],
-                lr=scalars[0],
-                grad=gradient,
-                momentum=asked.momentum,
-                use_nesterov=asked.nesterov,
-            )
-        else:
-            tf.raw_ops.ResourceApplyGradientDescent(
-                var=variable.handle, alpha=scalars[0], delta=gradient
-            )
+        self.update.take(variable, self.states[name], gradient, scalars, asked.settings)
 
     def _chunk(self, batches: Any, scalars: Any, draws: Array) -> Any:
         steps = tf.shape(scalars)[0]
@@ -291,18 +269,12 @@ class Adapter(Inputs, Layers, Settings):
         return losses.stack()
 
     def _scalars(self, rates: Array) -> Any:
-        """What the kernels want of every step: rate, and Adam's corrected rate and epsilon.
-
-        Adam's kernel would make its corrections in single precision, and adds epsilon before
-        that of the square root: they are made here.
-        """
-        scalars = np.zeros((len(rates), 3))
-        scalars[:, 0] = rates
-        if self.optimizer.name == "adam":
-            t = self.steps + 1 + np.arange(len(rates))
-            root = np.sqrt(1 - self.optimizer.beta2**t)
-            scalars[:, 1] = rates * root / (1 - self.optimizer.beta1**t)
-            scalars[:, 2] = self.optimizer.epsilon * root
+        """What the update equation wants of every step: the rate, and its other numbers."""
+        own = self.optimizer.settings
+        scalars = [
+            (rate, *self.update.numbers(self.steps + 1 + i, rate, own))
+            for i, rate in enumerate(rates)
+        ]
         return tf.constant(scalars, self.dtype)
 
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:

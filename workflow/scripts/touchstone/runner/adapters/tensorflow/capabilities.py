@@ -7,6 +7,7 @@ CAPABILITIES = Capabilities(
     modes=("function", "function_onednn", "xla"),
     plain=Plain({"keras": "plain_keras"}),
     modules={"tensorflow": "tensorflow", "numpy": "numpy"},
+    optimizers=("sgd", "adam", "rmsprop"),
     record_format="tfrecord",
     released="2026-03",
     replicas="devices",

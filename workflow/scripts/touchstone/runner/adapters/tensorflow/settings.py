@@ -15,6 +15,7 @@ from touchstone.runner.adapters.tensorflow.network import (
     one_of_all,
     with_branches,
 )
+from touchstone.runner.adapters.tensorflow.optimizers import solved
 from touchstone.runner.job import Job
 from touchstone.schema.events import Software
 from touchstone.schema.types import Array
@@ -114,12 +115,18 @@ class Settings(base.TrainingAdapter):
             for op in operations
             if "data_format" in op.node_def.attr
         }
-        settings = one_of_all([UPDATES[op.type](op) for op in updates])
+        rate, *numbers = map(float, self.last_scalars.numpy())
+        if updates:
+            settings = one_of_all([UPDATES[op.type](op) for op in updates])
+        else:  # the equation is written in operations
+            asked = self.optimizer
+            settings = solved(asked.name, asked.settings, self.dtype)
+            updates = [op for op in operations if op.type == "AssignSubVariableOp"]
         if self.strategy:
             settings["replicas"] = len({op.device for op in updates})
-        rate, _, epsilon = map(float, self.last_scalars.numpy())
         if settings["optimizer"] == "adam":
-            settings["epsilon"] = epsilon / (1 - self.optimizer.beta2**self.steps) ** 0.5
+            correction = (1 - self.optimizer.settings["beta2"] ** self.steps) ** 0.5
+            settings["epsilon"] = numbers[1] / correction
         return {
             **settings,
             "learning_rate": rate,
