@@ -91,12 +91,18 @@ def compare(
             and the intervals are narrow enough for an answer.
         metric: that is compared; turns are of it.
     """
-    every = study.comparable()
-    of_every = [{c.plan.name: c.by_block(metric) for c in group} for group in every]
-    known = zip(every, of_every, turns_of(of_every, interleaved), strict=True)
-    kept = [(g, v, t) for g, v, t in known if t or sum(map(bool, v.values())) > 1]
-    groups, values = [group for group, _, _ in kept], [value for _, value, _ in kept]
-    measured = [turn for _, _, turn in kept]
+    all_groups = study.comparable()
+    speeds = [{c.plan.name: c.by_block(metric) for c in group} for group in all_groups]
+    with_numbers = [
+        (group, of_cells, turns)
+        for group, of_cells, turns in zip(
+            all_groups, speeds, turns_of(speeds, interleaved), strict=True
+        )
+        if turns or sum(map(bool, of_cells.values())) > 1
+    ]
+    groups = [group for group, _, _ in with_numbers]
+    values = [of_cells for _, of_cells, _ in with_numbers]
+    measured = [turns for _, _, turns in with_numbers]
     turns = answering(values, measured)
     fitted = compare_with_turns(values, turns)
     of_runs = compare_groups(values) if any(turns) else fitted
@@ -130,19 +136,19 @@ def speeds_in_turn(study: Study, interleaved: Sequence[Interleaved]) -> dict[str
     """By cell whose comparison rests on turns, its speed in each set, examples/s."""
     return {
         cell: list(speeds.values())
-        for one in compare(study, interleaved)
-        if one.turns
-        for cell, speeds in one.turns.speeds.items()
+        for comparison in compare(study, interleaved)
+        if comparison.turns
+        for cell, speeds in comparison.turns.speeds.items()
     }
 
 
 def _differing(cells: Iterable[Cell]) -> list[str]:
     """The factors in which cells differ."""
-    found: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     for cell in cells:
         for name, value in cell.plan.factors.items():
-            found.setdefault(name, set()).add(value)
-    return [name for name, values in found.items() if len(values) > 1]
+            values.setdefault(name, set()).add(value)
+    return [name for name, of_cells in values.items() if len(of_cells) > 1]
 
 
 def comparisons(
@@ -267,8 +273,10 @@ def _equal_computation(cell: Cell, certificates: Certificates) -> str:
     """What is known of equal computation; outputs of inference are compared with the training's."""
     factors = cell.plan.factors
     computed = factors["precision"], factors.get("optimizer", "")
-    found = proof(certificates, cell.facet[0], cell.series.stack, *computed)
-    return found.verdict if found.shown or not cell.values("deviation") else "outputs equal"
+    certificate = proof(certificates, cell.facet[0], cell.series.stack, *computed)
+    if certificate.shown or not cell.values("deviation"):
+        return certificate.verdict
+    return "outputs equal"
 
 
 def _trust(
@@ -291,8 +299,8 @@ def _trust(
 
 def _reach(leads: Sequence[ComparedPair]) -> float | None:
     """The largest upper end / ratio of the leader's intervals; None without an interval."""
-    known = [pair.ratio for pair in leads if pair.ratio]
-    reaches = [ratio.high / ratio.value for ratio in known if ratio.high is not None]
+    ratios = [pair.ratio for pair in leads if pair.ratio]
+    reaches = [ratio.high / ratio.value for ratio in ratios if ratio.high is not None]
     return max(reaches, default=None)
 
 
