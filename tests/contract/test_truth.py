@@ -78,14 +78,16 @@ def test_another_spec_would_be_noticed(study, digits):
     path = study("pytorch", ".jsonl", epochs=2, warmup_seconds=0.0)
     text = path.with_suffix(".json").read_text()
     usual = training.losses(json.loads(text), *digits, 3)
-    for part, name, value in (
-        ("optimizer", "momentum", 0.8),
+    for *parts, name, value in (
+        ("optimizer", "settings", "momentum", 0.8),
         ("optimizer", "weight_decay", 1.0),
         ("data", "mean", [0.14]),
-        (None, "seed", 2027),
+        ("seed", 2027),
     ):
-        spec = json.loads(text)
-        (spec[part] if part else spec)[name] = value
+        spec = changed = json.loads(text)
+        for part in parts:
+            changed = changed[part]
+        changed[name] = value
         found = training.losses(spec, *digits, 3)
         assert not np.allclose(found, usual, rtol=LOSS), name
 

@@ -92,21 +92,19 @@ def test_a_study_of_all_of_them_runs(project):
     }
     reason = found["pytorch", "my_adagrad"]["reason"]
     assert reason == "this adapter has no optimizer 'my_adagrad'; it has sgd, adam, rmsprop"
-    settings = found["my_framework", "my_adagrad"]["settings"]
-    assert (settings["optimizer"], settings["epsilon"]) == ("my_adagrad", 1e-8)
-    runs = [
-        [
-            loss
-            for line in path.read_text().splitlines()
-            for loss in json.loads(line).get("losses", [])
-        ]
-        for path in project.folder.glob("results/runs/my_framework-*/rep1/events.jsonl")
-    ]
-    assert len(runs) == 2
-    for losses in runs:
+    runs = {}
+    for path in project.folder.glob("results/runs/my_framework-*/rep1/events.jsonl"):
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        settings = next(event["effective"] for event in events if event["event"] == "settings")
+        runs[settings["optimizer"]] = settings
+        losses = [loss for event in events for loss in event.get("losses", [])]
         assert len(losses) == 3 * (1000 // 64) and losses[-1] < losses[0]
+    assert set(runs) == {"sgd", "my_adagrad"}
+    assert runs["my_adagrad"]["epsilon"] == pytest.approx(1e-8)
     for telemetry in project.folder.glob("results/runs/*/rep1/telemetry.csv"):
         lines = telemetry.read_text().splitlines()
+        if "pytorch" in str(telemetry) and len(lines) == 1:
+            continue  # it was not run
         column = lines[0].split(",").index("load_average")
         assert float(lines[1].split(",")[column]) >= 0
     for record in records:
