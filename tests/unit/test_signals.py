@@ -47,6 +47,23 @@ def test_a_command_that_cannot_close_ends_nevertheless(root):
     assert (status, output) == (-signal.SIGALRM, "closed\n")
 
 
+FORKS = """
+import os, signal, subprocess
+from touchstone import signals
+with signals.interruptible():
+    interrupt = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    print(subprocess.Popen(["sleep", "600"], preexec_fn=interrupt).wait(), flush=True)
+"""
+
+
+def test_a_fork_that_is_about_to_start_a_program_says_nothing(root):
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS], env={"PYTHONPATH": str(root / "workflow/scripts")},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("143\n", "")
+
+
 def test_a_command_in_the_background_of_a_script_ignores_ctrl_c(root):
     """A shell starts it so."""
     code = "from touchstone import signals; signals.silence(); import os, signal; "

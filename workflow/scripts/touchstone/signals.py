@@ -18,6 +18,9 @@ INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 5
 """Seconds after which an interrupted command ends, whatever it is still closing."""
 
+EXIT_STATUS = 128
+"""To which the number of the signal is added, as shells do."""
+
 Handler = Callable[[int, FrameType | None], None]
 
 
@@ -44,8 +47,11 @@ def interruptible() -> Iterator[None]:
         return
     before = {each: signal.getsignal(each) for each in INTERRUPTIONS}
     came: list[int] = []
+    own = os.getpid()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != own:  # a fork that is about to start a program
+            os._exit(EXIT_STATUS + number)
         came.append(number)
         handle(signal.SIG_IGN)
         signal.alarm(PATIENCE)

@@ -21,9 +21,6 @@ from touchstone.paths import CLI
 SAID = """\
 Interrupted: what is in progress ends now, and finished runs are kept. The same command continues.
 """
-EXIT_STATUS = 128
-"""To which the number of the signal is added, as shells do."""
-
 _came: list[int] = []
 
 
@@ -41,7 +38,7 @@ def prepare() -> None:
 def finish() -> None:
     """End an interrupted execution, with a status that says so."""
     if _came:
-        sys.exit(EXIT_STATUS + _came[0])
+        sys.exit(signals.EXIT_STATUS + _came[0])
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
