@@ -88,7 +88,8 @@ def test_an_interrupted_execution_ends_within_seconds_with_one_line(projects, na
     process.send_signal(number)
     status, output = ended(process, others)
     last = output.rstrip().splitlines()[-1]
-    assert last.startswith("Interrupted: ") and last.endswith("The same command continues.")
+    assert last.startswith("Interrupted: "), output
+    assert last.endswith("The same command continues.")
     assert "Traceback" not in output and "Error" not in output and status == 128 + number
     assert not projects[name].locked()
 

@@ -53,7 +53,8 @@ def interruptible() -> Iterator[None]:
         if os.getpid() != own:  # a fork that is about to start a program
             os._exit(EXIT_STATUS + number)
         came.append(number)
-        handle(signal.SIG_IGN)
+        if len(came) > 1:  # it is closing
+            return
         signal.alarm(PATIENCE)
         raise KeyboardInterrupt
 
