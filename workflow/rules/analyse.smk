@@ -6,7 +6,11 @@ FIGURES = (
     "host_memory",
     "test_accuracy",
     "training_loss",
-    *(["operations"] if any(cell.kind == OPERATION for cell in PLAN.cells.values()) else []),
+    *(
+        ["operations"]
+        if any(cell.kind == OPERATION for cell in PLAN.cells.values())
+        else []
+    ),
     *(["scaling"] if STUDY.scaling else []),
     *(["profile"] if STUDY.profiles else []),
 )
