@@ -56,6 +56,8 @@ def interruptible() -> Iterator[None]:
         if len(came) > 1:  # it is closing
             return
         signal.alarm(PATIENCE)
+        # Python swallows what is raised in a finalizer or a callback, and prints it.
+        sys.unraisablehook = lambda _: _die_of(number)
         raise KeyboardInterrupt
 
     handle(interrupt)
