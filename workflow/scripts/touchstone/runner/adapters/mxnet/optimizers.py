@@ -15,7 +15,7 @@ class InOperations(mx.optimizer.Optimizer):
 
     def __init__(self, equation: str, own: Dict[str, Any], **common: Any) -> None:
         super().__init__(**common)
-        self.equation, self.own = optimizers.load(equation), own
+        self.name, self.equation, self.own = equation, optimizers.load(equation), own
 
     def create_state(self, index: int, weight: Any) -> List[Any]:
         count = self.equation.states(self.own)
@@ -99,8 +99,8 @@ def _unchanged(trainer: Any, asked: Optimizer, step: int, ratio: float) -> Itera
 
 def solved(made: InOperations, steps: int) -> Dict[str, Any]:
     """The settings of an equation in operations, from what it makes of single numbers."""
-    large, kind = 2.0**30, type(made)
-    probe = kind(made.equation.__name__.rpartition(".")[2], made.own, learning_rate=large)
+    large = 2.0**30
+    probe = InOperations(made.name, made.own, learning_rate=large)
 
     def stepped(gradient: float, states: List[float]) -> Tuple[float, List[float]]:
         moved, kept = nd.zeros((1,)), [nd.array([state]) for state in states]
@@ -108,7 +108,7 @@ def solved(made: InOperations, steps: int) -> Dict[str, Any]:
         return moved.asscalar() / -large, [float(state.asscalar()) for state in kept]
 
     own = made.equation.solved(stepped, made.equation.states(made.own))
-    return dict(own, optimizer=made.equation.__name__.rpartition(".")[2])
+    return dict(own, optimizer=made.name)
 
 
 OPTIMIZERS = {
