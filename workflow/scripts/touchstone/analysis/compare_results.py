@@ -6,12 +6,13 @@ from math import sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from touchstone.reading import parse_json, rows_of
+from touchstone.reading import parse_json
 from touchstone.results.files import InputError, read_object, read_text
 from touchstone.results.interleaved import ADAPTIVE, Measured, measured, read_interleaved
-from touchstone.results.metrics import directions
+from touchstone.results.metrics import METRICS, directions
+from touchstone.results.study import Study, read_study
 from touchstone.results.tables import counted
-from touchstone.schema.interleaved import FORMAT
+from touchstone.schema.interleaved import FORMAT, Interleaved
 from touchstone.schema.status import STATUSES
 from touchstone.statistics.intervals import (
     LEVEL,
@@ -89,50 +90,47 @@ class Change(NamedTuple):
 def read_results(folder: Path, metric: str) -> ResultsFolder:
     """Read a results folder for one metric.
 
-    The tables are read by the names of their columns, so that those of a version with other
-    metrics can be read too.
-
     Raises:
-        InputError: a table or a record is missing or damaged, or no run has the metric.
+        InputError: a table or a record is missing or damaged.
     """
-    plan = _rows(folder / "plan.tsv", "\t", ("cell", "dataset"))
-    settings = {
-        row["cell"]: {k: v for k, v in row.items() if k not in ("cell", "repeats")} for row in plan
-    }
-    path = folder / "tables" / "measurements.csv"
-    names = ("cell", "repeat", "status", "metric", "unit", "value", "flags", "reason")
-    runs: dict[str, list[Run]] = defaultdict(list)
-    for row in _rows(path, ",", names):
-        if row["metric"] != metric or row["cell"] not in settings:
-            continue
-        record = read_object(folder / "records" / row["cell"] / f"rep{row['repeat']}.json", REMEDY)
-        try:
-            runs[row["cell"]].append(
-                Run(
-                    row["status"],
-                    row["unit"],
-                    float(row["value"]) if row["value"] else None,
-                    row["reason"],
-                    row["flags"].split(", ") if row["flags"] else [],
-                    _checked(record["provenance"]),
-                )
-            )
-        except (ValueError, KeyError) as error:
-            cause = f"{row['cell']}, repeat {row['repeat']} is damaged ({error})"
-            raise InputError(path, cause, REMEDY) from None
-    if not runs:
-        raise InputError(path, f"no planned run has the metric {metric}", REMEDY)
-    datasets = {values["dataset"] for values in settings.values()}
+    turns = _turns(folder / "interleaved")
+    study = read_study(folder / "plan.tsv", folder / "tables", folder / "records", turns)
+    datasets = {cell.plan.factors["dataset"] for cell in study.cells}
     prints = fingerprints(folder / "data", datasets)
-    turns = _turns(folder / "interleaved") if metric == "throughput" else []
-    return ResultsFolder(folder, settings, dict(runs), prints, turns)
+    shown = [found for group in turns if (found := measured(group))]
+    return results_of(study, folder, metric, prints, shown if metric == "throughput" else [])
 
 
-def _turns(folder: Path) -> list[Measured]:
-    """What the turns of a results folder show; those of an older format are left out."""
+def results_of(
+    study: Study,
+    folder: Path,
+    metric: str,
+    prints: dict[str, dict[str, str]],
+    turns: Sequence[Measured] = (),
+) -> ResultsFolder:
+    """The values of one metric of a study, as `compare` takes them."""
+    runs = {
+        cell.plan.name: [
+            Run(
+                run.status,
+                METRICS[metric].unit,
+                run.values[metric],
+                run.reasons.get(metric, ""),
+                run.flags,
+                run.provenance,
+            )
+            for run in cell.runs
+        ]
+        for cell in study.cells
+    }
+    settings = {cell.plan.name: cell.plan.factors for cell in study.cells}
+    return ResultsFolder(folder, settings, runs, prints, turns)
+
+
+def _turns(folder: Path) -> list[Interleaved]:
+    """What was measured in turn; files of an older format are left out."""
     texts = {path: read_text(path, REMEDY) for path in sorted(folder.glob("*.json"))}
-    current = (path for path, text in texts.items() if _format(path, text) == FORMAT)
-    return [found for one in read_interleaved(current) if (found := measured(one))]
+    return read_interleaved(path for path, text in texts.items() if _format(path, text) == FORMAT)
 
 
 def _format(path: Path, text: str) -> Any:
@@ -141,30 +139,6 @@ def _format(path: Path, text: str) -> Any:
     except ValueError as fault:
         raise InputError(path, f"not valid JSON ({fault})", REMEDY) from None
     return value.get("format") if isinstance(value, dict) else None
-
-
-def _checked(provenance: Any) -> dict[str, Any]:
-    """What a record says of its run's machine and software; ValueError where that is damaged."""
-    facts = provenance if isinstance(provenance, dict) else {"machine": None}
-    software = facts.get("software", {})
-    packages = (software.get("packages") if isinstance(software, dict) else None) or []
-    if not isinstance(facts.get("machine", {}), dict) or not isinstance(software, dict):
-        raise ValueError("its provenance has no machine and software")
-    if not isinstance(packages, list) or not all(isinstance(one, str) for one in packages):
-        raise ValueError("the packages of its provenance are no list of names")
-    return facts
-
-
-def _rows(path: Path, delimiter: str, needed: Iterable[str]) -> list[dict[str, str]]:
-    try:
-        (_, header), *rows = rows_of(read_text(path, REMEDY), delimiter)
-    except ValueError as fault:
-        raise InputError(path, str(fault), REMEDY) from None
-    if missing := set(needed) - set(header):
-        raise InputError(path, f"columns are missing: {', '.join(sorted(missing))}", REMEDY)
-    if any(len(row) != len(header) for _, row in rows):
-        raise InputError(path, "a line has more or fewer fields than the heading", REMEDY)
-    return [dict(zip(header, row, strict=True)) for _, row in rows]
 
 
 def fingerprints(folder: Path, datasets: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -303,9 +277,6 @@ def _reasons_against(
     prints = [side.fingerprints.get(dataset) for side in (old, new)]
     if all(prints) and prints[0] != prints[1]:
         reasons.append(f"other data ({dataset} has another fingerprint)")
-    units = [sorted({run.unit for run in side.runs.get(name, [])}) for side in (old, new)]
-    if all(units) and units[0] != units[1]:
-        reasons.append(f"other unit ({', '.join(units[0])} / {', '.join(units[1])})")
     for side_name, side in zip(side_names, (old, new), strict=True):
         runs = side.runs.get(name, [])
         if any(run.status != "ok" for run in runs):

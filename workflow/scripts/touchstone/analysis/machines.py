@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 import yaml
 
 from touchstone.analysis.again import Kept
-from touchstone.analysis.compare_results import Change, ResultsFolder, Run, compare, fingerprints
+from touchstone.analysis.compare_results import (
+    Change,
+    ResultsFolder,
+    compare,
+    fingerprints,
+    results_of,
+)
 from touchstone.results.bundle import CONFIG, FRESH, unpack
 from touchstone.results.certificates import read_certificates
 from touchstone.results.files import InputError, read_text
@@ -46,22 +52,7 @@ class Machine(NamedTuple):
 
     def results(self, metric: str) -> ResultsFolder:
         """Its values of one metric, as `compare` takes them."""
-        runs = {
-            cell.plan.name: [
-                Run(
-                    run.status,
-                    METRICS[metric].unit,
-                    run.values[metric],
-                    run.reasons.get(metric, ""),
-                    run.flags,
-                    run.provenance,
-                )
-                for run in cell.runs
-            ]
-            for cell in self.study.cells
-        }
-        settings = {cell.plan.name: cell.plan.factors for cell in self.study.cells}
-        return ResultsFolder(Path(self.source), settings, runs, self.fingerprints)
+        return results_of(self.study, Path(self.source), metric, self.fingerprints)
 
 
 def read_machines(bundles: Sequence[tuple[str, Path]], scratch: Path) -> list[Machine]:

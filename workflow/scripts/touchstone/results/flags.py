@@ -33,7 +33,7 @@ Values = dict[str, Value]
 
 FLAGS = {
     "edited": "A file of the run, or its record, is not what its stage wrote: it was changed or"
-    " damaged afterwards. `make verify` names the file.",
+    " damaged afterwards. The command `verify` names the file (docs/commands.md).",
     "crashed_at_exit": "The runner had written its result when it crashed, or ended with an exit"
     " status other than 0.",
     "noisy_machine": f"Other processes used more than {NOISE_LIMIT * 100:.0f} % of the machine's"

@@ -14,7 +14,7 @@ from touchstone.reading import rows_of
 from touchstone.results.cores import CORES_APART, least_readings, were_apart
 from touchstone.results.files import REMAKE, InputError, read_text
 from touchstone.results.planned import PlannedCell, comparable, read_plan, read_records
-from touchstone.results.tables import OF_CELLS, SUMMARY, counted_choices
+from touchstone.results.tables import OF_CELLS, counted_choices
 from touchstone.schema.interleaved import Interleaved
 from touchstone.schema.spec import PINNED, TUNED
 
@@ -226,16 +226,15 @@ def _distinguishing(plan: list[PlannedCell]) -> tuple[str, ...]:
 
 def _flags(path: Path) -> dict[str, list[str]]:
     """By cell, the flags that the study adds to its runs, from the summary."""
-    cell, flags = SUMMARY.index("cell"), SUMMARY.index("flags")
     found: dict[str, str] = {}
     try:
         (_, header), *rows = rows_of(read_text(path, REMAKE))
-        if tuple(header) != SUMMARY:
-            raise ValueError("its columns are not those of this version")
+        if missing := {"cell", "flags"} - set(header):
+            raise ValueError(f"columns are missing: {', '.join(sorted(missing))}")
         for line, row in rows:
-            if len(row) != len(SUMMARY):
+            if len(row) != len(header):
                 raise ValueError(f"line {line} is damaged")
-            found[row[cell]] = row[flags]
+            found[row[header.index("cell")]] = row[header.index("flags")]
     except ValueError as fault:
         raise InputError(path, str(fault), REMAKE) from None
     return {
