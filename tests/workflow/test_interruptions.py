@@ -21,6 +21,14 @@ LONG = {"sets": 3, "rounds": 50, "slice_seconds": 2.0, "max_seconds": 600}
 """Turns that take longer than a test watches them."""
 
 
+@pytest.fixture(autouse=True)
+def heeded():
+    """What the tests were started with may ignore a terminal that closes, as nohup does."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory):
     """By command that it spends its time in, a project."""
