@@ -107,7 +107,7 @@ def test_a_study_of_all_of_them_runs(project):
             continue  # it was not run
         column = lines[0].split(",").index("load_average")
         assert float(lines[1].split(",")[column]) >= 0
-    for record in records:
+    for record in (record for record in records if record["status"] == "ok"):
         metric = record["metrics"]["load_average"]  # the training may end before a sample
         assert metric["value"] is not None or metric["reason"].startswith("too few samples")
     page = (project.folder / "results/report/my-study/index.html").read_text()
