@@ -114,3 +114,4 @@ def test_columns_of_several_devices_or_nodes_are_put_together_by_their_kind(kind
     columns = {name: column for name, column in sensors.columns().items() if column.kind == kind}
     assert set(columns) == names
     assert {column.together([1.0, 3.0]) for column in columns.values()} == {together}
+    assert {column.together([1.0, None]) for column in columns.values()} == {None}

@@ -1,6 +1,5 @@
 """What the metrics of a run are computed from, and the computations that take more than a line."""
 
-import math
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -123,32 +122,24 @@ def step_time(evidence: Evidence, percent: int) -> MetricValue:
     """A percentile of the step times of the measured phase, ms.
 
     A step has the mean step time of its chunk, which lasts from the end of the chunk before:
-    so the step times add up to the phase. Nearest rank: the least step time that at least p %
-    of the steps do not exceed. With fewer than 100 / (100 - p) chunks that would be the
-    maximum under another name, and there is no number.
+    so the step times add up to the phase.
     """
     measured = evidence.measured
     chunks = measured_chunks(evidence.run, measured)
-    least = math.ceil(100 / (100 - percent))
-    if len(chunks) < least:
-        return f"too few chunks: {len(chunks)}, and it takes {least}"
-    ends = [measured.begin, *(chunk.end for chunk in chunks)]
-    spans = zip(pairwise(ends), chunks, strict=True)
-    times = sorted(((end - begin) / chunk.steps, chunk.steps) for (begin, end), chunk in spans)
-    total, passed = sum(steps for _, steps in times), 0
-    for seconds, steps in times:
-        passed += steps
-        if passed * 100 >= total * percent:
-            return seconds * 1000
-    raise AssertionError("a phase without steps has no chunks")
+    spans = pairwise([measured.begin, *(chunk.end for chunk in chunks)])
+    times = (
+        ((end - begin) / chunk.steps, chunk.steps)
+        for (begin, end), chunk in zip(spans, chunks, strict=True)
+    )
+    return percentile(times, percent, "chunks")
 
 
 def latency(evidence: Evidence, percent: int) -> MetricValue | None:
     """A percentile of the latencies of inference, ms; None where none was measured."""
     if "latency" not in evidence.phases:
         return None
-    chunks = [chunk for chunk in evidence.run.of(events.Chunk) if chunk.phase == "latency"]
-    return percentile(sorted(chunk.end - chunk.begin for chunk in chunks), percent)
+    chunks = (chunk for chunk in evidence.run.of(events.Chunk) if chunk.phase == "latency")
+    return percentile(((chunk.end - chunk.begin, 1) for chunk in chunks), percent, "batches")
 
 
 def calls_rate(evidence: Evidence) -> float:

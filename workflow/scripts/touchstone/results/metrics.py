@@ -6,6 +6,7 @@ made from here.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from touchstone.plan.setting import INFERENCE, OF_A_NETWORK, OF_ALL, OPERATION, TRAINING
@@ -122,6 +123,8 @@ LATENCY = (
     "A batch lasts from its images in host memory to its outputs there, and is waited for before"
     " the next; nearest rank."
 )
+
+PERCENTILES = {50: "median", 95: "95th percentile", 99: "99th percentile"}
 
 METRICS = {
     "throughput": Metric(
@@ -273,30 +276,17 @@ METRICS = {
         lambda run: run.increase("gpu_energy"),
         better=LOWER,
     ),
-    "step_time_p50": Metric(
-        "ms",
-        f"Median of the step times. {STEP_TIME}",
-        lambda run: step_time(run, 50),
-        better=LOWER,
-        speed=True,
-        grows_with=BATCH,
-    ),
-    "step_time_p95": Metric(
-        "ms",
-        f"95th percentile of the step times. {STEP_TIME}",
-        lambda run: step_time(run, 95),
-        better=LOWER,
-        speed=True,
-        grows_with=BATCH,
-    ),
-    "step_time_p99": Metric(
-        "ms",
-        f"99th percentile of the step times. {STEP_TIME}",
-        lambda run: step_time(run, 99),
-        better=LOWER,
-        speed=True,
-        grows_with=BATCH,
-    ),
+    **{
+        f"step_time_p{percent}": Metric(
+            "ms",
+            f"{words.capitalize()} of the step times. {STEP_TIME}",
+            partial(step_time, percent=percent),
+            better=LOWER,
+            speed=True,
+            grows_with=BATCH,
+        )
+        for percent, words in PERCENTILES.items()
+    },
     "cpu_time_per_1000_images": Metric(
         "s",
         "CPU time of the process tree over the measured phase / its examples x 1000.",
@@ -553,33 +543,18 @@ METRICS = {
         better=LOWER,
         speed=True,
     ),
-    "latency_p50": Metric(
-        "ms",
-        f"Inference: median of the latencies. {LATENCY}",
-        lambda run: latency(run, 50),
-        since=BEGUN,
-        of=(INFERENCE,),
-        better=LOWER,
-        speed=True,
-    ),
-    "latency_p95": Metric(
-        "ms",
-        f"Inference: 95th percentile of the latencies. {LATENCY}",
-        lambda run: latency(run, 95),
-        since=BEGUN,
-        of=(INFERENCE,),
-        better=LOWER,
-        speed=True,
-    ),
-    "latency_p99": Metric(
-        "ms",
-        f"Inference: 99th percentile of the latencies. {LATENCY}",
-        lambda run: latency(run, 99),
-        since=BEGUN,
-        of=(INFERENCE,),
-        better=LOWER,
-        speed=True,
-    ),
+    **{
+        f"latency_p{percent}": Metric(
+            "ms",
+            f"Inference: {words} of the latencies. {LATENCY}",
+            partial(latency, percent=percent),
+            since=BEGUN,
+            of=(INFERENCE,),
+            better=LOWER,
+            speed=True,
+        )
+        for percent, words in PERCENTILES.items()
+    },
     "total_inference_time": Metric(
         "s",
         "Inference: from the begin of loading the model to the end of predicting the whole test set"

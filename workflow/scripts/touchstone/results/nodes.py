@@ -70,13 +70,8 @@ def together(
 
 
 def _joined(column: sensors.Column, first: Series, others: Sequence[Series]) -> Series:
-    joined = []
-    for t, value in first:
-        there = [_at(column, series, t) for series in others]
-        seen = [value, *(other for other in there if other is not None)]
-        if len(seen) == 1 + len(others):
-            joined.append((t, column.together(seen)))
-    return joined
+    seen = ((t, [value, *(_at(column, series, t) for series in others)]) for t, value in first)
+    return [(t, joined) for t, values in seen if (joined := column.together(values)) is not None]
 
 
 def _at(column: sensors.Column, series: Series, t: float) -> float | None:

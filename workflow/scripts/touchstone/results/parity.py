@@ -8,12 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from touchstone.plan.parity import OTHERS
+from touchstone.plan.parity import (
+    EXACT_STEPS,
+    NETWORK,
+    OTHERS,
+    PERTURBED_STEPS,
+    SINGLE_STEPS,
+    STEPS,
+)
 from touchstone.results.files import REMAKE, InputError
 
 Arrays = dict[str, Any]
 
-OF_THE_NETWORK = ("fp32", "fp64", "sgd32", "sgd64", "sgd64apart")
+OF_THE_NETWORK = [
+    name
+    for name, steps in {**STEPS, **SINGLE_STEPS, **EXACT_STEPS, **PERTURBED_STEPS}.items()
+    if steps["optimizer"] == NETWORK
+]
 """The parity steps that show what a network computes; without one of them nothing is shown."""
 UNSUPPORTED = "unsupported"
 TOLERANCES = {

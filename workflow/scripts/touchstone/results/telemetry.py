@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import fmean
 
 from touchstone.results.measured import MetricValue, Part
@@ -18,15 +18,21 @@ GAP_LIMIT = 2
 """Sampling intervals that a sensor may be silent."""
 
 
-def percentile(times: list[float], percent: int) -> MetricValue:
-    """The least of the sorted times (s) that `percent` % of them do not exceed, in ms.
+def percentile(chunks: Iterable[tuple[float, int]], percent: int, what: str) -> MetricValue:
+    """The least step time that at least `percent` % of the steps do not exceed (nearest rank), ms.
 
-    There is none where it would be the maximum under another name.
+    Args:
+        chunks: of each, the time of a step, s, and how many steps it has.
+        what: they are called in the reason why there is none: with fewer than
+            100 / (100 - percent) of them it would be the maximum under another name.
     """
+    times = sorted(chunks)
     least = math.ceil(100 / (100 - percent))
     if len(times) < least:
-        return f"too few batches: {len(times)}, and it takes {least}"
-    return times[math.ceil(len(times) * percent / 100) - 1] * 1000
+        return f"too few {what}: {len(times)}, and it takes {least}"
+    passed = list(accumulate(steps for _, steps in times))
+    reached = (steps * 100 >= passed[-1] * percent for steps in passed)
+    return next(seconds for (seconds, _), there in zip(times, reached, strict=True) if there) * 1000
 
 
 def _why_missing(run: Run, name: str) -> str | None:

@@ -158,12 +158,14 @@ def predictions_of(
     events: Any,
     begin: float,
     chunks: Any,
+    path: Optional[str],
 ) -> Tuple[Predictions, Array, Optional[Array], float]:
     """The predictions of a run, with the test set loaded and the network built.
 
     Args:
         events: where its phases are written; the first one began at the time `begin`.
         chunks: where the events of its chunks are written.
+        path: of the file of weights; None: they are the initial ones.
 
     Returns:
         Them, the labels of the test set, the outputs that were kept with the weights, the time.
@@ -171,18 +173,17 @@ def predictions_of(
     Raises:
         ValueError: the weights are not those of the network.
     """
-    size, parameters, path = spec.factors.batch_size, spec.network.parameters, spec.weights
+    size, parameters = spec.factors.batch_size, spec.network.parameters
     images, labels = examples(adapter, job, "test")
     missing = -len(images) % size
     if missing:
         images = np.concatenate([images, images[:missing]])
     images = adapter.prepare(images)
-    if path is None:
-        folder = tempfile.TemporaryDirectory()
-        path = os.path.join(folder.name, "initial.npz")
-        np.savez(path, **initial_weights(parameters, spec.seed))
     begin = events.phase("load", begin)
-    weights, logits = read_weights(path, parameters)
+    if path is None:
+        weights, logits = initial_weights(parameters, spec.seed), None
+    else:
+        weights, logits = read_weights(path, parameters)
     adapter.build(weights)
     begin = events.phase("build", begin)
     return Predictions(adapter, job, threads, images, chunks), labels, logits, begin
@@ -195,10 +196,14 @@ def infer(spec: InferenceSpec, events: Any, threads: int) -> None:
     events.write(software_of(adapter))
     begin = events.phase("import", BEGIN)
     try:
+        path = spec.weights
+        if path is None:  # their file is read too, for that is a part of loading a model
+            folder = tempfile.TemporaryDirectory()
+            path = os.path.join(folder.name, "initial.npz")
+            np.savez(path, **initial_weights(spec.network.parameters, spec.seed))
         predictions, labels, logits, begin = predictions_of(
-            spec, adapter, job, threads, events, begin, events
+            spec, adapter, job, threads, events, begin, events, path
         )
-        seconds = spec.phases.seconds
         phases = Phases(predictions, spec.phases, extent_of(spec.phases), events)
         outputs, begin = predict_all(predictions, phases, begin)
         outputs = outputs[: len(labels)]
@@ -206,7 +211,7 @@ def infer(spec: InferenceSpec, events: Any, threads: int) -> None:
         loss = cross_entropy(outputs, labels) / len(labels)
         events.write(Evaluation(0, predictions.made, len(labels), correct, json_number(loss)))
         begin = phases.measure(phases.warm_up(time.monotonic()))
-        phases.wait_for_each("latency", begin, seconds)
+        phases.wait_for_each("latency", begin, spec.phases.seconds)
         predictions.prove(events)
         if logits is not None:
             shown = outputs[: len(logits)]
@@ -214,7 +219,7 @@ def infer(spec: InferenceSpec, events: Any, threads: int) -> None:
             events.write(Deviation(deviation, TOLERANCE))
             if not deviation <= TOLERANCE:
                 message = "{}: the outputs are {:.2g} from those kept there; {:g} is the most"
-                raise ValueError(message.format(spec.weights, deviation, TOLERANCE))
+                raise ValueError(message.format(path, deviation, TOLERANCE))
         events.write(Memory(adapter.device_memory_peak()))
     except Exception as error:
         raise_foreseen(adapter, error)

@@ -38,7 +38,7 @@ def work_of(spec: RunSpec, adapter: Any, job: Job, threads: int, events: Any) ->
     if isinstance(spec, TrainingSpec):
         work, _ = training_of(spec, adapter, job, threads, events, begin, chunks)
     elif isinstance(spec, InferenceSpec):
-        work = predictions_of(spec, adapter, job, threads, events, begin, chunks)[0]
+        work = predictions_of(spec, adapter, job, threads, events, begin, chunks, spec.weights)[0]
     else:
         work = calls_of(spec, adapter, job, events, begin, chunks)[0]
     return work

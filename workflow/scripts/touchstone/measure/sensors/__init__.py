@@ -12,7 +12,7 @@ import importlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from operator import or_
@@ -57,9 +57,10 @@ class Column(NamedTuple):
     unit: str
     kind: str
 
-    def together(self, values: list[float]) -> float:
-        """One number of several devices' or nodes'."""
-        return float(TOGETHER[self.kind](values))
+    def together(self, values: Sequence[float | None]) -> float | None:
+        """One number of several devices' or nodes'; None where one of them has none."""
+        known = [value for value in values if value is not None]
+        return float(TOGETHER[self.kind](known)) if len(known) == len(values) else None
 
 
 class Reading(Protocol):

@@ -81,12 +81,10 @@ class Sensor:
             self.missing |= one.missing
         if len(samples) == 1:
             return samples[0]
-        values: dict[str, float | None] = {}
-        for name, column in COLUMNS.items():
-            readings = [value for sample in samples if (value := sample[name]) is not None]
-            whole = len(readings) == len(samples)
-            values[name] = column.together(readings) if whole else None
-        return values
+        return {
+            name: column.together([sample[name] for sample in samples])
+            for name, column in COLUMNS.items()
+        }
 
 
 class Device:
