@@ -11,6 +11,7 @@ from fixtures.commands import call
 from fixtures.runs import FACTORS, cell_name, edit_json, make_record, write_plan
 from fixtures.turns import computed
 from touchstone.analysis.gate_text import COLUMNS
+from touchstone.results import digests
 from touchstone.results.gathering import gather
 from touchstone.schema.values import to_json
 
@@ -217,6 +218,17 @@ def test_what_is_not_the_same_work_is_not_compared(old, new, change, why):
     assert (row["verdict"], row["why"], row["ratio"]) == ("not comparable", why, "")
 
 
+def test_a_metric_in_the_unit_of_another_version_is_not_compared(old, new):
+    for path in new.glob("records/*/*.json"):
+        record = json.loads(path.read_text())
+        record["metrics"]["throughput"]["unit"] = "items/s"
+        path.write_text(json.dumps(record))
+        digests.note(new / "runs" / path.parent.name / path.stem, path)
+    assert compare(old, new).returncode == 2
+    why = "new: no value (its version measured it in items/s)"
+    assert {row["why"] for row in changes(new).values()} == {why}
+
+
 def plan_with(root, column, value):
     path = root / "plan.tsv"
     header, *lines = (line.split("\t") for line in path.read_text().splitlines())
@@ -271,4 +283,5 @@ def test_a_damaged_folder_is_refused(old, new, damage, named):
     damage(old)
     done = compare(old, new)
     assert done.returncode == 2 and named in done.stderr and "Traceback" not in done.stderr
+    assert "run the workflow again" not in done.stderr
     assert not (new / "changes.csv").exists()

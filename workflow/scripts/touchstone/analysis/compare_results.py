@@ -94,7 +94,10 @@ def read_results(folder: Path, metric: str) -> ResultsFolder:
         InputError: a table or a record is missing or damaged.
     """
     turns = _turns(folder / "interleaved")
-    study = read_study(folder / "plan.tsv", folder / "tables", folder / "records", turns)
+    try:
+        study = read_study(folder / "plan.tsv", folder / "tables", folder / "records", turns)
+    except InputError as fault:  # the folder may be a copy, which no workflow makes again
+        raise InputError(fault.file, fault.cause, REMEDY) from None
     datasets = {cell.plan.factors["dataset"] for cell in study.cells}
     prints = fingerprints(folder / "data", datasets)
     shown = [found for group in turns if (found := measured(group))]

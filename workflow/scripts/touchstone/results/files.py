@@ -27,6 +27,7 @@ class InputError(TouchstoneError):
 
     def __init__(self, file: Path | str, cause: str, remedy: str) -> None:
         super().__init__(f"{file}: {cause}. {remedy}.")
+        self.file, self.cause = file, cause
 
 
 def not_of_this_version(path: Path, what: str, error: ValidationError) -> InputError:

@@ -118,11 +118,17 @@ def _record(folder: Path, cell: str, repeat: int) -> dict[str, Any]:
         raise InputError(path, cause, REMAKE)
     if changed and digests.EDITED not in record["flags"]:
         record["flags"].append(digests.EDITED)
-    if record["metrics"].keys() != METRICS.keys():
-        record["metrics"] = {
-            name: record["metrics"].get(name) or absent(name, UNKNOWN) for name in METRICS
-        }
+    record["metrics"] = {name: _known(name, record["metrics"].get(name)) for name in METRICS}
     return record
+
+
+def _known(name: str, metric: dict[str, Any] | None) -> dict[str, Any]:
+    """A metric of a record, which another version may have made."""
+    if metric is None:
+        return absent(name, UNKNOWN)
+    if metric["unit"] != METRICS[name].unit:
+        return absent(name, f"its version measured it in {metric['unit']}")
+    return metric
 
 
 def _faults(record: Any) -> list[str]:
