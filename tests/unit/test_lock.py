@@ -100,20 +100,30 @@ def test_a_lock_is_kept_whose_owner_may_live(killed, folder):
     assert lock.release() != ""
 
 
-def test_a_lock_is_kept_while_a_process_has_results_open(killed, folder):
+@pytest.fixture
+def writer(folder):
+    """A process that has a file of the results open."""
     (folder / "results").mkdir()
     code = f"file = open('results/events.jsonl', 'w'); {DRIVER}"
-    writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    writer.stdout.readline()
-    try:
-        assert lock.release() == "" and lock.is_left()
-    finally:
-        writer.kill()
-        writer.wait()
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_lock_is_kept_while_a_process_has_results_open(killed, writer, monkeypatch):
+    monkeypatch.setattr(lock, "ENDS", 0.0)
+    assert lock.release() == "" and lock.is_left()
+
+
+def test_a_lock_waits_for_the_jobs_of_its_dead_owner(killed, writer, monkeypatch):
+    monkeypatch.setattr(lock.time, "sleep", lambda seconds: writer.kill())
     assert lock.release() != ""
 
 
-def test_a_lock_is_kept_while_another_execution_runs(killed, living):
+def test_a_lock_is_kept_while_another_execution_runs(killed, living, monkeypatch):
+    monkeypatch.setattr(lock, "ENDS", 0.0)
     assert lock.release() == "" and list(lock.LOCKS.glob("*.lock"))
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 import psutil
@@ -12,6 +13,8 @@ from touchstone.driver import Process
 LOCKS = Path(".snakemake/locks")
 OWNER = Path(".snakemake/touchstone.owner")
 """Who holds the lock, or held it last."""
+ENDS = 10.0
+"""Seconds in which the jobs of an execution end after it was killed."""
 
 
 def left_text() -> str:
@@ -33,15 +36,21 @@ def release() -> str:
     """Remove the lock of the working folder if its owner is dead; says so in one line, or nothing.
 
     It is dead if it ran in this boot of this machine and has ended, no other execution runs in the
-    folder, and no process has a file of the results open.
+    folder, and no process has a file of the results open. Its jobs have `ENDS` seconds to close
+    theirs.
     """
     locks = list(LOCKS.glob("*.lock"))
     try:
         owner = Process.read(OWNER.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ""
-    if not locks or not owner.is_here() or owner.is_alive() or driver() or _is_open():
+    if not locks or not owner.is_here() or owner.is_alive():
         return ""
+    deadline = time.monotonic() + ENDS
+    while driver() or _is_open():
+        if time.monotonic() > deadline:
+            return ""
+        time.sleep(0.1)
     for path in locks:
         path.unlink(missing_ok=True)
     return (
