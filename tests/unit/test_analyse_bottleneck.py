@@ -40,9 +40,8 @@ def cell(throughput=None, repeats=3, gpus=(), metrics=None, cores=None, **factor
         repeat = place + 1
         found = (values, reasons, [], {}, provenance, [])
         runs.append(Result(repeat, repeat, "", status, None, [], *found))
-    facet = told["network"], told["dataset"], told["device"]
-    plan = PlannedCell("-".join(told.values()), told, repeats)
-    return Cell(plan, facet, int(told["batch_size"]), Series(told["framework"]), runs)
+    plan = PlannedCell.of_row("-".join(told.values()), told, repeats)
+    return Cell(plan, Series(told["framework"]), runs)
 
 
 def gemm(rate, **factors):

@@ -174,7 +174,8 @@ def test_a_record_that_cannot_be_used_is_named(mixed, damage):
         (lambda text: text.replace("batch_size", "batch"), "columns are missing: batch_size"),
         (lambda text: text.splitlines()[0] + "\n", "no cell"),
         (lambda text: text + text.splitlines()[1] + "\n", "again"),
-        (lambda text: text.replace("\t3\n", "\t0\n"), "'repeats' is '0'"),
+        (lambda text: text.replace("\t3\n", "\t0\n"), "line 2: repeats: '0'"),
+        (lambda text: text.replace("\t64\t", "\t6x4\t"), "line 2: batch_size: .*'6x4'"),
         (lambda text: text.replace("\t3\n", "\n"), "fields"),
     ],
 )

@@ -99,7 +99,7 @@ def make_operations_study(root):
 def test_the_share_is_of_the_best_product_or_copy_of_the_study(tmp_path):
     study = make_operations_study(tmp_path)
     assert not study.trained.cells
-    peak = peaks(study.operations)["cpu", "fp32", ""]
+    peak = peaks(study.operations)["cpu", "fp32", None]
     assert (peak.flop_rate, peak.memory_rate) == (4 * 2**30 / 1e9, 4 * 2**20 / 1e9)
     shares = {cell.plan.name: share_of_peak(cell, peak) for cell in study.operations.cells}
     assert shares == {"pytorch-gemm": 100, "mxnet-gemm": 50, "mxnet-memory_copy": 100}

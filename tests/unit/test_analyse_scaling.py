@@ -34,10 +34,8 @@ def cell(name, speeds, **changes):
         )
         for repeat, speed in enumerate(speeds, 1)
     ]  # fmt: skip
-    facet = (factors["network"], factors["dataset"], factors["device"])
     series = Series(factors["framework"], ("replicas",), (factors["replicas"],))
-    plan = PlannedCell(name, factors, len(runs))
-    return Cell(plan, facet, int(factors["batch_size"]), series, runs)
+    return Cell(PlannedCell.of_row(name, factors, len(runs)), series, runs)
 
 
 ALONE = cell("alone", [100.0, 200.0, 400.0])

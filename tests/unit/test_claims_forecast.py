@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.published import made, verdicts
 from touchstone.plan.read import read_on_default
-from touchstone.plan.study import make_plan
+from touchstone.plan.study import make_plan, whole_cells
 from touchstone.published.dossier import read_dossier
 from touchstone.published.forecast import forecast, forecast_of
 from touchstone.workflow.context import Context
@@ -25,16 +25,17 @@ def configured(root, name, **keys):
     return {**read_on_default(root, root / f"config/studies/{name}.yaml"), **keys}
 
 
-def pairs_of(root, name, devices=("cpu",), **keys):
-    """The cells of a study, on each of these devices."""
-    plans = [
-        make_plan({**configured(root, name, **keys), "scale": scale}, root)
-        for scale in ("paper", keys["scale"])
-    ]
+def cells_of(root, name, devices=("cpu",), **keys):
+    """The cells of a study, on each of these devices, and what they are in the whole study."""
+    config = configured(root, name, **keys)
+    plan = make_plan(config, root)
     return [
-        tuple(cell.model_copy(update={"device": device}) for cell in pair)
-        for device in devices
-        for pair in zip(*(plan.cells.values() for plan in plans), strict=True)
+        {
+            f"{name} {device}": cell.model_copy(update={"device": device})
+            for name, cell in cells.items()
+            for device in devices
+        }
+        for cells in (plan.cells, whole_cells(plan, config, root))
     ]
 
 
@@ -44,21 +45,21 @@ def yin(root):
 
 
 def test_a_cpu_judges_a_part_of_the_claims_and_replaces_a_gpu(root, yin):
-    found = forecast(yin, pairs_of(root, "yin2020", scale="paper"), nothing_but_a_cpu, 3)
+    found = forecast(yin, *cells_of(root, "yin2020", scale="paper"), nothing_but_a_cpu, 3)
     assert found.claims == len(yin.claims) and found.shortened == 0
     assert 0 < found.stand_ins < found.decided == found.judged < found.claims
-    both = forecast(yin, pairs_of(root, "yin2020", ("cpu", "gpu"), scale="paper"), anything, 3)
+    both = forecast(yin, *cells_of(root, "yin2020", ("cpu", "gpu"), scale="paper"), anything, 3)
     assert both.judged > found.judged and both.stand_ins == 0
 
 
 def test_cells_of_a_gpu_that_is_not_there_judge_nothing(root, yin):
-    found = forecast(yin, pairs_of(root, "yin2020", ("gpu",), scale="paper"), nothing_but_a_cpu, 3)
+    found = forecast(yin, *cells_of(root, "yin2020", ("gpu",), scale="paper"), nothing_but_a_cpu, 3)
     assert found.judged == 0
 
 
 def test_a_short_scale_leaves_out_the_claims_that_need_the_whole_study(root, yin):
-    whole = forecast(yin, pairs_of(root, "yin2020", scale="paper"), nothing_but_a_cpu, 3)
-    short = forecast(yin, pairs_of(root, "yin2020", scale="smoke"), nothing_but_a_cpu, 3)
+    whole = forecast(yin, *cells_of(root, "yin2020", scale="paper"), nothing_but_a_cpu, 3)
+    short = forecast(yin, *cells_of(root, "yin2020", scale="smoke"), nothing_but_a_cpu, 3)
     assert short.shortened > 5 and short.judged + short.shortened == whole.judged
     assert f"; {short.shortened} more need the scale 'paper'." in short.text
 

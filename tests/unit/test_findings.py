@@ -301,7 +301,9 @@ def test_other_networks_and_large_groups_are_no_question(tmp_path, golden):
     findings = compute(studied(tmp_path / "two", cells, [[100], [150]]), {})
     assert findings.comparisons == []
     golden(answer(findings))
-    sizes = [PlannedCell(str(b), {"batch_size": str(b)}, 1) for b in range(MOST_COMPARED + 1)]
+    usual = {"framework": "mxnet", "network": "lenet5", "dataset": "d"}
+    rows = [{**usual, "batch_size": str(size + 1)} for size in range(MOST_COMPARED + 1)]
+    sizes = [PlannedCell.of_row(row["batch_size"], row, 1) for row in rows]
     assert comparable(sizes) == [] and len(comparable(sizes[1:])) == 1
 
 

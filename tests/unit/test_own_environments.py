@@ -12,7 +12,6 @@ from touchstone.plan.environment import Place, file_of, runner_python
 from touchstone.plan.names import Stack, framework_name, mode_name
 from touchstone.plan.read import ConfigError
 from touchstone.plan.study import make_plan
-from touchstone.plan.table import HEADER, rows
 from touchstone.report.figures.style import style_of
 from touchstone.results.planned import PlannedCell, comparable
 
@@ -69,10 +68,8 @@ def test_pinned_cells_keep_their_names_and_others_name_their_environment(python,
 
 def test_they_are_compared_with_each_other_and_with_other_frameworks(python, root):
     sweeps = [*STUDY["sweeps"], {"framework": "mxnet", "environment": "pinned"}]
-    planned = [
-        PlannedCell(row[0], dict(zip(HEADER[1:-1], map(str, row[1:-1]), strict=True)), 1)
-        for row in rows(plan_of(python, root, sweeps=sweeps))
-    ]
+    cells = plan_of(python, root, sweeps=sweeps).cells
+    planned = [PlannedCell.of(name, cell) for name, cell in cells.items()]
     (group,) = comparable(planned)
     assert [(c.factors["framework"], c.factors["environment"]) for c in group] == [
         ("pytorch", "pinned"), ("pytorch", "mine"), ("mxnet", "pinned"),

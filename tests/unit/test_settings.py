@@ -7,13 +7,22 @@ from pydantic import BaseModel, Field
 
 from touchstone import optimizers
 from touchstone.analysis.scaling import FREE
+from touchstone.plan.effect import lacks
 from touchstone.plan.inference import DECIDE
 from touchstone.plan.max_batch import SHARED
 from touchstone.plan.model import SETTINGS, Cell, traits_of
 from touchstone.plan.read import NAMED, name_of
-from touchstone.plan.setting import INFERENCE, INITIAL_WEIGHTS, OPERATION, TRAINING
+from touchstone.plan.setting import (
+    INFERENCE,
+    INITIAL_WEIGHTS,
+    OF_A_NETWORK,
+    OPERATION,
+    TRAINING,
+    Setting,
+)
 from touchstone.plan.spec import FACTORS as OF_RECORDS
 from touchstone.plan.spec import make_spec
+from touchstone.plan.table import cell_of, settings, texts
 from touchstone.results.planned import COMPARED, COMPARED_ELSE, FACTORS
 
 CELLS = {
@@ -76,6 +85,7 @@ and the file of weights, and what the execution of every run has a place for."""
 
 def test_each_setting_has_another_value_here():
     assert {*CHANGES, "workload"} == set(SETTINGS)
+    assert SETTINGS["workload"] == Setting(OF_A_NETWORK)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -87,6 +97,24 @@ def test_a_setting_is_of_the_kinds_of_cells_whose_runs_it_changes(kind, name, ro
     usual, other = specs(kind, name, root)
     weights = kind == INFERENCE and SETTINGS[name].decides is not None  # which ones it reads
     assert (usual != other or weights) == (kind in SETTINGS[name].of)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_setting_stands_in_the_plan_and_is_read_as_it_was(kind, name):
+    cell = Cell(**{**CELLS[kind], **({} if kind == OPERATION else {name: CHANGES[name]})})
+    row = texts(cell)
+    assert settings(cell_of(row)) == settings(cell)
+    assert kind == OPERATION or cell_of(row) == cell
+
+
+def test_an_operation_that_this_version_lacks_is_refused():
+    with pytest.raises(ValueError, match="this version has no operation 'lenet5'"):
+        cell_of({**CELLS[TRAINING], "epochs": ""})
+
+
+def test_a_word_of_another_version_is_read():
+    assert cell_of({**CELLS[TRAINING], "optimizer": "newer"}).optimizer == "newer"
 
 
 def test_a_setting_without_traits_is_refused():
@@ -125,13 +153,54 @@ def test_names_spell_these_out_and_no_others():
 
 
 def test_memory_does_not_depend_on_these():
-    assert set(SHARED) == {
-        "batch_size", "learning_rate", "initialisation", "schedule", "milestones", "lr_gamma",
-        "lr_warmup_epochs", "epochs", "last_batch", "training_accuracy", "kept_weights", "steps",
-        "evaluate_every", "target_accuracy", "seed", "warmup_steps", "warmup_seconds",
-        "chunk_seconds", "sampling_interval", "time_limit_factor",
+    assert SHARED == {
+        "batch_size": 1, "learning_rate": 1e-6, "initialisation": "paper", "schedule": "constant",
+        "milestones": [], "lr_gamma": 0.1, "lr_warmup_epochs": 0.0, "epochs": 1,
+        "last_batch": "drop", "training_accuracy": False, "kept_weights": "last", "steps": None,
+        "evaluate_every": 0, "target_accuracy": None, "seed": 0, "warmup_steps": 0,
+        "warmup_seconds": 0.0, "chunk_seconds": 0.05, "sampling_interval": 0.1,
+        "time_limit_factor": None,
     }  # fmt: skip
     Cell(**{**CELLS[TRAINING], **SHARED})
+
+
+NEEDED = {
+    "trained_batch_size": {"workload": "inference", "weights": "trained"},
+    "reader_threads": {"input": "records"},
+    "batch_split": {"nodes": 2},
+    "weight_decay_form": {"weight_decay": 0.1},
+    "weight_decay_on": {"weight_decay": 0.1},
+    "lr_gamma": STEP,
+    "training_accuracy": {"steps": None},
+    "kept_weights": {"evaluate_every": 1},
+    **{own.name: {"optimizer": having[-1]} for own, having in optimizers.settings()},
+}
+"""By setting that needs others: settings with which it has an effect."""
+WITHOUT = {
+    "trained_batch_size": {"workload": "inference", "weights": "initial"},
+    "training_accuracy": {"steps": 50},
+    **dict.fromkeys(("momentum", "nesterov"), {"optimizer": "adam"}),
+}
+"""By setting: those without, where they are not the usual ones."""
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_setting_has_an_effect_only_with_what_it_needs(name):
+    usual = CELLS[TRAINING]
+    assert lacks(Cell(**usual, **NEEDED[name]), name) is None
+    assert lacks(Cell(**usual, **WITHOUT.get(name, {})), name) is not None
+
+
+def test_the_others_need_nothing():
+    needing = [name for name, traits in SETTINGS.items() if traits.needs]
+    assert set(needing) == set(NEEDED)
+
+
+def test_these_come_first_in_the_list_for_users():
+    assert {name for name, traits in SETTINGS.items() if traits.common} == {
+        "framework", "network", "dataset", "device", "precision", "mode", "input", "batch_size",
+        "learning_rate", "optimizer", "epochs", "threads",
+    }  # fmt: skip
 
 
 def test_tables_and_records_show_these():

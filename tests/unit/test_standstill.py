@@ -97,7 +97,13 @@ def test_an_execution_tries_it_again_at_once(begin):
 
 def test_a_stop_of_the_supervisor_takes_no_time_from_its_run(begin):
     process, runner = begin()
-    stop(1.2, process.pid)
+    worker = psutil.Process(runner)
+    before = sum(worker.cpu_times()[:2])
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.2)
+    while sum(worker.cpu_times()[:2]) < before + 0.7:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGCONT)
     out, err = process.communicate(timeout=60)
     assert out.strip() == "ok", err
 

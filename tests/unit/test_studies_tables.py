@@ -218,20 +218,20 @@ def test_operations_are_totalled_over_their_shapes(root):
 
 
 def test_an_operation_that_was_not_measured_leaves_no_total(root):
-    def called(slug, rate, block):
-        values = {} if rate is None else {"step_rate": rate}
-        one = run(block, None, **values)
-        plan = PlannedCell(slug, {"framework": "mxnet"}, 2)
-        return Cell(plan, ("gemm", slug, "cpu"), 1, Series("mxnet"), [one])
+    plan = make_plan(read(root / "config/studies/vo2021.yaml"), root)
+    products = [name for name, cell in plan.cells.items() if cell.network == "gemm"]
 
-    whole = make_plan(read(root / "config/studies/vo2021.yaml"), root).cells
-    shapes = [cell for cell in whole.values() if cell.network == "gemm"][:2]
+    def called(place, rate):
+        name, values = products[place], {} if rate is None else {"step_rate": rate}
+        planned = PlannedCell.of(name, plan.cells[name])
+        return Cell(planned, Series("mxnet"), [run(1, None, **values)])
+
     wanted = [Total(metric="calls_time", where={"network": "gemm"}, **{"is": {"network": "gemm"}})]
-    good = [(called("a", 2.0, 1), shapes[0]), (called("b", 4.0, 1), shapes[1])]
-    assert totals(measured_points(good, ["step_rate"]), wanted)[0].values == {1: 0.75}
-    bad = [good[0], (called("b", None, 1), shapes[1])]
-    (total,) = totals(measured_points(bad, ["step_rate"]), wanted)
-    assert (total.values, total.reason) == ({}, f"b: {GPU_REASON}")
+    good, bad = [called(0, 2.0), called(1, 4.0)], [called(0, 2.0), called(1, None)]
+    (total,) = totals(measured_points(good, plan.cells, ["step_rate"]), wanted)
+    assert total.values == {1: 0.75}
+    (total,) = totals(measured_points(bad, plan.cells, ["step_rate"]), wanted)
+    assert (total.values, total.reason) == ({}, f"{products[1]}: {GPU_REASON}")
 
 
 def test_tables_of_machine_and_software_are_filled_from_the_runs(yin):
@@ -259,9 +259,8 @@ def test_a_framework_that_never_began_has_its_reason_in_every_row():
     missing = run(1, None)._replace(
         status="unsupported", reason="no python3.6", provenance={"machine": MACHINE, "software": {}}
     )
-    cell = Cell(
-        PlannedCell("c", {"framework": "cntk"}, 1), ("n", "d", "cpu"), 1, Series("cntk"), [missing]
-    )
+    row = {"framework": "cntk", "network": "n", "dataset": "d"}
+    cell = Cell(PlannedCell.of_row("c", row, 1), Series("cntk"), [missing])
     for show in ("software", "frameworks"):
         asked = MachineTable(id="t", title="T", show=show)
         one = sheet(asked, Study([cell]))
@@ -344,9 +343,8 @@ def test_a_figure_of_a_gpu_has_its_name_and_generation(root):
     one = run(1, cell, throughput=9.0)
     gpus = [{"name": "NVIDIA H200", "compute_capability": "9.0"}]
     one = one._replace(provenance={**one.provenance, "machine": {**MACHINE, "gpus": gpus}})
-    planned = PlannedCell(slug, {}, 1)
-    measured = Cell(planned, ("", "", ""), 4, Series(cell.framework), [one])
+    measured = Cell(PlannedCell.of(slug, cell), Series(cell.framework), [one])
     for device, known in (("gpu", ("NVIDIA H200", "9.0")), ("cpu", (None, None))):
         whole = cell.model_copy(update={"device": device})
-        (point,) = measured_points([(measured, whole)], ["throughput"])
+        (point,) = measured_points([measured], {slug: whole}, ["throughput"])
         assert (point.factors.get("gpu"), point.factors.get("generation")) == known

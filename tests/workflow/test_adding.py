@@ -56,7 +56,7 @@ def command(project, *arguments):
 
 
 def test_every_example_is_found():
-    assert (len(EXAMPLES), len(ENTRIES), len(EDITS)) == (11, 1, 2)
+    assert (len(EXAMPLES), len(ENTRIES), len(EDITS)) == (11, 1, 5)
 
 
 def test_the_page_lists_every_layer_with_its_arguments():
@@ -110,6 +110,7 @@ def test_a_study_of_all_of_them_runs(project):
     for record in (record for record in records if record["status"] == "ok"):
         metric = record["metrics"]["load_average"]  # the training may end before a sample
         assert metric["value"] is not None or metric["reason"].startswith("too few samples")
+        assert record["provenance"]["environment"]["environment"]["MALLOC_ARENA_MAX"] == "2"
     page = (project.folder / "results/report/my-study/index.html").read_text()
     assert "my-network" in page and "my_operation" in page
 

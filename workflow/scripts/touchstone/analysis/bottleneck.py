@@ -88,12 +88,12 @@ def _bottleneck(
 
 def _resident(cell: Cell, siblings: list[Cell]) -> Cell | None:
     """The cell that reads nothing, of those that differ by input only."""
-    waiting = [one for name in RESIDENT for one in siblings if one.plan.factors["input"] == name]
+    waiting = [one for name in RESIDENT for one in siblings if one.plan.settings.input == name]
     return next((one for one in waiting if one.values("throughput")), None)
 
 
 def _reads(cell: Cell) -> bool:
-    return cell.plan.factors["input"] not in RESIDENT
+    return cell.plan.settings.input not in RESIDENT
 
 
 def _signs_of_reading(

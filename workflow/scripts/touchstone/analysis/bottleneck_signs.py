@@ -254,4 +254,4 @@ def switches(cell: Cell) -> BottleneckSign | None:
 def _cores(cell: Cell) -> int:
     """The cores that a run of the cell may use, on all of its nodes; 0 where no record says."""
     known = [run.provenance.get("environment", {}).get("threads") for run in cell.runs]
-    return max(filter(None, known), default=0) * int(cell.plan.factors.get("nodes") or 1)
+    return max(filter(None, known), default=0) * cell.plan.settings.nodes

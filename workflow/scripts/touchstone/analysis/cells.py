@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from statistics import median
 
 from touchstone.analysis.findings_model import CellSummary, MetricSummary, PeakRates
-from touchstone.analysis.part import Workload
 from touchstone.analysis.peaks import Place, place_of, share_of_peak, why_no_share
+from touchstone.plan.setting import INFERENCE, TRAINING
 from touchstone.results.metrics import CENSORED, METRICS
 from touchstone.results.phases import PHASES
 from touchstone.results.study import Cell, Result, Study, each_once
@@ -32,16 +32,9 @@ def summaries(
     ]
 
 
-def _workload(cell: Cell) -> Workload:
-    if cell.is_operation:
-        return "operation"
-    return "inference" if cell.is_inference else "training"
-
-
 def _summary(cell: Cell, peak: PeakRates | None, released: str | None) -> CellSummary:
     network, dataset, device = cell.facet
-    workload = _workload(cell)
-    share = None if workload == "inference" else share_of_peak(cell, peak)
+    share = None if cell.kind == INFERENCE else share_of_peak(cell, peak)
     return CellSummary(
         name=cell.plan.name,
         framework=cell.series.framework,
@@ -51,7 +44,7 @@ def _summary(cell: Cell, peak: PeakRates | None, released: str | None) -> CellSu
         dataset=dataset,
         device=device,
         batch_size=cell.batch_size,
-        workload=workload,
+        workload=cell.kind,
         factors=cell.plan.factors,
         outcomes=Counter(run.status for run in cell.runs),
         flags=Counter(cell.flags),
@@ -62,7 +55,7 @@ def _summary(cell: Cell, peak: PeakRates | None, released: str | None) -> CellSu
         peak_place=place_of(cell).label,
         share_of_peak=share,
         share_of_peak_missing=(
-            why_no_share(cell, peak) if workload == "training" and share is None else None
+            why_no_share(cell, peak) if cell.kind == TRAINING and share is None else None
         ),
     )
 

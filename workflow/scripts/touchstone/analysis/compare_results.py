@@ -98,7 +98,7 @@ def read_results(folder: Path, metric: str) -> ResultsFolder:
         study = read_study(folder / "plan.tsv", folder / "tables", folder / "records", turns)
     except InputError as fault:  # the folder may be a copy, which no workflow makes again
         raise InputError(fault.file, fault.cause, REMEDY) from None
-    datasets = {cell.plan.factors["dataset"] for cell in study.cells}
+    datasets = {cell.plan.settings.dataset for cell in study.cells}
     prints = fingerprints(folder / "data", datasets)
     shown = [found for group in turns if (found := measured(group))]
     return results_of(study, folder, metric, prints, shown if metric == "throughput" else [])

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from touchstone.analysis.doubts import DISTURBING
 from touchstone.analysis.effects import effects
-from touchstone.analysis.part import SPEED_OF, Workload
 from touchstone.analysis.ranking_model import (
     ComparedCell,
     ComparedPair,
@@ -21,6 +20,7 @@ from touchstone.analysis.ranking_model import (
 )
 from touchstone.analysis.ratio import estimate
 from touchstone.plan.names import setting_name
+from touchstone.plan.setting import Kind
 from touchstone.results.certificates import Certificates, proof
 from touchstone.results.interleaved import (
     TOO_WIDE,
@@ -29,6 +29,7 @@ from touchstone.results.interleaved import (
     compare_with_turns,
     turns_of,
 )
+from touchstone.results.metrics import SPEED_OF
 from touchstone.results.planned import COMPARED
 from touchstone.results.study import FACET, Cell, Study
 from touchstone.results.tables import remarks
@@ -153,7 +154,7 @@ def _differing(cells: Iterable[Cell]) -> list[str]:
 
 def comparisons(
     study: Study,
-    workload: Workload,
+    workload: Kind,
     certificates: Certificates,
     interleaved: Sequence[Interleaved] = (),
 ) -> list[ComparisonSummary]:
@@ -170,7 +171,7 @@ def comparisons(
 
 
 def _summary(
-    comparison: Comparison, workload: Workload, certificates: Certificates, study: Study
+    comparison: Comparison, workload: Kind, certificates: Certificates, study: Study
 ) -> ComparisonSummary:
     """A comparison as the findings have it; `study` is the one whose runs more repeats repeat."""
     network, dataset, device = comparison.first.facet
@@ -271,8 +272,8 @@ def _values(comparison: Comparison, cell: Cell) -> list[float]:
 
 def _equal_computation(cell: Cell, certificates: Certificates) -> str:
     """What is known of equal computation; outputs of inference are compared with the training's."""
-    factors = cell.plan.factors
-    computed = factors["precision"], factors.get("optimizer", "")
+    settings = cell.plan.settings
+    computed = settings.precision, settings.optimizer
     certificate = proof(certificates, cell.facet[0], cell.series.stack, *computed)
     if certificate.shown or not cell.values("deviation"):
         return certificate.verdict

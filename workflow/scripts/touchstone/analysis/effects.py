@@ -6,11 +6,13 @@ from math import exp, inf, log
 from statistics import fmean
 
 from touchstone.analysis.groups import differing_by
-from touchstone.analysis.part import SPEED_OF, RatioEstimate, Workload
+from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.ranking_model import ComparisonSummary, Curve, FactorEffect, FactorLevel
 from touchstone.analysis.ratio import estimate
 from touchstone.plan.names import BEST
+from touchstone.plan.setting import Kind
 from touchstone.results.interleaved import is_too_wide
+from touchstone.results.metrics import SPEED_OF
 from touchstone.results.planned import COMPARED
 from touchstone.results.study import Cell, Study
 from touchstone.statistics.groups import Group, compare_groups
@@ -41,14 +43,12 @@ def effects(cells: Sequence[Cell], compared: Sequence[str], group: Group) -> lis
         return [_effect(RELEASES, cells, group, versions)]
     if set(compared) <= set(COMPARED):
         return []
-    fixed = [cell for cell in cells if cell.plan.factors["mode"] != BEST] or list(cells)
+    fixed = [cell for cell in cells if cell.plan.settings.mode != BEST] or list(cells)
     found = (_effect(factor, fixed, group, {}) for factor in compared if factor not in COMPARED)
     return [effect for effect in found if any(level.ratio for level in effect.levels)]
 
 
-def curves(
-    study: Study, workload: Workload, comparisons: Iterable[ComparisonSummary]
-) -> list[Curve]:
+def curves(study: Study, workload: Kind, comparisons: Iterable[ComparisonSummary]) -> list[Curve]:
     """How each of `OF_CURVES` changes the speed of the configurations of a study, by its runs;
     none of those that ran once."""
     together = [{cell.cell for cell in one.cells} for one in comparisons]
@@ -70,7 +70,7 @@ def curves(
     ]
 
 
-def _curve(workload: Workload, factor: str, cells: Sequence[Cell], model: Group) -> Curve:
+def _curve(workload: Kind, factor: str, cells: Sequence[Cell], model: Group) -> Curve:
     named = {cell.plan.name: cell for cell in cells}
     return Curve(
         workload=workload,

@@ -14,7 +14,6 @@ from touchstone.analysis.equal_computation import equal_computation, known_devia
 from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.largest_batch import largest_batches
 from touchstone.analysis.outcomes import failures, flags, outcomes
-from touchstone.analysis.part import SPEED_OF
 from touchstone.analysis.precision import gains
 from touchstone.analysis.profile import layer_profiles
 from touchstone.analysis.scaling import scalings
@@ -24,6 +23,7 @@ from touchstone.analysis.trials import choices
 from touchstone.datasets.data_report import DataReport
 from touchstone.results.certificates import Certificates
 from touchstone.results.max_batch import MaxBatch
+from touchstone.results.metrics import SPEED_OF
 from touchstone.results.study import Study
 from touchstone.schema.interleaved import Interleaved
 from touchstone.schema.profile import Profile

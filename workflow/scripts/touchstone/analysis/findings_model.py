@@ -9,11 +9,12 @@ from typing import Literal
 from touchstone.analysis.bottleneck_model import Bottleneck
 from touchstone.analysis.disturbed import Disturbed
 from touchstone.analysis.doubts import Doubt
-from touchstone.analysis.part import Part, RatioEstimate, Workload
+from touchstone.analysis.part import Part, RatioEstimate
 from touchstone.analysis.profile_model import LayerProfile
 from touchstone.analysis.ranking_model import Answer, ComparisonSummary, Curve
 from touchstone.analysis.setup_model import Setup
 from touchstone.plan.names import stack_of
+from touchstone.plan.setting import Kind
 
 
 class MetricSummary(Part):
@@ -55,7 +56,7 @@ class CellSummary(Part):
     """`cpu` or `gpu`."""
     batch_size: int
     """Examples of a step: of all replicas together, or of each with `batch_split: per_replica`."""
-    workload: Workload
+    workload: Kind
     """What a run of the cell does."""
     factors: dict[str, str]
     """All settings, as `results/plan.tsv` spells them."""
@@ -371,6 +372,6 @@ class Findings(Part):
         """The cells by name."""
         return {cell.name: cell for cell in self.cells}
 
-    def cells_of(self, workload: Workload) -> list[CellSummary]:
+    def cells_of(self, workload: Kind) -> list[CellSummary]:
         """The cells with one workload, in order of the plan."""
         return [cell for cell in self.cells if cell.workload == workload]

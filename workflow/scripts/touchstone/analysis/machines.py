@@ -79,7 +79,7 @@ def read_machines(bundles: Sequence[tuple[str, Path]], scratch: Path) -> list[Ma
         try:
             certificates = read_certificates(sorted((folder / "parity").glob("*.json")))
             study = gather(folder / "plan.tsv", folder / "records", folder / "tables", certificates)
-            datasets = {cell.plan.factors["dataset"] for cell in study.cells}
+            datasets = {cell.plan.settings.dataset for cell in study.cells}
             prints = fingerprints(folder / "data", datasets)
             kept = _kept(folder / CONFIG)
         except InputError as error:
@@ -113,9 +113,9 @@ def total_time(run: Result) -> float | None:
 def epoch_time(cell: Cell, run: Result) -> float | None:
     """Seconds of training per epoch, the first step and the warm-up included."""
     total = run.values["training_time"]
-    if cell.plan.factors.get("steps"):  # of which its epochs are but a bound
+    if cell.plan.settings.steps:  # of which its epochs are but a bound
         return None
-    return None if total is None else total / int(cell.plan.factors["epochs"])
+    return None if total is None else total / cell.plan.settings.epochs
 
 
 class Quantity(NamedTuple):

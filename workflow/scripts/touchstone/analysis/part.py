@@ -1,19 +1,11 @@
-"""What the parts of the findings have in common: the base class, ratios, kinds of cells."""
-
-from typing import Literal
+"""What the parts of the findings have in common: the base class, ratios, units of speeds."""
 
 from pydantic import BaseModel, ConfigDict
 
-Workload = Literal["training", "inference", "operation"]
-"""What a run of a cell does."""
-SPEED_OF: dict[Workload, str] = {
-    "training": "throughput", "inference": "throughput", "operation": "step_rate",
-}  # fmt: skip
-"""The metric by which cells that do the same are compared, and that turns measure."""
-UNIT_OF: dict[Workload, str] = {
-    "training": "images/s", "inference": "images/s", "operation": "calls/s",
-}  # fmt: skip
-"""Its unit in sentences."""
+from touchstone.plan.setting import INFERENCE, OPERATION, TRAINING, Kind
+
+UNIT_OF: dict[Kind, str] = {TRAINING: "images/s", INFERENCE: "images/s", OPERATION: "calls/s"}
+"""The unit of `SPEED_OF` in sentences."""
 
 
 class Part(BaseModel):

@@ -16,7 +16,7 @@ class Place(NamedTuple):
 
     device: str
     precision: str
-    threads: str
+    threads: int | None
 
     @property
     def label(self) -> str:
@@ -27,14 +27,14 @@ class Place(NamedTuple):
 
 def place_of(cell: Cell) -> Place:
     """Where a cell computes, and in which precision."""
-    factors = cell.plan.factors
-    return Place(factors["device"], factors["precision"], factors.get("threads", ""))
+    settings = cell.plan.settings
+    return Place(settings.device, settings.precision, settings.threads)
 
 
 def peaks(study: Study) -> dict[Place, PeakRates]:
     """The highest median rates by place, of any framework; a copy has no precision."""
     products: dict[Place, list[float]] = defaultdict(list)
-    copies: dict[tuple[str, str], list[float]] = defaultdict(list)
+    copies: dict[tuple[str, int | None], list[float]] = defaultdict(list)
     for cell in study.cells:
         place = place_of(cell)
         if cell.facet[0] == GEMM and (values := cell.values("flop_rate")):
@@ -67,9 +67,8 @@ def share_of_peak(cell: Cell, peak: PeakRates | None) -> float | None:
 
 def devices_of(cell: Cell) -> int:
     """How many times the peak of its place a cell may reach."""
-    factors = cell.plan.factors
-    devices = int(factors.get("nodes") or 1)
-    return devices * int(factors.get("replicas") or 1) if factors["device"] == "gpu" else devices
+    settings = cell.plan.settings
+    return settings.world_size if settings.device == "gpu" else settings.nodes
 
 
 def why_no_share(cell: Cell, peak: PeakRates | None) -> str:

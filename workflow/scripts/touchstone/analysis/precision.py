@@ -18,7 +18,7 @@ def gains(study: Study) -> list[PrecisionGain]:
     fp32, or where there is none, the one that was planned first."""
     compared = []
     for group in differing_by(study.trained.cells, "precision"):
-        single = [cell for cell in group if cell.plan.factors["precision"] == REFERENCE]
+        single = [cell for cell in group if cell.plan.settings.precision == REFERENCE]
         reference = (single or group)[0]
         compared += [_gain(cell, reference) for cell in group if cell is not reference]
     return compared

@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from touchstone.analysis.part import Part, RatioEstimate, Workload
+from touchstone.analysis.part import Part, RatioEstimate
+from touchstone.plan.setting import Kind
 
 
 class ComparedCell(Part):
@@ -191,7 +192,7 @@ class FactorEffect(Part):
 class ComparisonSummary(Part):
     """Cells that differ only in `compared`, by throughput."""
 
-    workload: Workload
+    workload: Kind
     """What the cells do."""
     network: str
     """Network of the cells."""
@@ -251,7 +252,7 @@ class Curve(Part):
     """How the speed of a configuration changes with a number, by its runs, where each of its cells
     is in another comparison."""
 
-    workload: Workload
+    workload: Kind
     """What the cells do."""
     cells: list[str]
     """The cells, which differ in the factor only, the fastest first."""

@@ -14,7 +14,7 @@ FREE = settings(lambda traits: traits.scales)
 
 def has_replicas(study: Study) -> bool:
     """Whether a cell of the study is trained by several replicas."""
-    return any(_world_size(cell) > 1 for cell in study.cells)
+    return any(cell.plan.settings.world_size > 1 for cell in study.cells)
 
 
 def scalings(study: Study) -> list[Scaling]:
@@ -25,12 +25,12 @@ def scalings(study: Study) -> list[Scaling]:
     """
     baselines: dict[tuple[str, ...], list[Cell]] = {}
     for cell in study.cells:
-        if _world_size(cell) == 1:
+        if cell.plan.settings.world_size == 1:
             baselines.setdefault(_fixed_factors(cell), []).append(cell)
     return [
         _scaling(cell, baseline, resources)
         for cell in study.cells
-        if _world_size(cell) > 1
+        if cell.plan.settings.world_size > 1
         for baseline in baselines.get(_fixed_factors(cell), [])
         if (resources := _resources(cell, baseline))
     ]
@@ -43,9 +43,9 @@ def _scaling(cell: Cell, baseline: Cell, resources: int) -> Scaling:
     return Scaling(
         cell=cell.plan.name,
         baseline=baseline.plan.name,
-        kind="weak" if cell.plan.factors["batch_split"] == "per_replica" else "strong",
-        nodes=_count(cell, "nodes"),
-        replicas=_count(cell, "replicas"),
+        kind="weak" if cell.plan.settings.batch_split == "per_replica" else "strong",
+        nodes=cell.plan.settings.nodes,
+        replicas=cell.plan.settings.replicas,
         resources=resources,
         speedup=speedup,
         efficiency=speedup.value / resources if speedup else None,
@@ -63,25 +63,17 @@ def _why_none(*cells: Cell) -> str:
     return "; ".join(reasons) or "no block has both"
 
 
-def _count(cell: Cell, factor: str) -> int:
-    return int(cell.plan.factors.get(factor) or 1)
-
-
-def _world_size(cell: Cell) -> int:
-    """The replicas of all nodes."""
-    return _count(cell, "nodes") * _count(cell, "replicas")
-
-
 def _fixed_factors(cell: Cell) -> tuple[str, ...]:
     return tuple(value for name, value in cell.plan.factors.items() if name not in FREE)
 
 
 def _resources(cell: Cell, baseline: Cell) -> int | None:
     """The cell's resources as a multiple of the baseline's; None where that is no whole number."""
-    ours, theirs = (of.plan.factors.get("threads", "") for of in (cell, baseline))
-    if cell.facet[2] == "gpu":
-        return _world_size(cell) if ours == theirs else None
+    settings = cell.plan.settings
+    ours, theirs = settings.threads, baseline.plan.settings.threads
+    if settings.device == "gpu":
+        return settings.world_size if ours == theirs else None
     if ours == theirs:
-        return _count(cell, "nodes")
-    proportional = ours and theirs and int(ours) == int(theirs) * _count(cell, "replicas")
-    return _world_size(cell) if proportional else None
+        return settings.nodes
+    proportional = ours and theirs and ours == theirs * settings.replicas
+    return settings.world_size if proportional else None

@@ -144,8 +144,7 @@ def _differs_from_default(study: Study) -> dict[str, list[str]]:
     found: dict[str, dict[str, None]] = {}
     for cell in study.cells:
         sentences = found.setdefault(cell.series.stack, {})
-        wait = cell.plan.factors.get("wait_policy")
-        if wait in ("passive", "active"):
+        if (wait := cell.plan.settings.wait_policy) != "default":
             sentences[f"idle threads wait in the {wait} way, as the study asks"] = None
         for run in cell.runs:
             sentences |= dict.fromkeys(run.provenance["settings"].get("differs", ()))

@@ -13,7 +13,7 @@ from touchstone.analysis.styles import gaps_of
 from touchstone.paths import ROOT
 from touchstone.plan.model import Cell
 from touchstone.plan.read import ConfigError, read
-from touchstone.plan.study import make_plan
+from touchstone.plan.study import make_plan, whole_cells
 from touchstone.published.dossier import DossierError, read_dossier
 from touchstone.published.page import OtherMachine, make
 from touchstone.published.table import PublishedError, read_table
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         config = read(arguments.config)
         done = make_plan(config, ROOT)
-        whole = make_plan({**config, "scale": "paper"}, ROOT)
+        wholes = whole_cells(done, config, ROOT)
         dossier = read_dossier(ROOT / f"config/claims/{done.study.study}.yaml")
         table = read_table(ROOT / "config/published" / dossier.published)
     except (ConfigError, DossierError, PublishedError) as error:
@@ -48,12 +48,8 @@ def run(arguments: argparse.Namespace) -> None:
     interleaved = read_interleaved(arguments.interleaved)
     study = read_study(arguments.plan, arguments.tables, arguments.records, interleaved)
     turns = [one for one in map(measured, interleaved) if one]
-    cells = {
-        name: (full, short)
-        for full, (name, short) in zip(whole.cells.values(), done.cells.items(), strict=True)
-    }
     others = [
-        _other(machine, cells)
+        _other(machine, wholes)
         for machine in _machines(arguments.plan.parent, done.study.compare_with)
     ]
     folder = os.path.relpath(arguments.output, arguments.page.parent)
@@ -61,11 +57,11 @@ def run(arguments: argparse.Namespace) -> None:
         done.study.title,
         Kept.of(config),
         done.study.scale,
-        (whole.study.repeats, done.study.repeats),
+        (done.whole_repeats, done.study.repeats),
         table,
         dossier,
         study,
-        [cells[cell.plan.name] for cell in study.cells],
+        wholes,
         folder,
         others,
         turns,
@@ -89,7 +85,7 @@ def _machines(results: Path, bundles: Sequence[str]) -> list[Machine]:
         return read_machines(given, Path(scratch))[1:]
 
 
-def _other(machine: Machine, cells: Mapping[str, tuple[Cell, Cell]]) -> OtherMachine:
+def _other(machine: Machine, wholes: Mapping[str, Cell]) -> OtherMachine:
     """What a bundle has of the cells of this study; a cell's name says all of its settings."""
-    known = [cell for cell in machine.study.cells if cell.plan.name in cells]
-    return OtherMachine(machine.name, Study(known), [cells[one.plan.name][0] for one in known])
+    known = [cell for cell in machine.study.cells if cell.plan.name in wholes]
+    return OtherMachine(machine.name, Study(known))

@@ -6,9 +6,10 @@ The text of every field is the documentation that `config/README.md` is generate
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 
 from touchstone import operations, optimizers
 from touchstone.plan.parts import YEAR, Environment, EnvironmentName, Interleave, Scale
@@ -24,6 +25,7 @@ from touchstone.plan.setting import (
     TABLES,
     TRAINING,
     WEIGHTS,
+    Kind,
     Need,
     Setting,
 )
@@ -470,7 +472,7 @@ class Cell(BaseModel):
     ] = None
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Kind:
         """What it does: `training`, `inference` or `operation`."""
         return OPERATION if self.network in operations.names() else self.workload
 
@@ -493,6 +495,16 @@ def cell_of(values: dict[str, Any]) -> Cell:
     """The cell with these settings; where they say nothing, with what is usual with its
     optimizer."""
     return Cell(**{**optimizers.usual(values.get("optimizer", "")), **values})
+
+
+@cache
+def checker(name: str) -> TypeAdapter[Any]:
+    """What checks a single value of a setting."""
+    field = Cell.model_fields[name]
+    annotation: Any = field.annotation
+    for constraint in field.metadata:
+        annotation = Annotated[annotation, constraint]
+    return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
 def traits_of(name: str, metadata: list[Any]) -> Setting:

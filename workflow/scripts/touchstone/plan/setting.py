@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from touchstone.plan.model import Cell
 
-TRAINING, INFERENCE, OPERATION = "training", "inference", "operation"
+Kind = Literal["training", "inference", "operation"]
+TRAINING: Kind = "training"
+INFERENCE: Kind = "inference"
+OPERATION: Kind = "operation"
 """The kinds of cells."""
 OF_A_NETWORK = (TRAINING, INFERENCE)
 OF_ALL = (*OF_A_NETWORK, OPERATION)
@@ -41,7 +44,7 @@ class Setting(NamedTuple):
     common: whether it is one of the dozen that users set first
     """
 
-    of: tuple[str, ...]
+    of: tuple[Kind, ...]
     in_names: str | None = None
     decides: str | None = None
     probe: Any = OWN

@@ -8,7 +8,7 @@ from touchstone import networks, operations, optimizers
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import OwnStart
 from touchstone.plan import frameworks
-from touchstone.plan.model import Cell, settings
+from touchstone.plan.model import SETTINGS, Cell, settings
 from touchstone.plan.read import canonical, digest, digest_of_text, name_of
 from touchstone.plan.setting import INFERENCE, OPERATION
 from touchstone.schema.spec import (
@@ -95,18 +95,7 @@ def make_spec(cell: Cell, repeat: int, root: Path) -> RunSpec:
         schedule=schedule_of(cell),
         augmentation=augmentation_of(cell),
         deviations=deviations,
-        phases=TrainingPhases(
-            epochs=cell.epochs,
-            evaluate_every=cell.evaluate_every,
-            target_accuracy=cell.target_accuracy,
-            warmup_steps=cell.warmup_steps,
-            warmup_seconds=cell.warmup_seconds,
-            chunk_seconds=cell.chunk_seconds,
-            measured_steps=cell.steps,
-            last_batch=cell.last_batch,
-            training_accuracy=cell.training_accuracy,
-            kept_weights=cell.kept_weights,
-        ),
+        phases=TrainingPhases(measured_steps=cell.steps, **_named(TrainingPhases, cell)),
     )
 
 
@@ -148,7 +137,12 @@ def _factors_of(cell: Cell) -> Factors:
 
 
 def _timed_phases(cell: Cell, seconds: float) -> TimedPhases:
-    return TimedPhases(seconds, cell.warmup_steps, cell.warmup_seconds, cell.chunk_seconds)
+    return TimedPhases(seconds, **_named(TimedPhases, cell))
+
+
+def _named(part: Any, cell: Cell) -> dict[str, Any]:
+    """The settings of a cell that a part of its spec has under their names."""
+    return {name: getattr(cell, name) for name in part._fields if name in SETTINGS}
 
 
 def _data_of(cell: Cell, dataset: catalogue.Dataset) -> Data:
@@ -232,24 +226,14 @@ def augmentation_of(cell: Cell) -> Augmentation | None:
 
 def execution_of(cell: Cell) -> Execution:
     """How a cell is executed."""
-    execution = Execution(
-        device=cell.device,
-        precision=cell.precision,
-        style=cell.style,
-        mode=cell.mode or frameworks.modes(cell.framework, cell.style)[0],
-        threads=cell.threads,
-        wait_policy=cell.wait_policy,
-        reader_threads=cell.reader_threads,
-        deterministic=cell.deterministic,
-        replicas=cell.replicas,
-        nodes=cell.nodes,
-        variables=dict(sorted(cell.variables.items())),
-    )
+    named = _named(Execution, cell)
+    named["mode"] = cell.mode or frameworks.modes(cell.framework, cell.style)[0]
+    named["variables"] = dict(sorted(cell.variables.items()))
     if cell.world_size == 1:
-        return execution
+        return Execution(**{**named, "batch_split": None})
     kind, why = frameworks.replicas(cell.framework)
-    return execution._replace(
-        batch_split=cell.batch_split,
+    return Execution(
+        **named,
         replicas_are=kind,
         why_no_replicas=why,
         why_no_nodes=frameworks.why_no_nodes(cell.framework) if cell.nodes > 1 else None,

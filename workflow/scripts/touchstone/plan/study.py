@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ValidationError
 
 from touchstone.plan import inference
 from touchstone.plan.checks import Known, fault_of, like
 from touchstone.plan.effect import without_effect
-from touchstone.plan.model import RESULTS_FORMAT, Cell, Study, cell_of
+from touchstone.plan.model import RESULTS_FORMAT, Cell, Study, cell_of, checker
 from touchstone.plan.parts import Environment, Interleave, Scale
 from touchstone.plan.read import ConfigError, name_of, read
 from touchstone.plan.scale import scaled
@@ -157,6 +156,15 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     return Plan(study, cells, whole, weights_from, dict(left_out))
 
 
+def whole_cells(plan: Plan, config: dict[str, Any], root: Path) -> dict[str, Cell]:
+    """By name of a planned cell, what it is in the whole study.
+
+    A scale keeps every cell and their order. `plan` is of the configuration `config`.
+    """
+    whole = make_plan({**config, "scale": "paper"}, root)
+    return dict(zip(plan.cells, whole.cells.values(), strict=True))
+
+
 def paths(given: Any) -> list[str]:
     """The paths of a list, or of a text with commas between them, as a command line gives it."""
     parts = given if isinstance(given, list) else str(given).split(",")
@@ -236,9 +244,8 @@ def _settings(
         settings[key] = []
         for index, item in enumerate(value if many else [value]):
             place = f"{where}.{key}[{index}]" if many else f"{where}.{key}"
-            field = Cell.model_fields[key]
             try:
-                checked = _adapter(field).validate_python(item)
+                checked = checker(key).validate_python(item)
             except ValidationError as invalid:
                 faults.append(fault_of(place, invalid.errors()[0], Cell))
             else:
@@ -246,10 +253,3 @@ def _settings(
                     faults.append(f"{place}: {fault}")
                 settings[key].append(checked)
     return settings
-
-
-def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
-    annotation: Any = field.annotation
-    for constraint in field.metadata:
-        annotation = Annotated[annotation, constraint]
-    return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))

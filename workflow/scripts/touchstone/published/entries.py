@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from touchstone.plan.model import Cell
+from touchstone.plan.table import texts
 from touchstone.published.claim_model import Where
 from touchstone.published.dossier import Dossier, Layout
 from touchstone.published.points import ACCURACIES, Level, Point, counterpart, level, matches
@@ -290,15 +291,16 @@ def _sorted(heads: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 def changes(pairs: Iterable[tuple[Cell, Cell]]) -> dict[str, str]:
     """By setting, how the cells of a scale differ from those of the whole study, in words.
 
-    `pairs` are (whole, scaled). A seed counts for nothing: it tells stand-ins apart.
+    `pairs` are (whole, scaled). A setting that a cell does not heed counts for nothing, and a seed
+    neither: it tells stand-ins apart.
     """
     found: dict[str, dict[str, None]] = {}
     for whole, short in pairs:
-        theirs = short.model_dump()
-        for name, value in whole.model_dump().items():
-            if theirs[name] != value and name != "seed":
-                sides = ("none" if one is None else one for one in (theirs[name], value))
-                found.setdefault(name, {})[" for ".join(map(str, sides))] = None
+        changed = texts(short)
+        for name, value in texts(whole).items():
+            if changed[name] != value and name != "seed":
+                sides = f"{changed[name] or 'none'} for {value or 'none'}"
+                found.setdefault(name, {})[sides] = None
     return {
         name: f"{name.replace('_', ' ')} {' and '.join(sides)}" for name, sides in found.items()
     }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from touchstone.plan.model import Cell
 from touchstone.plan.setting import OPERATION
-from touchstone.plan.study import Plan, make_plan
+from touchstone.plan.study import Plan, whole_cells
 from touchstone.published.claims import NOT_COMPARABLE, NOT_MEASURED, STAND_IN, Judge
 from touchstone.published.dossier import PARAMETERS, Dossier, read_dossier
 from touchstone.published.entries import changes
@@ -56,33 +56,34 @@ class Forecast(NamedTuple):
 
 def forecast(
     dossier: Dossier,
-    pairs: Sequence[tuple[Cell, Cell]],
+    cells: Mapping[str, Cell],
+    wholes: Mapping[str, Cell],
     no_device: Without,
     repeats: int,
-    turns: Mapping[int, int] = MappingProxyType({}),
+    turns: Mapping[str, int] = MappingProxyType({}),
 ) -> Forecast:
     """Judge the claims by figures of which only the settings are known.
 
     Args:
-        pairs: for each cell, that of the whole study and the one that will run.
+        cells: those that will run, by name.
+        wholes: by the same names, what they are in the whole study.
         no_device: why nothing can run on so many devices of a kind here; None if it can.
         repeats: how often each cell will run.
-        turns: the group of cells that are measured in turn, by the places of its cells in `pairs`.
+        turns: by name of a cell that is measured in turn, the number of its group.
     """
     points = []
     # Two blocks have an interval.
     blocks = dict.fromkeys((1, 2) if repeats > 1 else (1,), 1.0)
     changed = {}
-    for place, (whole, short) in enumerate(pairs):
+    for name, whole in wholes.items():
         if no_device(whole.device, whole.replicas):
             continue
-        name = str(place)
-        changed[name] = changes([(whole, short)])
+        changed[name] = changes([(whole, cells[name])])
         points += [
             Point(
                 metric, "", factors_of(whole), blocks, cell=name, counted=metric == PARAMETERS,
-                in_turn=InTurn(turns[place], {1: 1.0, 2: 1.0}, 1.0)
-                if metric == SPEED and place in turns else None,
+                in_turn=InTurn(turns[name], {1: 1.0, 2: 1.0}, 1.0)
+                if metric == SPEED and name in turns else None,
             )
             for metric in _metrics(whole, dossier.claimed | {"step_rate"})
         ]  # fmt: skip
@@ -117,12 +118,10 @@ def forecast_of(plan: Plan, config: dict[str, Any], root: Path, no_device: Witho
     dossier = read_dossier(path)
     if not dossier.claims:
         return ""
-    whole = make_plan({**config, "scale": "paper"}, root)
-    pairs = list(zip(whole.cells.values(), plan.cells.values(), strict=True))
-    places = {name: place for place, name in enumerate(plan.cells)}
+    wholes = whole_cells(plan, config, root)
     grouped = enumerate(groups(plan).values())
-    turns = {places[name]: number for number, names in grouped for name in names}
-    return forecast(dossier, pairs, no_device, plan.study.repeats, turns).text
+    turns = {name: number for number, names in grouped for name in names}
+    return forecast(dossier, plan.cells, wholes, no_device, plan.study.repeats, turns).text
 
 
 def _has_interval(group: Group) -> bool:

@@ -105,16 +105,15 @@ class Result(NamedTuple):
 
 
 class OtherMachine(NamedTuple):
-    """What another machine measured: for each cell of its `study`, that of the whole study."""
+    """What another machine measured of the study."""
 
     name: str
     study: Study
-    wholes: list[Cell]
 
 
 def make(
     title: str, kept: Kept, scale: str, repeats: tuple[int, int], table: Table, dossier: Dossier,
-    study: Study, pairs: Sequence[tuple[Cell, Cell]], folder: str,
+    study: Study, wholes: Mapping[str, Cell], folder: str,
     others: Sequence[OtherMachine] = (), turns: Sequence[Measured] = (),
     gaps: Sequence[StyleGap] = (),
 ) -> Result:  # fmt: skip
@@ -123,7 +122,7 @@ def make(
     Args:
         kept: the study's configuration, with which runs are repeated.
         scale: of the study; `repeats` are those of the whole study, and these.
-        pairs: for each cell of `study`, that of the whole study and the one that was run.
+        wholes: by name of a planned cell, what it is in the whole study.
         folder: where the page finds the files.
         others: what other machines measured of the study; it counts for its claims only.
         turns: what the groups of cells show that were measured in turn.
@@ -131,16 +130,16 @@ def make(
     """
     published = published_points(table, dossier)
     names = source_names(dossier)
-    wholes = [whole for whole, _ in pairs]
     measured = with_turns(_measured(dossier, study, wholes), turns)
-    by_cell = {one.plan.name: pair for one, pair in zip(study.cells, pairs, strict=True)}
+    planned = (cell.plan for cell in study.cells)
+    by_cell = {plan.name: (wholes[plan.name], plan.settings) for plan in planned}
     changed = {name: changes([pair]) for name, pair in by_cell.items()}
     measured = with_changed_labels(measured, changed)
     judged = measured + sums(measured, dossier.sums)
     if others:
         judged = on_machine(judged, THIS_MACHINE)
     for other in others:
-        theirs = _measured(dossier, other.study, other.wholes)
+        theirs = _measured(dossier, other.study, wholes)
         judged += on_machine(theirs + sums(theirs, dossier.sums), other.name)
     claims = verdicts_on(dossier.claims, judged, published, changed)
     findings = examine(table)
@@ -214,7 +213,7 @@ def make(
         answer=[
             *reached(study),
             *taken_in_turn(turns),
-            *answer(claims, findings, _all_changes(changes(pairs), scale, repeats)),
+            *answer(claims, findings, _all_changes(changes(by_cell.values()), scale, repeats)),
         ],
         claims=claims,
         stand_in=STAND_IN,
@@ -323,11 +322,13 @@ def _figures(dossier: Dossier, table: Table) -> Iterator[tuple[FigureSpec, dict[
         )
 
 
-def _curves(spec: Curves, study: Study, wholes: Sequence[Cell]) -> list[tuple[Level, MeasuredCell]]:
+def _curves(
+    spec: Curves, study: Study, wholes: Mapping[str, Cell]
+) -> list[tuple[Level, MeasuredCell]]:
     """The cells whose losses a figure shows, each with its level, in the order of levels."""
     found = []
-    for cell, whole in zip(study.cells, wholes, strict=True):
-        factors = factors_of(whole)
+    for cell in study.cells:
+        factors = factors_of(wholes[cell.plan.name])
         if matches(factors, spec.where):
             found.append((factors[spec.series], cell))
     return sorted(found, key=lambda one: float(one[0]))
@@ -337,15 +338,14 @@ def _inline(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
-def _measured(dossier: Dossier, study: Study, wholes: Sequence[Cell]) -> list[Point]:
+def _measured(dossier: Dossier, study: Study, wholes: Mapping[str, Cell]) -> list[Point]:
     """The figures of one machine: those that tables show, and those that claims are about."""
     names = source_names(dossier)
     others = {*dossier.claimed, *(one.metric for one in dossier.derived)} - names.keys()
-    cells = list(zip(study.cells, wholes, strict=True))
-    points = measured_points(cells, [*names, *sorted(others)])
+    points = measured_points(study.cells, wholes, [*names, *sorted(others)])
     if PARAMETERS in others:
-        points += parameter_counts(wholes, ROOT / "config/datasets")
-    points += totals(measured_points(cells, ["step_rate"]), dossier.totals)
+        points += parameter_counts(wholes.values(), ROOT / "config/datasets")
+    points += totals(measured_points(study.cells, wholes, ["step_rate"]), dossier.totals)
     if BOTTLENECK in names:
-        points += bottlenecks(cells)
+        points += bottlenecks(study, wholes)
     return points

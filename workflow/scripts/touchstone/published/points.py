@@ -156,15 +156,16 @@ def gpu_of(cell: MeasuredCell) -> dict[str, Level]:
 
 
 def measured_points(
-    cells: Iterable[tuple[MeasuredCell, Cell]], metrics: Sequence[str]
+    cells: Iterable[MeasuredCell], wholes: Mapping[str, Cell], metrics: Sequence[str]
 ) -> list[Point]:
     """The figures of a gathered study, under the settings of the whole study's cells.
 
     Args:
-        cells: each measured cell with the cell of the whole study that it replaces.
+        wholes: by name of a cell, what it is in the whole study.
     """
     points = []
-    for measured, whole in cells:
+    for measured in cells:
+        whole = wholes[measured.plan.name]
         factors = factors_of(whole) | (gpu_of(measured) if whole.device == "gpu" else {})
         flags = tuple(dict.fromkeys(measured.flags))
         for metric in metrics:
@@ -312,18 +313,22 @@ def parameter_counts(cells: Iterable[Cell], folder: Path) -> list[Point]:
     return points
 
 
-def bottlenecks(cells: Sequence[tuple[MeasuredCell, Cell]]) -> list[Point]:
-    """In how much of its time each cell that trains is held back (docs/bottleneck.md), in %."""
-    pairs = {measured.plan.name: (measured, cell) for measured, cell in cells}
+def bottlenecks(study: Study, wholes: Mapping[str, Cell]) -> list[Point]:
+    """In how much of its time each cell that trains is held back (docs/bottleneck.md), in %.
+
+    Args:
+        wholes: by name of a cell, what it is in the whole study.
+    """
+    measured = {cell.plan.name: cell for cell in study.cells}
     points = []
-    for bottleneck in analysis.bottlenecks(Study([measured for measured, _ in cells])):
-        measured, whole = pairs[bottleneck.cell]
+    for bottleneck in analysis.bottlenecks(study):
         share = bottleneck.bottleneck
         points.append(
             Point(
-                BOTTLENECK, "%", factors_of(whole), {} if share is None else {1: share},
+                BOTTLENECK, "%", factors_of(wholes[bottleneck.cell]),
+                {} if share is None else {1: share},
                 NO_BOTTLENECK if share is None else None, cell=bottleneck.cell,
-                flags=tuple(dict.fromkeys(measured.flags)),
+                flags=tuple(dict.fromkeys(measured[bottleneck.cell].flags)),
             )
         )  # fmt: skip
     return points

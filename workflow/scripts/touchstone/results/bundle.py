@@ -160,10 +160,10 @@ def pack(results: Path, path: Path, name: str | None = None, hostname: bool = Fa
         for record in records
     }
     others = {}
-    for network in {cell.factors["network"] for cell in plan}:
+    for network in {cell.settings.network for cell in plan}:
         if (certificate := results / f"parity/{network}.json").exists():
             others[f"parity/{network}.json"] = certificate
-    for dataset in {cell.factors["dataset"] for cell in plan}:
+    for dataset in {cell.settings.dataset for cell in plan}:
         # The fingerprints are the same in every record format.
         for data in sorted((results / "data" / dataset).glob("*/manifest.json"))[:1]:
             others[data.relative_to(results).as_posix()] = data

@@ -5,7 +5,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from touchstone.plan.setting import OPERATION
 from touchstone.results.files import REMAKE, InputError
+from touchstone.results.metrics import SPEED_OF
 from touchstone.results.study import Cell, Result, Study
 
 if TYPE_CHECKING:
@@ -29,14 +31,14 @@ def pyperf_suite(study: Study) -> str:
 
 
 def _values(cell: Cell) -> list[tuple[Result, float]]:
-    metric = "step_rate" if cell.is_operation else "throughput"
+    metric = SPEED_OF[cell.kind]
     rates = [(run, run.values[metric]) for run in cell.runs]
     return [(run, 1 / rate) for run, rate in rates if rate]
 
 
 def _benchmark(cell: Cell) -> dict[str, Any]:
     runs = [{"metadata": _metadata(run), "values": [value]} for run, value in _values(cell)]
-    description = "seconds per call" if cell.is_operation else "seconds per example"
+    description = "seconds per call" if cell.kind == OPERATION else "seconds per example"
     about = {"name": cell.plan.name, "unit": "second", "description": description}
     return {"metadata": about, "runs": runs}
 

@@ -9,18 +9,16 @@ from types import MappingProxyType
 from typing import Any
 
 from touchstone.files import replacement
-from touchstone.plan.names import stack_of
 from touchstone.results.certificates import Certificates, proof
 from touchstone.results.cores import CORES_APART, least_readings, were_apart
 from touchstone.results.files import write_atomic
 from touchstone.results.interleaved import answering, compare_with_turns, turns_of
 from touchstone.results.max_batch import METRIC, UNIT, MaxBatch, of_cell
-from touchstone.results.metrics import CENSORED, METRICS, directions
+from touchstone.results.metrics import CENSORED, METRICS, SPEED_OF, directions
 from touchstone.results.planned import (
     COMPARED,
     FACTORS,
     PlannedCell,
-    kind_of,
     read_plan,
     read_records,
 )
@@ -45,7 +43,6 @@ from touchstone.schema.status import STATUSES
 from touchstone.statistics.groups import Group
 from touchstone.statistics.intervals import UNDECIDED, summarise
 
-IN_TURN = ("throughput", "step_rate")
 """What turns measure: of networks, and of operations."""
 
 
@@ -73,7 +70,7 @@ def gather(
     """
     plan = read_plan(plan_path)
     # When an environment of the user's own was released is not known.
-    frameworks = {c.factors["framework"] for c in plan if c.factors["environment"] == PINNED}
+    frameworks = {c.settings.framework for c in plan if c.settings.environment == PINNED}
     older = of_older_eras({name: released.get(name) for name in frameworks})
     builder = StudyBuilder(plan)
     runs = ((cell.name, record["provenance"]) for cell, record in _each(plan, records_folder))
@@ -87,10 +84,9 @@ def gather(
         measurements.write(_fields(*MEASUREMENTS) + "\n")
         summary.write(_fields(*SUMMARY) + "\n")
         for cell, records in read_records(plan, records_folder):
-            factors = cell.factors
-            stack = stack_of(factors)
-            computed = factors["precision"], factors.get("optimizer", "")
-            parity = proof(certificates, factors["network"], stack, *computed).shown
+            settings, stack = cell.settings, str(cell.stack)
+            computed = settings.network, stack, settings.precision, settings.optimizer
+            parity = proof(certificates, *computed).shown
             for record in records:
                 # An operation is compared with double precision in its own run.
                 shown = parity or record["metrics"]["deviation"]["value"] is not None
@@ -98,7 +94,7 @@ def gather(
                 record["flags"] += [DIFFERENT_ERA] * (stack in older)
                 record["flags"] += [CORES_APART] * were_apart(record["provenance"], least)
                 measurements.writelines(_measurements(cell, record))
-            summary.writelines(_summary(cell, records, of_cell(max_batches, factors)))
+            summary.writelines(_summary(cell, records, of_cell(max_batches, cell.factors)))
             builder.add(cell, records)
     study = builder.study()
     write_atomic(output / "comparisons.csv", _comparisons(study, interleaved))
@@ -167,7 +163,7 @@ def _comparisons(study: Study, interleaved: Sequence[Interleaved]) -> str:
         name: _models(groups, name, interleaved)
         for name, metric in METRICS.items()
         if metric.unit != "1"
-        and (study.why_empty(name) is None or (name in IN_TURN and interleaved))
+        and (study.why_empty(name) is None or (name in SPEED_OF.values() and interleaved))
     }
     for number, group in enumerate(groups):
         for reference, cell in combinations(group, 2):
@@ -202,11 +198,11 @@ def _models(
     """A model of each group, as the page has it: training, inference and operations apart; with
     what it rests on, `turns` or `runs`."""
     found: dict[int, tuple[Group, str]] = {}
-    kinds = [kind_of(group[0].plan) for group in groups]
+    kinds = [group[0].kind for group in groups]
     for kind in set(kinds):
         numbers = [number for number, one in enumerate(kinds) if one == kind]
         values = [{c.plan.name: _uncensored(c, metric) for c in groups[i]} for i in numbers]
-        found_turns = interleaved if metric == IN_TURN[kind[1]] else ()
+        found_turns = interleaved if metric == SPEED_OF[kind] else ()
         turns = answering(values, turns_of(values, found_turns))
         bases = ["turns" if one else "runs" for one in turns]
         models = zip(compare_with_turns(values, turns), bases, strict=True)

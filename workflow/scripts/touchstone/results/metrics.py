@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from touchstone.plan.setting import INFERENCE, OF_A_NETWORK, OF_ALL, OPERATION, TRAINING
+from touchstone.plan.setting import INFERENCE, OF_A_NETWORK, OF_ALL, OPERATION, TRAINING, Kind
 from touchstone.results.evidence import (
     Evidence,
     algorithm_bandwidth,
@@ -38,7 +38,7 @@ from touchstone.results.telemetry import integral, mean_of, peak_of
 from touchstone.schema.spec import kind_of
 from touchstone.schema.status import ERROR, OK
 
-WITHOUT = {
+WITHOUT: dict[str, str] = {
     INFERENCE: "the cell predicts, and trains nothing",
     OPERATION: "an operation is called, not trained",
 }
@@ -569,6 +569,10 @@ METRICS = {
 }
 SPEEDS = [name for name, metric in METRICS.items() if metric.speed and metric.better == HIGHER]
 TIMES = [name for name, metric in METRICS.items() if metric.speed and metric.better == LOWER]
+SPEED_OF: dict[Kind, str] = {
+    TRAINING: "throughput", INFERENCE: "throughput", OPERATION: "step_rate",
+}  # fmt: skip
+"""The metric by which cells that do the same are compared, and that turns measure."""
 CENSORED = [name for name, metric in METRICS.items() if metric.censored]
 AVERAGED = [
     metric.compute.column

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from touchstone.plan.model import settings
-from touchstone.plan.names import BEST
-from touchstone.plan.setting import ELSE, FIRST, TABLES
+from touchstone.plan.model import Cell, settings
+from touchstone.plan.names import BEST, Stack
+from touchstone.plan.setting import ELSE, FIRST, TABLES, Kind
+from touchstone.plan.table import cell_of, texts
 from touchstone.reading import rows_of
 from touchstone.results import digests
 from touchstone.results.files import FORMAT, REMAKE, InputError, parse_json, read_text
@@ -31,11 +32,32 @@ POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
 
 
 class PlannedCell(NamedTuple):
-    """A row of `plan.tsv`; factors are kept as the text that stands there."""
+    """A row of `plan.tsv`: its settings, and as `factors` the texts that stand there."""
 
     name: str
-    factors: dict[str, str]
+    settings: Cell
     repeats: int
+    factors: dict[str, str]
+
+    @classmethod
+    def of(cls, name: str, cell: Cell, repeats: int = 1) -> "PlannedCell":
+        """The row of a cell."""
+        return cls(name, cell, repeats, texts(cell))
+
+    @classmethod
+    def of_row(cls, name: str, row: dict[str, str], repeats: int) -> "PlannedCell":
+        """The cell whose settings stand in a row; raises ValueError as `plan.table.cell_of`."""
+        return cls(name, cell_of(row), repeats, row)
+
+    @property
+    def stack(self) -> Stack:
+        """The framework in its environment and style."""
+        return Stack(self.settings.framework, self.settings.environment, self.settings.style)
+
+    @property
+    def kind(self) -> Kind:
+        """What it does: `training`, `inference` or `operation`."""
+        return self.settings.kind
 
 
 def read_plan(path: Path) -> list[PlannedCell]:
@@ -69,14 +91,12 @@ def _planned(line: int, header: list[str], row: list[str]) -> PlannedCell:
     name, repeats = values.pop("cell"), values.pop("repeats")
     if not CELL.fullmatch(name):
         raise ValueError(f"line {line}: {name[:100]!r} is no name of a cell")
-    for key, number in (("repeats", repeats), ("batch_size", values["batch_size"])):
-        if not POSITIVE.fullmatch(number):
-            cause = f"line {line}: '{key}' is {number[:100]!r}, not a positive integer"
-            raise ValueError(cause)
-    for key in ("epochs", "steps"):
-        if (count := values.get(key)) and not POSITIVE.fullmatch(count):
-            raise ValueError(f"line {line}: '{key}' is {count[:100]!r}, not a positive integer")
-    return PlannedCell(name, values, int(repeats))
+    if not POSITIVE.fullmatch(repeats):
+        raise ValueError(f"line {line}: repeats: {repeats[:100]!r} is no positive integer")
+    try:
+        return PlannedCell.of_row(name, values, int(repeats))
+    except ValueError as fault:
+        raise ValueError(f"line {line}: {fault}") from None
 
 
 def read_records(
@@ -146,9 +166,9 @@ def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
     in settings of `COMPARED_ELSE`, and there are at most `MOST_COMPARED` of them. A cell with the
     mode `best` is then in the group of the cells that have another mode, if they have only one.
     """
-    kinds: dict[Any, list[PlannedCell]] = {}
+    kinds: dict[str, list[PlannedCell]] = {}
     for cell in plan:
-        kinds.setdefault(kind_of(cell), []).append(cell)
+        kinds.setdefault(cell.kind, []).append(cell)
     groups: list[list[PlannedCell]] = []
     for cells in kinds.values():
         found = _differing_by(cells, COMPARED)
@@ -157,11 +177,6 @@ def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
             found = [group for group in other if len(group) <= MOST_COMPARED]
         groups += found
     return groups
-
-
-def kind_of(cell: PlannedCell) -> tuple[str | None, bool]:
-    """What a cell does: its workload, and whether it calls an operation, which has no epochs."""
-    return cell.factors.get("workload"), cell.factors.get("epochs") == ""
 
 
 def _differing_by(
@@ -176,11 +191,9 @@ def _differing_by(
         groups.setdefault(rest, []).append(cell)
     found = []
     for group in groups.values():
-        modes = dict.fromkeys(cell.factors.get("mode") for cell in group) if any_best else {}
+        modes = dict.fromkeys(cell.settings.mode for cell in group) if any_best else {}
         if len(modes.keys() - {BEST}) > 1:
-            found += [
-                [cell for cell in group if cell.factors.get("mode") == mode] for mode in modes
-            ]
+            found += [[cell for cell in group if cell.settings.mode == mode] for mode in modes]
         else:
             found.append(group)
     return [group for group in found if len(group) > 1]

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from touchstone.plan.names import Stack, framework_name, setting_name
+from touchstone.plan.setting import INFERENCE, OPERATION, TRAINING, Kind
 from touchstone.reading import rows_of
 from touchstone.results.cores import CORES_APART, least_readings, were_apart
 from touchstone.results.files import REMAKE, InputError, read_text
@@ -82,13 +83,27 @@ class Series(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A planned cell with its place in the comparison and its runs."""
+    """A planned cell with its series and its runs."""
 
     plan: PlannedCell
-    facet: tuple[str, str, str]
-    batch_size: int
     series: Series
     runs: list[Result]
+
+    @property
+    def facet(self) -> tuple[str, str, str]:
+        """Its network, data set and device."""
+        settings = self.plan.settings
+        return settings.network, settings.dataset, settings.device
+
+    @property
+    def batch_size(self) -> int:
+        """Examples per step; 64 of an operation that has no batch."""
+        return self.plan.settings.batch_size
+
+    @property
+    def kind(self) -> Kind:
+        """What it does: `training`, `inference` or `operation`."""
+        return self.plan.kind
 
     def values(self, metric: str) -> list[float]:
         """The numbers that there are, in order of repeats."""
@@ -119,16 +134,6 @@ class Cell(NamedTuple):
         return counted_choices(run.provenance for run in self.runs)
 
     @property
-    def is_operation(self) -> bool:
-        """Whether it calls a basic operation: such a cell is planned without epochs."""
-        return self.plan.factors.get("epochs") == ""
-
-    @property
-    def is_inference(self) -> bool:
-        """Whether it predicts instead of training."""
-        return self.plan.factors.get("workload") == "inference"
-
-    @property
     def failed(self) -> bool:
         """Whether a run of the cell is not ok."""
         return any(run.status != "ok" for run in self.runs)
@@ -143,23 +148,21 @@ class Study:
     @cached_property
     def trained(self) -> "Study":
         """Its cells that train a network."""
-        return Study([c for c in self.cells if not (c.is_operation or c.is_inference)])
+        return self.doing(TRAINING)
 
     @cached_property
     def inference(self) -> "Study":
         """Its cells that predict."""
-        return Study([cell for cell in self.cells if cell.is_inference])
+        return self.doing(INFERENCE)
 
     @cached_property
     def operations(self) -> "Study":
         """Its cells that call a basic operation."""
-        return Study([cell for cell in self.cells if cell.is_operation])
+        return self.doing(OPERATION)
 
-    def doing(self, workload: str) -> "Study":
-        """Its cells of one workload: `training`, `inference` or `operation`."""
-        if workload == "operation":
-            return self.operations
-        return self.inference if workload == "inference" else self.trained
+    def doing(self, kind: Kind) -> "Study":
+        """Its cells of one kind: `training`, `inference` or `operation`."""
+        return Study([cell for cell in self.cells if cell.kind == kind])
 
     @cached_property
     def series(self) -> list[Series]:
@@ -256,14 +259,12 @@ class StudyBuilder:
 
     def add(self, cell: PlannedCell, records: Iterable[dict[str, Any]]) -> None:
         """Add the next cell with its records, which have the flags of the study too."""
-        f = cell.factors
-        facet = (f["network"], f["dataset"], f["device"])
-        values = tuple(f[name] for name in self.distinguishing)
+        values = tuple(cell.factors[name] for name in self.distinguishing)
+        stack = cell.stack
         series = Series(
-            f["framework"], self.distinguishing, values, f["environment"], f["style"] or TUNED
+            stack.framework, self.distinguishing, values, stack.environment, stack.style
         )
-        runs = list(map(self._result, records))
-        self.cells.append(Cell(cell, facet, int(f["batch_size"]), series, runs))
+        self.cells.append(Cell(cell, series, list(map(self._result, records))))
 
     def _result(self, record: dict[str, Any]) -> Result:
         metrics = record["metrics"].items()

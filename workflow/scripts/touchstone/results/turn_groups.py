@@ -3,7 +3,6 @@
 from touchstone.plan.model import Cell
 from touchstone.plan.read import canonical, digest
 from touchstone.plan.study import Plan
-from touchstone.plan.table import settings
 from touchstone.results.planned import PlannedCell, comparable
 
 
@@ -16,9 +15,7 @@ def groups(plan: Plan) -> dict[str, list[str]]:
     if plan.study.interleave is None:
         return {}
     planned = [
-        PlannedCell(name, {key: str(value) for key, value in settings(cell).items()}, 1)
-        for name, cell in plan.cells.items()
-        if cell.world_size == 1
+        PlannedCell.of(name, cell) for name, cell in plan.cells.items() if cell.world_size == 1
     ]
     found = {}
     for group in comparable(planned):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from touchstone.analysis.findings_model import CellSummary, Choice, Findings, Scaling, TrialSummary
-from touchstone.analysis.part import SPEED_OF, UNIT_OF, RatioEstimate
+from touchstone.analysis.part import UNIT_OF, RatioEstimate
 from touchstone.analysis.ranking_model import ComparedCell, ComparedPair, ComparisonSummary
 from touchstone.report.table import (
     Column,
@@ -30,6 +30,7 @@ from touchstone.report.text import (
     row_name,
     setting_of,
 )
+from touchstone.results.metrics import SPEED_OF
 from touchstone.schema.status import STATUSES
 
 NOT_COMPARED = TableCell("not compared", "text word")
