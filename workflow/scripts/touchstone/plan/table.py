@@ -48,10 +48,11 @@ def cell_of(row: Mapping[str, str]) -> Cell:
     }
     cell = Cell.model_construct(None, **values)
     if given.get("epochs") == "" and cell.kind != OPERATION:
-        raise ValueError(f"'network': this version has no operation {cell.network!r}")
+        raise ValueError(f"network: this version has no operation {cell.network!r}")
     return cell
 
 
+@cache
 def _kinds(name: str) -> tuple[Any, ...]:
     """The types that a setting may have: `None`, a class, or the words of a literal."""
     annotation = Cell.model_fields[name].annotation
