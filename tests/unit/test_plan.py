@@ -4,14 +4,17 @@ import json
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 import yaml
 
 from fixtures.studies import faults
-from touchstone.paths import brace_fault
+from touchstone.paths import ROOT, brace_fault
+from touchstone.plan import devices, frameworks
 from touchstone.plan.deployment import deployment_fault
+from touchstone.plan.estimate import estimate
 from touchstone.plan.max_batch import as_planned, searches
 from touchstone.plan.model import Cell, Study
 from touchstone.plan.parts import Interleave
@@ -133,7 +136,7 @@ BAD_SETTINGS = {
     "an unknown framework": ({"framework": "torch"}, "no framework is named 'torch'; did you"),
     "an unknown network": ({"network": ["lenet"]}, "sweeps[0].network[0]: no network is named"),
     "an unknown data set": ({"dataset": "mnist5"}, "sweeps[0].dataset: no dataset is named"),
-    "an unknown device": ({"device": "tpu"}, "sweeps[0].device: input should be 'cpu' or 'gpu'"),
+    "an unknown device": ({"device": "tpu"}, "sweeps[0].device: input should be 'cpu', 'gpu' or"),
     "an unknown mode": ({"mode": "fast"}, "sweeps[0].mode: pytorch has no mode 'fast'"),
     "a mode for GPUs": (
         {"mode": "compile_graphs"},
@@ -225,10 +228,6 @@ BAD_SETTINGS = {
         {"dataset": "synthetic-text", "network": "lstm-text", "flip": True},
         "flip: a text is not augmented",
     ),
-    "photos for records that hold none": (
-        {"framework": "cntk", "network": "alexnet", "dataset": "ilsvrc2012"},
-        "dataset: ilsvrc2012 has photos, and cntk reads png records, which hold none",
-    ),
     "the same cell twice": ({"batch_size": [64, 64]}, "sweeps[0]: repeats the cell pytorch-len"),
 }
 
@@ -271,11 +270,6 @@ def test_a_missing_setting_is_named(study, root):
     text = faults(study, root)
     assert "sweeps[0].network: missing; name one: alexnet, " in text
     assert "sweeps[1].dataset: missing; name one: " in text
-
-
-def test_a_device_without_an_environment_is_refused(study, root, tmp_path):
-    (tmp_path / "config").symlink_to(root / "config")
-    assert "envs/pytorch.yaml is not there; write that file" in faults(study, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -414,20 +408,57 @@ print("numpy" in sys.modules)
     assert ended.stdout == "False\n", ended.stderr
 
 
-@pytest.mark.parametrize("name", ["lawrence2017", "piccione2018", "vo2021", "yin2020"])
-def test_a_published_study_can_be_planned_on_a_gpu_too(root, name):
-    """As its head says; frameworks without an environment for GPUs are left out."""
+SYSTEMS = yaml.safe_load((ROOT / "tests/fixtures/systems.yaml").read_text(encoding="utf-8"))
+NO_GPU = {"caffe", "cntk"}
+"""Frameworks without an environment for GPUs."""
+
+
+@pytest.fixture
+def gpu(tmp_path, monkeypatch):
+    """A machine with an NVIDIA GPU, for the plan."""
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setattr(devices, "FOLDER", tmp_path)
+
+
+def systems(name):
+    """Each system of a source, as settings."""
+    for cross in SYSTEMS[name]:
+        for values in product(*cross.values()):
+            system = dict(zip(cross, values, strict=True))
+            system.pop("machine", None)
+            yield system
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    {"yin2020": 60, "vo2021": 36, "lawrence2017": 6, "piccione2018": 135}.items(),
+)
+def test_every_system_of_a_source_is_planned_where_a_gpu_is(root, name, number, gpu):
+    """Those that nothing can run are rows with their reason."""
     text = (root / f"config/studies/{name}.yaml").read_text()
-    on_cpu = make_plan(study_of(root, text), root)
-    assert "[cpu]" in text and not on_cpu.left_out_text
-    both = make_plan(study_of(root, text.replace("[cpu]", "[cpu, gpu]")), root)
-    without = {"mxnet", "caffe", "cntk"}
-    missing = sum(cell.framework in without for cell in on_cpu.cells.values())
-    assert len(both.cells) + missing == 2 * len(on_cpu.cells)
-    assert sum(both.left_out.values()) == missing
-    lines = both.left_out_text.splitlines()
-    assert len(lines) == len(without & {cell.framework for cell in on_cpu.cells.values()})
-    assert all(line.endswith("-gpu.yaml is not there") for line in lines)
+    plan = make_plan(study_of(root, text.replace("&replicas [1]", "&replicas [1, 2]")), root)
+    wanted = list(systems(name))
+    assert len(wanted) == number
+    for system in wanted:
+        found = [
+            cell for cell in plan.cells.values()
+            if all(getattr(cell, key) == value for key, value in system.items())
+        ]  # fmt: skip
+        assert found, system
+        without = system["device"] == "gpu" and system.get("framework") in NO_GPU
+        assert all(bool(frameworks.unsupported(cell)) == without for cell in found)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_without_a_gpu_its_cells_are_those_of_the_cpu(root, name, tmp_path, monkeypatch):
+    text = (root / f"config/studies/{name}.yaml").read_text()
+    monkeypatch.setattr(devices, "FOLDER", tmp_path)
+    plan = make_plan(study_of(root, text), root)
+    assert {cell.device for cell in plan.cells.values()} == {"cpu"} and not plan.unsupported_text
+    (tmp_path / "nvidia0").touch()
+    assert len(make_plan(study_of(root, text), root).cells) == 2 * len(plan.cells)
+    # Another machine that reads the resolved study plans the same.
+    assert "available" not in str(plan.resolved()["sweeps"])
 
 
 def study_of(root, text):
@@ -435,6 +466,23 @@ def study_of(root, text):
     return {**read(root / "config/config.yaml"), **yaml.safe_load(text)}
 
 
-def test_a_framework_that_is_asked_for_on_a_gpu_only_is_refused(study, root):
-    study["sweeps"] = [{**study["sweeps"][0], "framework": ["mxnet"], "device": "gpu"}]
-    assert "device: mxnet cannot train on gpu, for envs/mxnet-gpu.yaml" in faults(study, root)
+def test_a_cell_that_nothing_can_run_is_planned_with_its_reason(study, root):
+    study["sweeps"] = [{**study["sweeps"][0], "framework": ["caffe"], "device": "gpu"}]
+    plan = make_plan(study, root)
+    line = "unsupported cells: {}, as no environment has caffe for GPUs: no envs/caffe-gpu.yaml"
+    assert plan.unsupported_text == line.format(len(plan.cells)) and plan.cells
+    made = estimate(plan, dict.fromkeys(plan.cells, 3), root / "config/datasets", cores=2)
+    assert (made.seconds, made.gpu_runs) == (0.0, 0)
+
+
+def test_photos_that_records_cannot_hold_make_a_cell_unsupported():
+    cell = Cell(framework="cntk", network="resnet50", dataset="ilsvrc2012", mode="default")
+    assert frameworks.unsupported(cell) == (
+        "ilsvrc2012 has photos, and cntk reads png records, which hold none"
+    )
+    assert frameworks.unsupported(cell.model_copy(update={"input": "synthetic"})) is None
+
+
+def test_the_devices_of_a_machine_are_no_default_of_all_cells(study, root):
+    study["defaults"] = {**study.get("defaults", {}), "device": "available"}
+    assert "device: available is for a sweep" in faults(study, root)

@@ -75,7 +75,8 @@ def test_what_a_study_expects_is_a_result(make):
     if skip.no_device("gpu") is None:
         pytest.skip("a GPU is on this machine, or nothing knows whether there is")
     network = {"network": "lenet5", "dataset": "mnist-5k", "input": "synthetic", "device": "gpu"}
-    project = make({"framework": "pytorch", **network}, defaults={}, parity=False)
+    project = make({"framework": ["pytorch", "caffe"], **network}, defaults={}, parity=False)
     output = project.run()
-    assert "1 of 1 runs are unsupported:\n  unsupported: no NVIDIA " in output
+    assert "2 of 2 runs are unsupported:\n" in output and "  unsupported: no NVIDIA " in output
+    assert "  unsupported: no environment has caffe for GPUs: no envs/caffe-gpu.yaml" in output
     assert "no result" not in output

@@ -40,7 +40,7 @@ def described(plan: Plan, claims: str) -> str:
     folder, cores = ROOT / "config/datasets", os.cpu_count() or 1
     lines = [
         f"{plan.study.study}: {len(plan.cells)} cells, {len(plan.order)} runs",
-        plan.left_out_text,
+        plan.unsupported_text,
         estimate(plan, runs, folder, cores, groups(plan).values()).text,
         claims,
     ]

@@ -218,7 +218,8 @@ def _run(arguments: argparse.Namespace) -> None:
             if arguments.keep_weights and isinstance(spec, TrainingSpec):
                 spec = spec._replace(keep_weights=str(arguments.run / WEIGHTS))
             known = skip.known(
-                cell.device, spec.cell, arguments.repeat, arguments.attempt, cell.replicas
+                *(cell.device, spec.cell, arguments.repeat, arguments.attempt, cell.replicas),
+                frameworks.capabilities(cell.framework).newest_gpu,
             )
             if why := frameworks.unsupported(cell):
                 known = UNSUPPORTED, why

@@ -16,18 +16,26 @@ OUT_OF_MEMORY = re.compile(
 
 
 def known(
-    device: str, cell: str, repeat: int, attempt: int, replicas: int = 1
+    device: str,
+    cell: str,
+    repeat: int,
+    attempt: int,
+    replicas: int = 1,
+    newest: tuple[int, int] | None = None,
 ) -> tuple[str, str] | None:
-    """The outcome and its reason, if there is no need to try."""
-    if (why := no_device(device, replicas)) is not None:
+    """The outcome and its reason, if there is no need to try; `newest` is that of `no_device`."""
+    if (why := no_device(device, replicas, newest)) is not None:
         return "unsupported", why
     return slurm_ended(cell, repeat) if attempt > 1 else None
 
 
-def no_device(device: str, replicas: int = 1) -> str | None:
+def no_device(device: str, replicas: int = 1, newest: tuple[int, int] | None = None) -> str | None:
     """Why nothing can train on so many of `device` here, as far as can be known without trying.
 
     It saves a machine without a GPU the environments for GPUs, which are gigabytes.
+
+    Args:
+        newest: the newest compute capability that the framework computes on; None: any.
     """
     if device != "gpu":
         return None
@@ -39,16 +47,21 @@ def no_device(device: str, replicas: int = 1) -> str | None:
         pynvml.nvmlInit()
         if not pynvml.nvmlDeviceGetCount():
             return "no NVIDIA GPU on this machine"
-        found = len(gpu.devices(pynvml, replicas))
+        devices = gpu.devices(pynvml, replicas)
+        read = pynvml.nvmlDeviceGetCudaComputeCapability if newest else None
+        capabilities = [tuple(read(device)) for device in devices] if read else []
     except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded) as error:
         return f"no NVIDIA driver on this machine (NVML: {error})"
     except pynvml.NVMLError:
         return None  # the framework may know more
-    if not found:
+    if not devices:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         return f"no GPU that the run may see (CUDA_VISIBLE_DEVICES={visible})"
-    if found < replicas:
-        return f"{replicas} GPUs are asked for, the run may see {found}"
+    if len(devices) < replicas:
+        return f"{replicas} GPUs are asked for, the run may see {len(devices)}"
+    if newest and (here := max(capabilities)) > newest:
+        own, most = (".".join(map(str, capability)) for capability in (here, newest))
+        return f"it computes on GPUs up to compute capability {most}, and this one has {own}"
     return None
 
 

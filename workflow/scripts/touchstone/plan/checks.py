@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +15,7 @@ from touchstone import networks, operations, optimizers
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import GraphError
 from touchstone.plan import environment, frameworks, inference
+from touchstone.plan.devices import AVAILABLE
 from touchstone.plan.effect import foreign, lacks, usual
 from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.names import BEST
@@ -78,7 +79,6 @@ class Known:
         }
         self.shapes = {path.stem: path for path in (root / "config/operations").glob("*.yaml")}
         self.read_shapes: dict[str, dict[str, list[str]] | str] = {}
-        self.environments = {f"envs/{path.name}" for path in (root / "envs").glob("*.yaml")}
 
     def listed(self, key: str) -> str:
         return ", ".join(self.names[key])
@@ -130,20 +130,6 @@ class Known:
                 self.read_shapes[name] = f"{self.shapes[name]}: {'; '.join(found)}"
         return self.read_shapes[name]
 
-    def lacking(self, cell: Cell) -> str | None:
-        """The environment file that a cell needs and that is not there, or None."""
-        pinned = frameworks.environment(cell.framework, cell.device, cell.style)
-        there = cell.environment != PINNED or pinned in self.environments
-        return None if there else pinned
-
-    def left_out(self, cell: Cell, devices: Iterable[str]) -> str:
-        """What a cell asks for that is left out, since there is an environment of its framework on
-        another one of these devices and none on its own; else empty."""
-        others = (cell.model_copy(update={"device": device}) for device in devices)
-        if not (lacking := self.lacking(cell)) or all(map(self.lacking, others)):
-            return ""
-        return f"{cell.framework} on {cell.device}, as {lacking} is not there"
-
     def faults(self, cell: Cell) -> list[str]:
         """What is wrong with the cell as a whole, each fault led by its key."""
         found = []
@@ -166,6 +152,8 @@ class Known:
                 f"mode: {cell.framework} has no mode {cell.mode!r}{plain}"
                 f"{like(cell.mode or '', modes)}"
             )
+        if cell.device == AVAILABLE:
+            found.append("device: available is for a sweep; write it there, or name one device")
         if cell.style == PLAIN:
             found += _plain_faults(cell)
         found += _variable_faults(cell)
@@ -181,11 +169,6 @@ class Known:
                 f"epochs: {cell.epochs} end before the last of the milestones {cell.milestones} "
                 f"and the {cell.lr_warmup_epochs} epochs of warm-up; train for longer"
             )
-        if lacking := self.lacking(cell):
-            found.append(
-                f"device: {cell.framework} cannot train on {cell.device}, for {lacking} "
-                "is not there; write that file, or choose another device"
-            )
         if cell.kind == OPERATION:
             found += environment.cell_faults(cell, self.own, self.usable, photos=False)
             return [*found, *self._operation_faults(cell)]
@@ -198,7 +181,7 @@ class Known:
         dataset = self.datasets[cell.dataset]
         photos = dataset.photos is not None
         found += environment.cell_faults(cell, self.own, self.usable, photos)
-        found += [*_replica_faults(cell, dataset.splits.train), *_photo_faults(cell, dataset)]
+        found += _replica_faults(cell, dataset.splits.train)
         found += _padding_faults(cell, dataset)
         if cell.kind == INFERENCE:
             found += inference.faults(cell, dataset.splits.test)
@@ -371,17 +354,4 @@ def _padding_faults(cell: Cell, dataset: catalogue.Dataset) -> list[str]:
     return [
         f"crop_padding: {cell.crop_padding} pixels around the {side} of {cell.dataset}, so that a"
         f" window may have nothing of the example; choose less than {side}"
-    ]
-
-
-def _photo_faults(cell: Cell, dataset: catalogue.Dataset) -> list[str]:
-    """Why the framework's records cannot hold the photos of a data set, if they cannot."""
-    if dataset.photos is None or cell.input == "synthetic":
-        return []
-    if frameworks.of_records(cell.framework, "PHOTOS"):
-        return []
-    kind = frameworks.record_format(cell.framework)
-    return [
-        f"dataset: {cell.dataset} has photos, and {cell.framework} reads {kind} records, which "
-        "hold none; choose another framework, or another data set for it"
     ]

@@ -70,6 +70,8 @@ def estimate(
     sets = {cell.dataset: _dataset(cell.dataset, folder) for cell in trained}
     seconds, gpu_runs = 0.0, 0
     for name, runs in cells.items():
+        if frameworks.unsupported(plan.cells[name]):
+            continue
         one = seconds_of_run(plan.cells[name], folder, cores)
         if one is None:
             gpu_runs += runs

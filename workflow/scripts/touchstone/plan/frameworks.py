@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from touchstone import optimizers
+from touchstone.datasets import catalogue
 from touchstone.networks.graph import OwnStart
-from touchstone.plan.setting import TRAINING
+from touchstone.paths import ROOT
+from touchstone.plan.setting import OPERATION, TRAINING
 from touchstone.schema.capabilities import Capabilities
-from touchstone.schema.spec import PLAIN, TUNED, Network
+from touchstone.schema.spec import PINNED, PLAIN, TUNED, Network
 
 if TYPE_CHECKING:
     from touchstone.plan.model import Cell
@@ -137,12 +139,34 @@ def why_no_nodes(framework: str) -> str | None:
 
 
 def unsupported(cell: Cell) -> str | None:
-    """Why a cell cannot be run whatever the machine has, as its adapter says; None if it can."""
+    """Why a cell cannot be run whatever the machine has: no environment has its framework, its
+    records hold no photos, or its adapter says so; None if it can."""
+    path = environment(cell.framework, cell.device, cell.style)
+    if cell.environment == PINNED and not _is_there(path):
+        return f"no environment has {cell.framework} for {cell.device.upper()}s: no {path}"
+    reads = cell.kind != OPERATION and cell.input != "synthetic"
+    if reads and not of_records(cell.framework, "PHOTOS") and _has_photos(cell.dataset):
+        kind = record_format(cell.framework)
+        return (
+            f"{cell.dataset} has photos, and {cell.framework} reads {kind} records, which hold none"
+        )
     if cell.nodes > 1 and (why := why_no_nodes(cell.framework)):
         return why
     if cell.kind != TRAINING:
         return None
     return capabilities(cell.framework).why_no_optimizer(optimizers.equation(cell.optimizer))
+
+
+@cache
+def _has_photos(dataset: str) -> bool:
+    """Whether a data set is one of photos."""
+    return catalogue.load(dataset, ROOT / "config/datasets").photos is not None
+
+
+@cache
+def _is_there(path: str) -> bool:
+    """Whether the project has a file."""
+    return (ROOT / path).exists()
 
 
 def environment(framework: str, device: str, style: str = TUNED) -> str:

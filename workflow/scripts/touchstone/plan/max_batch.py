@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from touchstone.plan import frameworks
 from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.names import BEST
 from touchstone.plan.read import NAMED, UNSAID, digest
@@ -21,14 +22,17 @@ def searches(plan: Plan) -> dict[str, Cell]:
     """By name, a cell with the settings of each search that the study asks for.
 
     Cells of the mode `best` have none: which mode they train in is known in their runs only.
-    Operations, inference and cells of several replicas have none either.
+    Operations, inference, cells of several replicas and unsupported ones have none either.
     """
     if not plan.study.find_max_batch:
         return {}
     cells = (
         cell
         for cell in plan.cells.values()
-        if cell.mode != BEST and cell.world_size == 1 and cell.kind == TRAINING
+        if cell.mode != BEST
+        and cell.world_size == 1
+        and cell.kind == TRAINING
+        and not frameworks.unsupported(cell)
     )
     found = (cell.model_copy(update=SHARED) for cell in cells)
     return {_name(cell): cell for cell in found}

@@ -122,10 +122,11 @@ class Cell(BaseModel):
         Setting(OF_ALL, in_names="", decides=INITIAL_WEIGHTS, shown=TABLES, common=True),
     ]
     device: Annotated[
-        Literal["cpu", "gpu"],
+        Literal["cpu", "gpu", "available"],
         Field(
-            description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`. On a machine "
-            "without an NVIDIA driver or GPU they are `unsupported`, and nothing is installed"
+            description="where it trains; GPU cells use `envs/<framework>-gpu.yaml`. Without that "
+            "file, or on a machine without an NVIDIA GPU, they are `unsupported`, and nothing is "
+            "installed. A sweep's `available` is `cpu`, and `gpu` where this machine has one"
         ),
         Setting(OF_ALL, in_names="", shown=TABLES, compared=ELSE, common=True),
     ] = "cpu"

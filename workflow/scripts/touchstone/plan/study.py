@@ -14,8 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from touchstone.plan import inference
+from touchstone.plan import frameworks, inference
 from touchstone.plan.checks import Known, fault_of, like
+from touchstone.plan.devices import with_devices
 from touchstone.plan.effect import without_effect
 from touchstone.plan.model import RESULTS_FORMAT, Cell, Study, cell_of, checker
 from touchstone.plan.parts import Environment, Interleave, Scale
@@ -40,14 +41,12 @@ class Plan:
 
     `study.repeats` are those of the study's scale, `whole_repeats` those of the whole study.
     `weights_from` has by inference cell the training cell whose weights it predicts with.
-    `left_out` says by reason how many cells a sweep over devices has not.
     """
 
     study: Study
     cells: dict[str, Cell]
     whole_repeats: int
     weights_from: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def order(self) -> list[tuple[str, int]]:
@@ -64,10 +63,10 @@ class Plan:
         return runs
 
     @property
-    def left_out_text(self) -> str:
-        """A line for each reason; empty where every cell is planned."""
-        counts = self.left_out.items()
-        return "\n".join(f"left out: {n} cells of {why}" for why, n in counts)
+    def unsupported_text(self) -> str:
+        """A line for each reason why some of its cells cannot be run anywhere; empty if all can."""
+        counts = Counter(filter(None, map(frameworks.unsupported, self.cells.values())))
+        return "\n".join(f"unsupported cells: {n}, as {why}" for why, n in counts.items())
 
     def resolved(self) -> dict[str, Any]:
         """The configuration with nothing left out, as plain values."""
@@ -87,6 +86,7 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
             f"the configuration holds more than text, numbers, lists and mappings ({fault}); "
             "the command check-config names the line"
         ) from None
+    config = with_devices(config)
     study = _study(config, faults)
     config = scaled(config, faults)
     whole = study.repeats if study else 0
@@ -95,7 +95,6 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     cells: dict[str, Cell] = {}
     origin: dict[str, int] = {}
     every: list[Cell] = []
-    left_out = Counter[str]()
     if isinstance(defaults, dict) and isinstance(sweeps, list):
         known = Known(root, study.environments if study else {})
         faults += known.own_faults
@@ -122,9 +121,6 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
             faults += [f"{where}.{fault}" for fault in without_effect(sweep, planned)]
             every += planned
             for one in planned:
-                if why := known.left_out(one, settings.get("device", ())):
-                    left_out[why] += len(known.resolved(one))
-                    continue
                 for cell in known.resolved(one):
                     cell_faults = known.faults(cell)
                     faults += [f"{where}.{f}" for f in cell_faults if f"{where}.{f}" not in faults]
@@ -153,7 +149,7 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
         count = f"{len(faults)} fault{'s' if len(faults) > 1 else ''}"
         raise ConfigError(f"the configuration has {count}:\n" + "\n".join(f"  {f}" for f in faults))
     study = study.model_copy(update={"repeats": config.get("repeats", whole)})
-    return Plan(study, cells, whole, weights_from, dict(left_out))
+    return Plan(study, cells, whole, weights_from)
 
 
 def whole_cells(plan: Plan, config: dict[str, Any], root: Path) -> dict[str, Cell]:

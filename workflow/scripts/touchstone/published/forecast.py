@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.setting import OPERATION
 from touchstone.plan.study import Plan, whole_cells
@@ -76,7 +77,7 @@ def forecast(
     blocks = dict.fromkeys((1, 2) if repeats > 1 else (1,), 1.0)
     changed = {}
     for name, whole in wholes.items():
-        if no_device(whole.device, whole.replicas):
+        if frameworks.unsupported(cells[name]) or no_device(whole.device, whole.replicas):
             continue
         changed[name] = changes([(whole, cells[name])])
         points += [

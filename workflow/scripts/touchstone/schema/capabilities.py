@@ -36,6 +36,9 @@ class Capabilities(NamedTuple):
     `optimizers` are those of `optimizers/`, with an equation of their own, that it trains with: of
     each it has a function that makes the framework's, or works with any equation.
 
+    `newest_gpu` is the newest compute capability of an NVIDIA GPU that the pinned version computes
+    on, where it is not made for all of today.
+
     `initialisation` has the distributions from which the framework itself draws the weights and
     the biases of convolutions and dense layers (`runner/initial_weights.py`).
 
@@ -51,6 +54,7 @@ class Capabilities(NamedTuple):
     modes: Tuple[str, ...]
     record_format: str
     gpu_modes: Tuple[str, ...] = ()
+    newest_gpu: Optional[Tuple[int, int]] = None
     released: Optional[str] = None
     only: Optional[str] = None
     replicas: Optional[str] = None

@@ -5,6 +5,7 @@ import sys
 
 from snakemake.exceptions import WorkflowError
 
+from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import data_folder
 from touchstone.published.dossier import DossierError, claim_files, read_dossier
@@ -111,4 +112,5 @@ class JobInputs:
 
 def _manifest(cell: Cell) -> list[str]:
     """The manifest of a cell's data, or no file."""
-    return [] if cell.input == "synthetic" else [f"{data_folder(cell)}/manifest.json"]
+    unread = cell.input == "synthetic" or frameworks.unsupported(cell)
+    return [] if unread else [f"{data_folder(cell)}/manifest.json"]

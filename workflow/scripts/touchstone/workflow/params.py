@@ -60,13 +60,13 @@ class JobParams:
         return self.file_of(self.context.cell(wildcards))
 
     def file_of(self, cell: Cell) -> str:
-        """The environment file of a cell; where its interpreter exists already, that of the rules
-        which need no framework."""
+        """The environment file of a cell; where its interpreter exists already, or nothing can run
+        it, that of the rules which need no framework."""
         return self.environment_of(cell.environment, cell.framework, cell.device, cell.style)
 
     def _environment_of(self, name: str, framework: str, device: str, style: str) -> str:
         path = file_of(name, framework, device, style, self.context.places)
-        return str(path or self.context.root / "envs/base.yaml")
+        return str(path if path and path.exists() else self.context.root / "envs/base.yaml")
 
     def _installed_of(self, name: str, framework: str, device: str, style: str) -> str:
         """The name of an environment and the digest of what it installs, or has."""

@@ -139,7 +139,7 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
         # A run uses all cores unless its cell sets `threads`, whatever --cores says.
         folder = context.root / "config/datasets"
         expected = estimate(context.plan, needed, folder, os.cpu_count() or 1, turns)
-        lines = (context.plan.left_out_text, expected.text, claims_line(context))
+        lines = (context.plan.unsupported_text, expected.text, claims_line(context))
         print(*filter(None, lines), sep="\n", file=sys.stderr)
 
 

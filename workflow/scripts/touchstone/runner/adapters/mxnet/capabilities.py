@@ -10,6 +10,7 @@ CAPABILITIES = Capabilities(
     optimizers=("sgd", "adam", "rmsprop"),
     record_format="recordio",
     released="2022-05",
+    newest_gpu=(8, 6),
     replicas="devices",
     why_no_nodes="MXNet exchanges between machines through parameter servers (kvstore dist_sync),"
     " processes that are not started here",
