@@ -5,45 +5,13 @@ import json
 
 import pytest
 
-from fixtures.runs import FACTORS, edit_json, make_record
-from fixtures.studies import built, findings_of, gathered, text_of
+from fixtures.runs import edit_json
+from fixtures.studies import built, gathered, studied, text_of
 from fixtures.turns import computed
 from fixtures.turns import with_latencies as turned
 from touchstone.analysis.findings_file import read_findings
 from touchstone.report.sections import strip
 from touchstone.report.sections.answer import answer, matrix
-
-DATE = "2026-11-28T08:00:00Z"
-
-
-def studied(root, cells, speeds, version=lambda cell: "2.0.0", execution=lambda name, repeat: DATE):
-    """The findings of a study of cells, `cell1` and so on, each with the speeds of its runs.
-
-    Of an operation (`epochs` is empty) these are calls/s, else images/s.
-    """
-    names = list(dict.fromkeys([*FACTORS, "threads", *(name for cell in cells for name in cell)]))
-    rows = [["cell", *names, "repeats"]]
-    for number, (cell, of_runs) in enumerate(zip(cells, speeds, strict=True), start=1):
-        name, factors = f"cell{number}", {**FACTORS, "threads": "", "epochs": 1, **cell}
-        rows.append([name, *(factors[key] for key in names), len(of_runs)])
-        for repeat, speed in enumerate(of_runs, start=1):
-            batch = factors["batch_size"]
-            record = make_record(
-                root / "runs", root / "one", repeat=repeat, train_examples=20 * batch, epochs=1,
-                batch_size=batch, step_seconds=lambda step, b=batch, s=speed: b / s,
-            )  # fmt: skip
-            if factors["epochs"] == "":
-                record["metrics"]["throughput"] |= {"value": None, "reason": "it is called"}
-            record |= {"cell": name}
-            record["provenance"]["start"] |= {"execution": execution(name, repeat)}
-            record["provenance"]["software"] |= {"version": version(cell)}
-            path = root / "records" / name / f"rep{repeat}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(record))
-    (root / "plan.tsv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
-    (root / "config.resolved.yaml").write_text("title: Forms\n")
-    gathered(root)
-    return findings_of(root)
 
 
 def with_latencies(root, latencies):

@@ -19,15 +19,21 @@ from fixtures.browser import (
 )
 from fixtures.published import made
 from fixtures.runs import make_record, make_study, write_plan
-from fixtures.studies import built, page_of
+from fixtures.studies import built, page_of, studied
 
 pytestmark = [pytest.mark.long, NEEDED]
 
 PLACES = """
-const box = (name) => document.querySelector(name).getBoundingClientRect();
-return {strip: box(".strip").bottom, answer: box(".answer").bottom,
-        figure: box("#figure-throughput").top,
-        dots: document.querySelectorAll(".strip circle").length};
+const box = (name) => document.querySelector(name)?.getBoundingClientRect().bottom;
+const outside = document.body.cloneNode(true);
+for (const part of outside.querySelectorAll(".fold, script, style, .skip")) part.remove();
+return {
+  verdict: box(".verdict"), trust: box(".trust"), strip: box(".strip"), glance: box(".glance"),
+  folds: [...document.querySelectorAll(".fold")].map((fold) => fold.open),
+  screens: document.querySelector(".fold").getBoundingClientRect().top / 900,
+  words: outside.textContent.split(/\\s+/).filter(Boolean).length,
+  dots: document.querySelectorAll(".strip circle").length,
+};
 """
 SORT = """
 const table = document.querySelector("#ranking ~ .scroll table");
@@ -58,6 +64,7 @@ for (const click of [1, 2]) { marks[0].click(); seen.push(shown()); }
 return seen;
 """
 ADDRESS = """
+for (const fold of document.querySelectorAll(".fold")) fold.open = true;
 const table = document.querySelector("#ranking ~ .scroll table");
 document.querySelector("#seen").textContent = "seen:" + JSON.stringify([
   document.querySelector(".switch").ariaPressed,
@@ -115,14 +122,54 @@ def test_nothing_is_cut_off_in_print(request, name, tmp_path):
     assert evaluate(page, OVERFLOW, tmp_path, PRINTED) == []
 
 
-def test_of_sixty_cells_answer_and_picture_are_at_the_top(sixty, tmp_path):
-    found = evaluate(page_of(sixty), PLACES, tmp_path)
-    assert found["strip"] < found["answer"] < found["figure"] < 900 and found["dots"] == 6
+@pytest.fixture(scope="module")
+def default(tmp_path_factory):
+    """A study such as the default one: three frameworks, three runs each."""
+    root = tmp_path_factory.mktemp("default")
+    return built(make_study(root, batches=(64,)))
 
 
-def test_the_default_study_has_a_dot_for_each_run(good, tmp_path):
-    found = evaluate(page_of(good), PLACES, tmp_path)
-    assert found["dots"] == 18 and found["figure"] < 1150
+def asked(root, cells):
+    """The page's folder of a study of these cells, each with three runs."""
+    studied(root, cells, [[100 * (n + 1), 101 * (n + 1), 102 * (n + 1)] for n in range(len(cells))])
+    return built(root)
+
+
+@pytest.fixture(scope="module")
+def threads(tmp_path_factory):
+    """A study of numbers of threads."""
+    return asked(tmp_path_factory.mktemp("threads"), [{"threads": n} for n in (1, 2, 4)])
+
+
+@pytest.fixture(scope="module")
+def inference(tmp_path_factory):
+    """A study that predicts."""
+    frameworks = ("pytorch", "mxnet", "tensorflow")
+    cells = [{"framework": n, "workload": "inference", "weights": "trained"} for n in frameworks]
+    return asked(tmp_path_factory.mktemp("inference"), cells)
+
+
+@pytest.mark.parametrize("name", ["default", "sixty", "threads", "inference", "once"])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_the_answer_is_read_without_scrolling(request, name, width, height, tmp_path):
+    page = page_of(request.getfixturevalue(name))
+    found = evaluate(page, PLACES, tmp_path, width, unfolded=False)
+    assert found["verdict"] < 300 and found["trust"] < found["strip"] < height
+    assert found["folds"] == [False] * 3
+
+
+def test_the_default_study_is_short_before_its_folds(default, tmp_path):
+    found = evaluate(page_of(default), PLACES, tmp_path, unfolded=False)
+    assert found["glance"] < 900 and found["screens"] < 3 and found["words"] < 1200
+    assert found["dots"] == 9
+
+
+def test_a_link_into_a_fold_opens_it(good, tmp_path):
+    end = "document.querySelector('#seen').textContent = 'seen:' + "
+    end += "[...document.querySelectorAll('.fold')].map((fold) => fold.open) + ':end'"
+    page = page_of(good).replace("</body>", f'<pre id="seen"></pre><script>{end}</script></body>')
+    assert "seen:false,false,true:end" in dump(page, tmp_path, "#proof")
+    assert "seen:false,false,false:end" in dump(page, tmp_path)
 
 
 def test_what_is_cut_off_is_found(good, tmp_path):

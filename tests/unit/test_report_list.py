@@ -50,7 +50,7 @@ def files(folder):
 
 def listed(page):
     """The folders in their order."""
-    return re.findall(r'<h2 id="study-[^"]*"><a href="([^"]*)/index.html">', page)
+    return re.findall(r'<th scope="row"[^>]*><a href="([^"]*)/index.html">', page)
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +91,21 @@ def test_the_list_shows_answers_and_warnings_and_escapes_titles(two):
     root, _, page = two
     assert "Two &lt;b&gt;bold&lt;/b&gt; &amp; quick" in page and "<b>" not in page
     assert "2 studies on this machine" in page
-    second, first = page.split("<section")[1:]
+    second, first = page.split('<th scope="row"')[1:]
     assert "Do not trust these numbers" in second and "Do not trust" not in first
-    assert "measured 2026-11-22 (UTC)" in second and "measured 2026-11-21 (UTC)" in first
+    assert ">2026-11-22<" in second and ">2026-11-21<" in first
     for name, part in (("second", second), ("first", first)):
-        answer = json.loads((root / f"report/{name}/answer.json").read_text())["answer"]
-        assert answer and all(text in html.unescape(part) for text in answer)
+        entry = json.loads((root / f"report/{name}/answer.json").read_text())
+        shown = [*entry["verdicts"], entry["trust"]]
+        assert entry["answer"] and all(text in html.unescape(part) for text in shown)
+
+
+def test_an_answer_of_an_earlier_version_is_listed_with_its_first_sentence(two):
+    root, *_ = two
+    path = root / "report/first/answer.json"
+    entry = json.loads(path.read_text())
+    path.write_text(json.dumps({k: v for k, v in entry.items() if k not in ("verdicts", "trust")}))
+    assert entry["answer"][0] in html.unescape(report(root, "second", "The second"))
 
 
 @pytest.mark.parametrize(

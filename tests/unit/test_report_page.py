@@ -97,7 +97,7 @@ def test_page_has_the_words_for_failures(bad, golden):
 
 def test_the_picture_is_in_the_answer_without_a_script(good):
     page = re.sub(r"<script>.*?</script>", "", page_of(good), flags=re.DOTALL)
-    answer = page[page.index('<section class="answer"') : page.index('id="figure-throughput"')]
+    answer = page[page.index('<section class="answer"') : page.index('<nav aria-label="Sections"')]
     assert answer.count("<circle") == 18 and answer.count('class="track" role="img"') == 6
     assert answer.count("<title id=") == answer.count("<desc id=") == 6
     assert answer.count("<li>") == 3 + 6  # comparisons, and configurations

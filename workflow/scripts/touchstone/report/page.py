@@ -24,6 +24,7 @@ from touchstone.report.sections import (
     setup,
     speed,
     strip,
+    verdict,
     warnings,
     workloads,
 )
@@ -39,7 +40,7 @@ from touchstone.report.text import (
 from touchstone.results.files import REMAKE, InputError, parse_json, read_text
 from touchstone.results.study import describe_machine
 
-SECTIONS = (answer, strip, outcomes, speed, parity, numbers, profile, workloads, setup)
+SECTIONS = (answer, verdict, strip, outcomes, speed, parity, numbers, profile, workloads, setup)
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
 
@@ -115,7 +116,8 @@ def make_report(
     for section in SECTIONS:
         values |= section.view(findings)
     values["choices"] = speed.choices(findings, shared)
-    values["warnings"] = warnings.of_changed(changed) + warnings.of_study(findings, kept)
+    values["warnings"] = warnings.of_changed(changed)
+    values["alerts"] = warnings.of_study(findings, kept)
     values["cautions"] = warnings.cautions(findings.disturbed, findings.doubts, kept)
     trains = bool(findings.cells_of("training")) or not findings.cells_of("operation")
     first = "throughput" if trains else "operations"

@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from touchstone.analysis.again import Kept
 from touchstone.analysis.findings_model import Findings
 from touchstone.report.rendering import templates
 from touchstone.report.sections.answer import answer
+from touchstone.report.sections.verdict import verdicts
 from touchstone.report.sections.warnings import of_changed, warnings
+from touchstone.report.table import Column, Table, below
 from touchstone.results.files import InputError, read_object
 
 ENTRY = "answer.json"
@@ -24,6 +28,8 @@ def entry(
     return {
         "format": 1,
         "title": title,
+        "verdicts": verdicts(findings),
+        "trust": findings.answer.trust.level if findings.answer.trust else "",
         "answer": answer(findings),
         "warnings": [one.fault for one in found],
         "started": findings.setup.last_start,
@@ -37,7 +43,24 @@ def make_list(folder: Path) -> str:
     """
     entries = [_read(path) for path in folder.glob(f"*/{ENTRY}")]
     entries.sort(key=lambda one: (one["started"], one["folder"]), reverse=True)
-    return templates().get_template("studies.html.j2").render(studies=entries)
+    columns = (
+        Column("Study", _link, css="wrap"),
+        Column("Measured (UTC)", lambda one: one["started"][:10] or None, css="text"),
+        Column("Verdict", lambda one: _lines(one["verdicts"]), css="wrap"),
+        Column("Trust", lambda one: one["trust"] or None, css="text"),
+        Column("Cautions", lambda one: _lines(one["warnings"]) or None, css="wrap"),
+    )
+    table = Table("All studies", columns, entries, css="studies")
+    return templates().get_template("studies.html.j2").render(table=table)
+
+
+def _link(one: dict[str, Any]) -> Markup:
+    name = Markup('<a href="{0}/index.html">{1}</a>').format(one["folder"], one["title"])
+    return name + below(one["folder"])
+
+
+def _lines(texts: Sequence[str]) -> Markup:
+    return Markup("<br>").join(texts)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -48,12 +71,14 @@ def _read(path: Path) -> dict[str, Any]:
             raise InputError(path, "not the answer of a study", AGAIN)
     except InputError as fault:
         found = {"title": folder, "started": "", "answer": [], "warnings": [str(fault)]}
-    return {**found, "folder": folder}
+    # Those of an earlier version have no verdicts.
+    return {"verdicts": found["answer"][:1], "trust": "", **found, "folder": folder}
 
 
 def _is_entry(found: dict[str, Any]) -> bool:
-    lists = (found.get("answer"), found.get("warnings"))
-    if not all(isinstance(one, list) for one in lists):
-        return False
-    texts = (found.get("title"), found.get("started"), *found["answer"], *found["warnings"])
+    texts = [found.get("title"), found.get("started"), found.get("trust", "")]
+    for listed in (found.get("answer"), found.get("warnings"), found.get("verdicts", [])):
+        if not isinstance(listed, list):
+            return False
+        texts += listed
     return all(isinstance(text, str) for text in texts)

@@ -43,10 +43,10 @@ def sentences(findings: Findings, one: ComparisonSummary) -> str:
     if one.in_turn and one.in_turn.disturbed:
         place += ", beside other programs"
     first, *others = [*effect_sentences(findings, one), *_verdict(findings, one)]
-    return " ".join([f"{place}: {first}", *map(_begun, others)])
+    return " ".join([f"{place}: {first}", *map(begun, others)])
 
 
-def _begun(sentence: str) -> str:
+def begun(sentence: str) -> str:
     """A sentence with a capital letter, unless it begins with the name of a precision."""
     word = sentence.split()[0]
     return sentence if re.search(r"\d", word) else sentence[0].upper() + sentence[1:]

@@ -167,5 +167,11 @@ for (const table of document.querySelectorAll("table.sortable")) {
   (table.closest(".scroll") ?? table).before(label);
 }
 for (const table of document.querySelectorAll("table:not(.sortable)")) cards(table);
-addEventListener("hashchange", () => keep());
-if (state.size && anchor().length > 1) document.getElementById(anchor().slice(1))?.scrollIntoView();
+// A link into a fold opens it.
+const reveal = () => {
+  const target = document.getElementById(anchor().slice(1));
+  for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  target?.scrollIntoView();
+};
+addEventListener("hashchange", () => { keep(); reveal(); });
+if (anchor().length > 1) reveal();

@@ -1,0 +1,162 @@
+"""The first screen: the verdict in plain words, and the most important numbers at a glance."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from touchstone.analysis.findings_model import CellSummary, Findings
+from touchstone.analysis.part import UNIT_OF
+from touchstone.analysis.ranking_model import ComparedPair, ComparisonSummary
+from touchstone.report.sections.answer import SENTENCES, rankings
+from touchstone.report.sections.columns import MetricColumn, has_values, metric_columns
+from touchstone.report.sections.ranking import begun, counted
+from touchstone.report.table import Column, Table, stack_name
+from touchstone.report.text import (
+    common_cell,
+    compared_name,
+    comparison_text,
+    listing,
+    number,
+    ratio_text,
+)
+from touchstone.results.metrics import SPEED_OF
+
+NAMED = 3
+"""Configurations beside the fastest that the verdict names."""
+GLANCE = 12
+"""Configurations that the table at a glance has at most."""
+COLUMNS = (
+    MetricColumn("Latency, median", "ms", "latency_p50"),
+    MetricColumn("Latency, 99 %", "ms", "latency_p99"),
+    MetricColumn("Test accuracy", "", "test_accuracy", digits=4),
+    MetricColumn("Time to accuracy", "s", "time_to_accuracy"),
+    MetricColumn("Memory, peak", "MiB", "host_memory_peak"),
+    MetricColumn("GPU memory, peak", "MiB", "gpu_memory_peak"),
+    MetricColumn("Energy of the CPU", "J", "cpu_energy_per_image"),
+    MetricColumn("Energy of the GPU", "J", "gpu_energy_per_image"),
+)
+START_UP = ("import", "load", "build", "first_step")
+"""The phases before a run is at work."""
+
+
+def view(findings: Findings) -> dict[str, Any]:
+    """The verdicts, and of a study with one question its intervals and the table at a glance."""
+    return {
+        "verdicts": verdicts(findings),
+        "intervals": intervals(findings),
+        "glance": glance(findings),
+    }
+
+
+def verdicts(findings: Findings) -> list[str]:
+    """Who was fastest in each comparison, and by how much, without intervals."""
+    found = []
+    for kind in UNIT_OF:
+        comparisons = [one for one in findings.comparisons if one.workload == kind]
+        if len(comparisons) > SENTENCES:
+            first, *_ = re.split(r"(?<=\.) (?=[A-Z])", counted(findings, comparisons))
+            found.append(re.sub(r" \[[^]]*\]", "", first))
+        else:
+            headed = len(findings.comparisons) > 1
+            found += [_verdict(findings, one, headed) for one in comparisons]
+    return found or rankings(findings)[:1]
+
+
+def _verdict(findings: Findings, one: ComparisonSummary, headed: bool) -> str:
+    names = _names(findings, one)
+    if one.n < 2:
+        parts = ["too few runs to tell which is fastest"]
+    elif one.too_noisy:
+        parts = ["no answer, the machine was too noisy"]
+    else:
+        parts = _parts(one, names)
+    place = f"{comparison_text(one, common_cell(findings, one))}: " if headed else ""
+    return f"{place}{'. '.join(map(begun, parts))}."
+
+
+def _parts(one: ComparisonSummary, names: dict[str, str]) -> list[str]:
+    """The verdict on a comparison that has one: the fastest against all others."""
+    first = names[one.leader]
+    pairs = [pair for pair in one.leads if pair.ratio]
+    slower = [pair for pair in pairs if pair.slower not in one.rivals]
+    equal = [pair for pair in pairs if pair.slower in one.equal]
+    unknown = [pair for pair in pairs if pair not in slower and pair not in equal]
+    parts = []
+    if equal:
+        parts.append(f"{first} and {_listed(equal, names)} are equally fast")
+    if unknown:
+        parts.append(f"cannot tell whether {first} is faster than {_listed(unknown, names)}")
+    if slower:
+        ratios = [f"{_times(pair)} as fast as {names[pair.slower]}" for pair in slower[:NAMED]]
+        rest = len(slower) - NAMED
+        more = f", and faster than {rest} more" if rest > 0 else ""
+        parts.append(f"{first} is {listing(ratios)}{more}")
+    return parts or [f"no configuration has a ratio to {first}"]
+
+
+def intervals(findings: Findings) -> str:
+    """The intervals of the ratios in the verdict; empty where it has none, or several."""
+    if len(findings.comparisons) != 1 or findings.comparisons[0].too_noisy:
+        return ""
+    (one,) = findings.comparisons
+    names = _names(findings, one)
+    texts = [
+        f"{names[pair.slower]} {ratio_text(pair.ratio.low)} to {ratio_text(pair.ratio.high)}"
+        for pair in one.leads[:NAMED]
+        if pair.ratio and pair.ratio.low is not None and pair.ratio.high is not None
+    ]
+    if not texts:
+        return ""
+    return f"95 % intervals: {', '.join(texts)} times."
+
+
+def _times(pair: ComparedPair) -> str:
+    assert pair.ratio
+    return f"{ratio_text(pair.ratio.value)} times"
+
+
+def _listed(pairs: Sequence[ComparedPair], names: dict[str, str]) -> str:
+    rest = len(pairs) - NAMED
+    more = [f"{rest} more"] if rest > 0 else []
+    return listing([*(names[pair.slower] for pair in pairs[:NAMED]), *more])
+
+
+def _names(findings: Findings, one: ComparisonSummary) -> dict[str, str]:
+    """The names of the compared cells, without their brackets if these tell none apart."""
+    names = {cell.cell: compared_name(one, findings.cell[cell.cell]) for cell in one.cells}
+    short = {cell: re.sub(r" \([^()]*\)$", "", name) for cell, name in names.items()}
+    return short if len(set(short.values())) == len(short) else names
+
+
+def glance(findings: Findings) -> Table | None:
+    """The numbers of one comparison's cells, the fastest first, or of a study's only cell."""
+    if len(findings.comparisons) > 1:
+        return None
+    one = findings.comparisons[0] if findings.comparisons else None
+    names = [cell.cell for cell in one.cells] if one else [c.name for c in findings.cells]
+    cells = [findings.cell[name] for name in names]
+    if len(cells) > GLANCE or (not one and len(cells) > 1):
+        return None
+    kind = cells[0].workload
+    speeds = {cell.cell: cell.speed for cell in one.cells} if one else {}
+    shown = _names(findings, one) if one else {}
+    columns = (
+        Column("Configuration", lambda cell: stack_name(cell, shown.get(cell.name, ""))),
+        Column("Speed", lambda cell: _speed(cell, speeds), UNIT_OF[kind]),
+        *metric_columns([column for column in COLUMNS if has_values(cells, [column.metric])]),
+        Column("Start-up", _start_up, "s"),
+    )
+    return Table("At a glance", columns, cells, css="glance")
+
+
+def _speed(cell: CellSummary, speeds: dict[str, float | None]) -> str | None:
+    """The speed that the verdict rests on, or the median of the runs."""
+    summary = cell.metrics.get(SPEED_OF[cell.workload])
+    value = speeds.get(cell.name) or (summary and summary.median)
+    return number(value) if value else None
+
+
+def _start_up(cell: CellSummary) -> str | None:
+    """The median seconds from a run's start to the end of its first step."""
+    seconds = [cell.phases[name] for name in START_UP if name in cell.phases]
+    return number(sum(seconds), 3) if seconds else None
