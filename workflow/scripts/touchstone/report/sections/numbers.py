@@ -80,10 +80,9 @@ def view(findings: Findings) -> dict[str, Any]:
     return {
         "rows": _numbers(findings, cells, [*COLUMNS, *(GPU_COLUMNS if has_gpu else ())]),
         "shares": _has_shares(cells),
-        "no_shares": dict.fromkeys(cell.share_of_peak_missing for cell in cells),
         "further": further_columns(cells),
         "further_rows": _further(findings, cells),
-        "gpu_reason": None if has_gpu else findings.metrics_without_values.get("gpu_power"),
+        "gpu_reason": _why_no_gpu(findings) if not has_gpu else None,
         "factors": factors,
         "first": (*FACTORS, "epochs", "steps"),
         "batch_size": None if batches_vary(findings) else cells[0].batch_size if cells else "–",
@@ -92,9 +91,17 @@ def view(findings: Findings) -> dict[str, Any]:
         "bottlenecks": _bottlenecks(findings),
         "verdict_sentences": bottleneck_sentences(findings),
         "flags": {
-            name: (text, findings.flags[name]) for name, text in (FLAGS | STUDY_FLAGS).items()
+            name: (text, count)
+            for name, text in (FLAGS | STUDY_FLAGS).items()
+            if (count := findings.flags[name])
         },
     }
+
+
+def _why_no_gpu(findings: Findings) -> str | None:
+    """Why no run on a GPU has a value of it; None if none is on one."""
+    on_gpu = any(cell.device == "gpu" for cell in findings.cells)
+    return findings.metrics_without_values.get("gpu_power") if on_gpu else None
 
 
 def _has_shares(cells: Sequence[CellSummary]) -> bool:

@@ -7,6 +7,7 @@ from touchstone.analysis.findings_model import CellSummary, Findings
 from touchstone.analysis.setup_model import ExecutionFact, SettingReadBack, TimeSpent, setting_text
 from touchstone.plan.names import framework_name
 from touchstone.report.rows import first_rows
+from touchstone.report.sections.columns import has_values
 from touchstone.report.table import (
     Column,
     Table,
@@ -37,7 +38,9 @@ def view(findings: Findings) -> dict[str, Any]:
         "settings": _settings(setup.settings),
         "settings_differ": any(setting.verdict == "differs" for setting in setup.settings),
         "differing_from_default": setup.differs_from_default,
-        "metrics": METRICS,
+        "metrics": {
+            name: metric for name, metric in METRICS.items() if has_values(findings.cells, [name])
+        },
         "started": (setup.first_start, setup.last_start),
         "sittings": setup.sittings,
         "seeds": setup.seeds,
