@@ -183,6 +183,9 @@ no_link = if [ -L .venv ]; then echo "error: .venv is a link to $$(readlink .ven
 	@$(PYTHON) -m venv --clear .venv
 	@$(call pip_list,base,base)
 	@$(call install,base)
+	@printf '%s\n' '#!/bin/sh' 'here=$$(dirname "$$0")' \
+	    'exec "$$here/python" "$$here/../../workflow/scripts/start.py" "$$@"' > .venv/bin/touchstone
+	@chmod +x .venv/bin/touchstone
 	@touch $@
 
 .venv/dev: envs/dev.yaml .venv/base

@@ -15,7 +15,7 @@ from shlex import join, quote, split
 from touchstone.paths import CLI, ROOT, snakemake
 from touchstone.schema.variables import STARTED
 
-MAKE = "make"
+MAKE, TOUCHSTONE = "make", "touchstone"
 LASTING = {
     "--cores", "-c", "--profile", "--workflow-profile", "--directory", "-d", "--snakefile", "-s",
     "--software-deployment-method", "--deployment-method", "--deployment", "--sdm", "--use-conda",
@@ -27,8 +27,8 @@ USUAL = ("--cores", "all")
 
 def note(arguments: Sequence[str]) -> None:
     """Note how this execution was started, for its jobs: by these arguments of Snakemake, unless
-    `make` started it."""
-    if os.environ.get(STARTED) != MAKE:
+    `make` or `touchstone` started it."""
+    if os.environ.get(STARTED) not in (MAKE, TOUCHSTONE):
         os.environ[STARTED] = join([snakemake(), *(_lasting(arguments) or USUAL)])
 
 
@@ -42,6 +42,8 @@ def by_make() -> bool:
 def again(*words: str) -> str:
     """The command that starts Snakemake as the reader did, with more words."""
     known = os.environ.get(STARTED, MAKE)
+    if known == TOUCHSTONE:
+        return f"touchstone run {join(words)}"
     start = join([snakemake(), *USUAL]) if known == MAKE else known
     return f"{start} {join(words)}"
 
@@ -68,6 +70,8 @@ def repeat(runs: str, config: str) -> str:
 
 def _ours(*words: str) -> str:
     """A command of ours, in the folder of the results."""
+    if os.environ.get(STARTED) == TOUCHSTONE:
+        return join(["touchstone", *words])
     here = Path.cwd()
     python = ".venv/bin/python" if (here / ".venv/bin/python").exists() else sys.executable
     command = join([python, str(CLI.relative_to(ROOT) if here == ROOT else CLI), *words])

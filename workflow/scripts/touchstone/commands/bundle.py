@@ -10,6 +10,8 @@ from touchstone.results.bundle import PLAN, pack
 from touchstone.results.planned import read_plan, read_records
 from touchstone.schema.status import OK
 
+GROUP = "Machines"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", type=Path, help="the results folder")

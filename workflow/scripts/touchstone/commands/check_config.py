@@ -14,6 +14,8 @@ from touchstone.published.dossier import DossierError
 from touchstone.published.forecast import forecast_of
 from touchstone.results.turn_groups import groups
 
+GROUP = "Studies"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path)

@@ -39,6 +39,8 @@ from touchstone.plan.read import canonical, digest, read
 from touchstone.plan.study import Plan, make_plan
 from touchstone.schema.status import ERROR, OK, TIMEOUT
 
+GROUP = "Machines"
+
 STUDY = ROOT / "config/studies/gpu-check.yaml"
 NAME = "here-{framework}"
 """The environment of a framework in the study."""

@@ -14,6 +14,8 @@ from touchstone.published.table import PublishedError, read_table
 from touchstone.results.files import write_atomic
 from touchstone.safe_text import csv_of
 
+GROUP = "Data"
+
 COLUMNS = ("file", "grade", "check", "lines", "finding")
 
 

@@ -57,6 +57,8 @@ from touchstone.schema.events import Software, Start, events_of
 from touchstone.schema.values import to_json
 from touchstone.statistics.intervals import SESSION_SD
 
+GROUP = "Results"
+
 PRECISION = 0.03
 """How far an interval reaches beyond its ratio, at most, before no more sets are measured."""
 TABLE = Path("results/compare/changes.csv")

@@ -24,6 +24,8 @@ from touchstone.datasets.facts import Photos
 from touchstone.errors import UsageError
 from touchstone.files import write_atomic
 
+GROUP = "Data"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="may have $VARIABLES, which are kept in the file")

@@ -15,6 +15,8 @@ from touchstone.results.exports import TABLES, pyperf_suite, typed_table
 from touchstone.results.files import write_atomic
 from touchstone.results.study import read_study
 
+GROUP = "Results"
+
 NO_WRITER = (
     "Parquet needs the package fastparquet, which is not in the base environment; install it with"
     " `.venv/bin/python -m pip install fastparquet`"

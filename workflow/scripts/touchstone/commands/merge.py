@@ -14,6 +14,8 @@ from touchstone.results import digests
 from touchstone.results.bundle import pack
 from touchstone.results.files import InputError, write_atomic
 
+GROUP = "Machines"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundles", type=Path, nargs="*", help="the first is the reference")

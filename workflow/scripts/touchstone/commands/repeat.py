@@ -17,6 +17,8 @@ from touchstone.plan.read import ConfigError, read_on_default
 from touchstone.plan.study import make_plan
 from touchstone.results.files import REMAKE, InputError, read_object
 
+GROUP = "Studies"
+
 RESULTS = Path("results")
 
 

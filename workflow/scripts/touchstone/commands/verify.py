@@ -21,6 +21,8 @@ from touchstone.datasets.manifest_file import NAME, Damage, read_or_damage
 from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.results import digests
 
+GROUP = "Results"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(

@@ -20,6 +20,8 @@ from touchstone.environments import EnvironmentFault, interpreter, read, usual
 from touchstone.errors import TouchstoneError
 from touchstone.paths import ROOT
 
+GROUP = "Machines"
+
 USUAL = ("pytorch", "tensorflow", "mxnet")
 """The frameworks of the default study."""
 OURS = ("base", "dev")

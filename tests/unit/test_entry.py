@@ -1,0 +1,72 @@
+"""The command `touchstone`: its help, and what it hands on."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from touchstone import cli, entry, started
+from touchstone.schema.variables import STARTED
+
+
+def test_the_help_has_the_commands_for_users_with_a_line_each():
+    listed = {name: text for group in entry.commands().values() for name, text in group.items()}
+    assert {"run", "check-config", "compare", "verify", "describe-folder", "bundle"} <= set(listed)
+    assert not {"parse", "gather", "in-env", "run-node", "pin"} & set(listed)
+    assert {*listed} - {*entry.OWN} < {*cli.names()}
+    for name, text in listed.items():
+        assert f"\n  {name:16} {text.rstrip('.')}\n" in entry.help_text() and len(text) > 20
+    assert all(entry.commands().values())
+
+
+@pytest.mark.parametrize("words", [[], ["--help"]])
+def test_without_a_command_it_prints_the_help(capsys, words):
+    entry.main(words)
+    assert capsys.readouterr().out.startswith("usage: touchstone COMMAND")
+
+
+@pytest.fixture
+def executed(monkeypatch, tmp_path):
+    """What replaces the process."""
+    found = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(STARTED, started.TOUCHSTONE)
+    monkeypatch.setattr(os, "execv", lambda path, words: found.append(words))
+    return found
+
+
+def test_a_study_is_checked_and_run_in_the_working_folder(executed, root):
+    study = str(root / "config/studies/machine-check.yaml")
+    entry.main(["run", study, "-n"])
+    (words,) = executed
+    start = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
+    assert words == [*start, "--cores", "all", "--configfile", study, "-n"]
+    entry.main(["machine-check", "--cores", "2"])
+    assert executed[1] == [*start, "--configfile", study, "--cores", "2"]
+    entry.main(["run"])
+    assert executed[2] == [*start, "--cores", "all"]
+
+
+def test_a_study_with_faults_is_not_run(executed, tmp_path, capsys):
+    (tmp_path / "bad.yaml").write_text("study: bad\n")
+    with pytest.raises(SystemExit) as ended:
+        entry.main(["run", "bad.yaml"])
+    assert "bad.yaml: without title, sweeps" in str(ended.value) and executed == []
+
+
+def test_messages_name_it_where_it_was_the_start(monkeypatch):
+    monkeypatch.setenv(STARTED, started.TOUCHSTONE)
+    started.note(["--cores", "all"])
+    assert os.environ[STARTED] == started.TOUCHSTONE
+    assert started.verify() == "touchstone verify"
+    assert started.unlock() == "touchstone run --unlock"
+    assert started.repeat("all", "my study.yaml") == (
+        "touchstone repeat all 'my study.yaml' && touchstone run --configfile 'my study.yaml'"
+    )
+
+
+def test_a_checkout_has_it(root):
+    program = [sys.executable, root / "workflow/scripts/start.py", "--help"]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.stdout == entry.help_text() + "\n", done.stderr

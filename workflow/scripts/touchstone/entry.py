@@ -1,0 +1,93 @@
+"""The command `touchstone`: runs a study in any folder, and has the commands for users.
+
+The workflow is that of the checkout, or of the package; results are in the working folder. A module
+of `commands/` is for users if it has a `GROUP`; the others are for rules and developers, and
+`workflow/scripts/cli.py` starts them.
+"""
+
+import argparse
+import ast
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from touchstone import cli, started
+from touchstone.paths import ROOT
+from touchstone.schema import variables
+
+RUN, MACHINE_CHECK = "run", "machine-check"
+STUDIES = "Studies"
+GROUPS = (STUDIES, "Results", "Data", "Machines")
+"""The groups of commands, in the order of the help."""
+OWN = {
+    RUN: "Run a study: the default one, or `touchstone run my-study.yaml`. Further words go to"
+    " Snakemake; `-n` says what would run.",
+    MACHINE_CHECK: "Measure in minutes what this machine can do, beside four published machines.",
+}
+
+
+def commands() -> dict[str, dict[str, str]]:
+    """By group, the commands with the first sentence of what they do."""
+    found: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
+    found[STUDIES] |= OWN
+    for name in cli.names():
+        path = Path(cli.__file__).parent / f"commands/{name.replace('-', '_')}.py"
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        for node in module.body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GROUP":
+                text = " ".join((ast.get_docstring(module) or "").split())
+                found[ast.literal_eval(node.value)][name] = text.partition(". ")[0]
+    return found
+
+
+def help_text() -> str:
+    """All commands in groups."""
+    lines = ["usage: touchstone COMMAND ...", ""]
+    for group, listed in commands().items():
+        lines += [group, *(f"  {name:16} {text.rstrip('.')}" for name, text in listed.items()), ""]
+    return "\n".join([*lines, "`touchstone COMMAND --help` has the options of a command."])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command that the first argument names."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    name, *rest = given or ["--help"]
+    if name in ("--help", "-h", "help"):
+        print(help_text())
+        return
+    os.environ.setdefault(variables.STARTED, started.TOUCHSTONE)
+    if name == MACHINE_CHECK:
+        _run([str(ROOT / "config/studies/machine-check.yaml"), *rest])
+    elif name == RUN:
+        _run(rest)
+    else:
+        cli.main(given)
+
+
+def _run(words: Sequence[str]) -> None:
+    """Replace this process by Snakemake, after the study was checked."""
+    parser = argparse.ArgumentParser(prog="touchstone run", description=OWN[RUN], add_help=False)
+    parser.add_argument("study", nargs="?", help="a study's file")
+    parser.add_argument("--help", "-h", action="help")
+    parsed, others = parser.parse_known_args(words)
+    if parsed.study:
+        _ours("check-config", "--quiet", "--", parsed.study)
+    _ours("release-lock")
+    if not (ROOT / "Makefile").exists():  # no checkout: a package has no room for environments
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        os.environ.setdefault(variables.ENVS, str(cache / "touchstone"))
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+    command += ["--cores", "all"] * (not {"--cores", "-c", "--profile"} & set(others))
+    command += ["--configfile", parsed.study] if parsed.study else []
+    sys.stdout.flush()
+    os.execv(command[0], [*command, *others])
+
+
+def _ours(*words: str) -> None:
+    """Run a command of ours, which ends this process if it fails."""
+    try:
+        cli.main(list(words))
+    except SystemExit as ended:
+        if ended.code:
+            raise
