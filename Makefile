@@ -12,9 +12,13 @@ PYTHON = $(shell for python in python3.11 python3.12 python3.13 python3.14 pytho
 # Builds docs/ as a site that needs no network; a broken link is an error.
 SITE = .venv/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs site
 
+listed = sed -n 's/^\([a-z-]*\):.*\#$(1) /\1 /p' Makefile | while read -r name text; \
+    do printf '  %-14s %s\n' "$$name" "$$text"; done
+
 help: ## list the commands
-	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name text; \
-	    do printf '%-14s %s\n' "$$name" "$$text"; done
+	@$(call listed,\#)
+	@echo 'For developers:'
+	@$(call listed,-)
 
 # The shell gets what the user says from its environment, so that it is never part of a command;
 # `value` keeps `make` from expanding it.
@@ -50,7 +54,7 @@ TEST = $(if $(FRAMEWORKS),FRAMEWORKS="$(FRAMEWORKS)") .venv/bin/python -m pytest
 test: .venv/dev ## prove that the product works; FRAMEWORKS="pytorch jax" tests only these
 	$(TEST) -m "not long"
 
-test-fast: .venv/dev ## run the tests that need no framework, in a minute
+test-fast: .venv/dev #- run the tests that need no framework, in a minute
 	$(TEST) -m fast tests/smoke tests/unit
 
 # The lines and branches that tests execute go to .coverage/report.txt, with those of what they start, unless
@@ -58,7 +62,7 @@ test-fast: .venv/dev ## run the tests that need no framework, in a minute
 # need a calm machine.
 COVERAGE = yes
 test-all: export COVERAGE_FILE = $(CURDIR)/.coverage/data
-test-all: .venv/dev ## run what CI does: also conda, Slurm, browsers, sensors and long studies
+test-all: .venv/dev #- run what CI does: also conda, Slurm, browsers, sensors and long studies
 	rm -rf .coverage && mkdir .coverage
 	.venv/bin/python -m pytest tests/calibration
 	make --no-print-directory --jobs=2 --output-sync=target test-conda test-slurm & \
@@ -66,21 +70,21 @@ test-all: .venv/dev ## run what CI does: also conda, Slurm, browsers, sensors an
 	    --ignore tests/slurm --ignore tests/calibration || status=$$?; \
 	    wait $$! $(if $(COVERAGE),&& .venv/bin/coverage report > .coverage/report.txt) && exit $${status:-0}
 
-test-release: .venv/dev ## run the others: torch.compile's kernels, the bench, the check of a GPU
+test-release: .venv/dev #- run the remaining tests: torch.compile's kernels, the bench, the check of a GPU
 	$(TEST) -m release
 
-test-conda: .venv/dev ## test `snakemake --use-conda`, with a conda of its own if there is none
+test-conda: .venv/dev #- test `snakemake --use-conda`, with a conda of its own if there is none
 	.venv/bin/python -m pytest tests/conda
 
 # Takes root; installs Debian's Slurm if the machine has none. Prints why it skips a test.
-test-slurm: .venv/dev ## test `snakemake --profile profiles/slurm` on a temporary Slurm cluster
+test-slurm: .venv/dev #- test `snakemake --profile profiles/slurm` on a temporary Slurm cluster
 	.venv/bin/python -m pytest -rs tests/slurm
 
 # Neither is part of the tests above: they take as long as they are asked to.
-fuzz: .venv/dev ## damage all kinds of files for 10 minutes, or MINUTES=60; print what ends in no message
+fuzz: .venv/dev #- damage all kinds of files for 10 minutes, or MINUTES=60; list those that end without a message
 	.venv/bin/python tests/fuzz.py --minutes $(or $(MINUTES),10)
 
-test-faults: .venv/dev ## kill a small study 200 times, or KILLS=20; nothing may be lost or left
+test-faults: .venv/dev #- kill a small study 200 times, or KILLS=20; nothing may be lost or left
 	.venv/bin/python tests/faults.py --kills $(or $(KILLS),200)
 
 # In an environment that exists, without a network; docs/gpus.md says what it needs.
@@ -91,7 +95,7 @@ gpu-check: ## check a GPU in 30 minutes, or MINUTES=10: make gpu-check PYTHON=/p
 	    $(if $(ONLY),--only $(ONLY))
 
 # Installs envs/*-gpu.yaml, gigabytes of packages.
-gpu-rehearsal: .venv/dev ## execute what runs on a GPU, without one, in the environments for GPUs
+gpu-rehearsal: .venv/dev #- run the code for GPUs without a GPU, in the environments for GPUs
 	GPU_ENVIRONMENTS=1 .venv/bin/python -m pytest -rs -n 2 tests/contract/test_rehearsal.py \
 	    tests/unit/test_nvml_library.py tests/unit/test_sensors_gpu.py tests/unit/test_skip.py
 
@@ -99,7 +103,7 @@ parity: .venv/base ## prove for every network that the frameworks compute the sa
 	@$(SNAKEMAKE) parity --cores all
 
 bench: export PYTHONPATH = workflow/scripts
-bench: .venv/base ## compare our speed with experts' loops; leave the machine idle meanwhile
+bench: .venv/base #- compare our speed with experts' loops; leave the machine idle meanwhile
 	.venv/bin/python benchmarks/compare.py
 	.venv/bin/python benchmarks/compare.py --start
 	.venv/bin/python benchmarks/monitor.py
@@ -107,10 +111,10 @@ bench: .venv/base ## compare our speed with experts' loops; leave the machine id
 	.venv/bin/python benchmarks/readers.py
 
 simulate: export PYTHONPATH = workflow/scripts
-simulate: .venv/base ## simulate how often an answer is wrong, as in docs/statistics.md
+simulate: .venv/base #- simulate how often an answer is wrong, as in docs/statistics.md
 	.venv/bin/python benchmarks/simulate.py
 
-lint: snakefmt ruff format mypy words spelling ## check style, types, workflow and docs
+lint: snakefmt ruff format mypy words spelling #- check style, types, workflow and docs
 	$(SNAKEMAKE) --lint
 	$(SITE)
 
@@ -135,10 +139,10 @@ spelling: .venv/dev
 	.venv/bin/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md config/README.md docs \
 	    workflow/scripts/touchstone/report workflow/scripts/touchstone/published
 
-dev: .venv/dev ## install a developer's tools, and hooks that check each commit
+dev: .venv/dev #- install a developer's tools, and hooks that check each commit
 	.venv/bin/pre-commit install
 
-docs: .venv/dev ## generate the reference pages from the models, and build the site
+docs: .venv/dev #- generate the reference pages from the models, and build the site
 	.venv/bin/python workflow/scripts/cli.py document-config
 	.venv/bin/python workflow/scripts/cli.py document-record
 	.venv/bin/python workflow/scripts/cli.py document-run
@@ -146,7 +150,7 @@ docs: .venv/dev ## generate the reference pages from the models, and build the s
 	$(SITE)
 	@echo "The site: $(CURDIR)/site/index.html"
 
-pin: .venv/base ## update the pinned versions of an environment: make pin ENV=tensorflow
+pin: .venv/base #- update the pinned versions of an environment: make pin ENV=tensorflow
 	.venv/bin/python workflow/scripts/cli.py pin envs/$(ENV).yaml \
 	    $(if $(filter dev,$(ENV)),--on-top-of envs/base.yaml)
 
