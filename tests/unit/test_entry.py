@@ -38,14 +38,21 @@ def executed(monkeypatch, tmp_path):
 
 def test_a_study_is_checked_and_run_in_the_working_folder(executed, root):
     study = str(root / "config/studies/machine-check.yaml")
-    entry.main(["run", study, "-n"])
+    entry.main(["run", study, "--printshellcmds"])
     (words,) = executed
     start = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
-    assert words == [*start, "--cores", "all", "--configfile", study, "-n"]
+    assert words == [*start, "--cores", "all", "--configfile", study, "--printshellcmds"]
     entry.main(["machine-check", "--cores", "2"])
     assert executed[1] == [*start, "--configfile", study, "--cores", "2"]
     entry.main(["run"])
     assert executed[2] == [*start, "--cores", "all"]
+    entry.main(["run", "--cores", "2"])
+    assert executed[3] == [*start, "--cores", "2"]
+
+
+def test_the_help_of_run_is_ours(capsys):
+    entry.main(["run", "--help"])
+    assert capsys.readouterr().out.startswith("usage: touchstone run [STUDY]")
 
 
 def test_a_study_with_faults_is_not_run(executed, tmp_path, capsys):

@@ -36,11 +36,20 @@ def test_a_study_runs_in_any_folder(touchstone, tmp_path):
     }  # fmt: skip
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(study))
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [touchstone, "run", "mine.yaml"], cwd=tmp_path, capture_output=True, text=True,
-        env={**kept, "TOUCHSTONE_ENVS": str(ENVIRONMENTS), "HOME": str(tmp_path / "home")},
-    )  # fmt: skip
+    own = {**kept, "TOUCHSTONE_ENVS": str(ENVIRONMENTS), "HOME": str(tmp_path / "home")}
+
+    def run(*words):
+        return subprocess.run(
+            [touchstone, "run", "mine.yaml", *words],
+            cwd=tmp_path, capture_output=True, text=True, env=own,
+        )  # fmt: skip
+
+    planned = run("-n").stdout.splitlines()
+    assert planned[-1] == "to do: 1 plan, 2 train, 2 parse_run, 1 gather, 1 plot, 1 report, 1 all"
+    assert "mine: 1 cell, 2 runs" in planned and len(planned) <= 10
+    done = run()
     assert done.returncode == 0, done.stderr
+    assert run("-n").stdout.splitlines()[-1] == "Nothing is to be done."
     assert "run 2 of 2" in done.stderr and "results/report/mine/index.html" in done.stderr
     assert (tmp_path / "results/report/mine/index.html").exists()
     verified = subprocess.run([touchstone, "verify"], cwd=tmp_path, capture_output=True, text=True)

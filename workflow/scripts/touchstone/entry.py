@@ -5,21 +5,24 @@ of `commands/` is for users if it has a `GROUP`; the others are for rules and de
 `workflow/scripts/cli.py` starts them.
 """
 
-import argparse
 import ast
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from touchstone import cli, started
-from touchstone.paths import ROOT
+from touchstone.paths import ROOT, default_study
 from touchstone.schema import variables
 
 RUN, MACHINE_CHECK = "run", "machine-check"
 STUDIES = "Studies"
 GROUPS = (STUDIES, "Results", "Data", "Machines")
 """The groups of commands, in the order of the help."""
+DRY_RUN = {"-n", "--dry-run", "--dryrun"}
+"""Options with which Snakemake only says what it would do."""
 OWN = {
     RUN: "Run a study: the default one, or `touchstone run my-study.yaml`. Further words go to"
     " Snakemake; `-n` says what would run.",
@@ -66,22 +69,42 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(words: Sequence[str]) -> None:
-    """Replace this process by Snakemake, after the study was checked."""
-    parser = argparse.ArgumentParser(prog="touchstone run", description=OWN[RUN], add_help=False)
-    parser.add_argument("study", nargs="?", help="a study's file")
-    parser.add_argument("--help", "-h", action="help")
-    parsed, others = parser.parse_known_args(words)
-    if parsed.study:
-        _ours("check-config", "--quiet", "--", parsed.study)
+    """Replace this process by Snakemake, after the study was checked.
+
+    The first of the words is the study's file, unless it is an option; the rest goes to Snakemake.
+    """
+    study, *others = words if words and not words[0].startswith("-") else ("", *words)
+    if not {"--help", "-h"}.isdisjoint(others):
+        print(f"usage: touchstone run [STUDY] [OPTIONS OF SNAKEMAKE]\n\n{OWN[RUN]}")
+        return
+    dry = not DRY_RUN.isdisjoint(others)
+    if dry or study:
+        checked = study or str(default_study(ROOT))
+        _ours("check-config", *["--quiet"] * (not dry), "--", checked)
     _ours("release-lock")
     if not (ROOT / "Makefile").exists():  # no checkout: a package has no room for environments
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         os.environ.setdefault(variables.ENVS, str(cache / "touchstone"))
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
     command += ["--cores", "all"] * (not {"--cores", "-c", "--profile"} & set(others))
-    command += ["--configfile", parsed.study] if parsed.study else []
+    command += ["--configfile", study] if study else []
+    if dry:
+        sys.exit(_jobs([*command, *others, "--quiet", "rules"]))
     sys.stdout.flush()
     os.execv(command[0], [*command, *others])
+
+
+def _jobs(command: Sequence[str]) -> int:
+    """Print how many jobs of each rule a dry run would make; the exit status."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        print(done.stdout, file=sys.stderr)
+    else:
+        table = re.search(r"^job +count\n-+ +-+\n(.*?)^total", done.stdout, re.M | re.S)
+        rows = [row.split() for row in table[1].splitlines()] if table else []
+        jobs = ", ".join(f"{count} {rule}" for rule, count in rows)
+        print(f"to do: {jobs}" if jobs else "Nothing is to be done.")
+    return done.returncode
 
 
 def _ours(*words: str) -> None:

@@ -41,9 +41,13 @@ def described(plan: Plan, claims: str) -> str:
     runs = dict.fromkeys(plan.cells, plan.study.repeats)
     folder, cores = ROOT / "config/datasets", os.cpu_count() or 1
     lines = [
-        f"{plan.study.study}: {len(plan.cells)} cells, {len(plan.order)} runs",
+        f"{plan.study.study}: {_count(len(plan.cells), 'cell')}, {_count(len(plan.order), 'run')}",
         plan.unsupported_text,
         estimate(plan, runs, folder, cores, groups(plan).values()).text,
         claims,
     ]
     return "\n".join(filter(None, lines))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
