@@ -77,7 +77,8 @@ def test_a_run_that_waits_says_for_whose_and_since_when(temporary):
     with machine_to_itself("resnet50 rep2"):
         second = holder()
         said = second.stderr.readline()
-    second.communicate(timeout=60)
+    _, after = second.communicate(timeout=60)
+    assert after.startswith("waited ") and after.endswith(" s for the machine\n")
     assert said.startswith("waiting for the measured run resnet50 rep2 of ")
     assert f"process {os.getpid()}, since 2" in said and str(machine_lock.path()) in said
 

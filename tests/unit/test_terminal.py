@@ -24,6 +24,7 @@ def record(text, level=logging.INFO, **more):
         (record("Complete log(s): a.log"), False),
         (record("Error in rule gather", logging.ERROR, event=LogEvent.JOB_ERROR), True),
         (record("a warning", logging.WARNING), True),
+        (record("Assuming unrestricted shared filesystem usage.", logging.WARNING), False),
         (record("Nothing to be done (all requested files are present)."), True),
         (record("Trying to restart job 5."), True),
         (record("Creating conda environment envs/base.yaml..."), True),
@@ -55,6 +56,24 @@ def test_where_nothing_is_to_be_done_the_answer_is_shown(capsys):
     handler.emit(record("Building DAG of jobs..."))
     handler.emit(record("Nothing to be done (all requested files are present)."))
     assert capsys.readouterr().out == "the answer\n"
+
+
+def test_a_dry_run_prints_its_preview_once_and_faults(monkeypatch):
+    handler = logging.StreamHandler()
+    handler.set_name("DefaultStreamHandler")
+    monkeypatch.setattr(logger, "handlers", [handler])
+    asked = SimpleNamespace(dryrun=True, verbose=False, printshellcmds=False)
+    shown = []
+    workflow = SimpleNamespace(is_main_process=True, output_settings=asked)
+    terminal.quieten(workflow, lambda: None, lambda: shown.append("preview"))
+    _, preview = logger.handlers
+    for _ in range(2):
+        preview.emit(record("", event=LogEvent.RUN_INFO))
+    assert shown == ["preview"]
+    assert not handler.filter(record("Rule: train", event=LogEvent.JOB_INFO))
+    assert not handler.filter(record("This was a dry-run"))
+    assert handler.filter(record("Error in rule gather", logging.ERROR))
+    assert handler.filter(record("Nothing to be done"))
 
 
 @pytest.mark.parametrize("asked", ["dryrun", "verbose", "printshellcmds", None])

@@ -48,7 +48,11 @@ if workflow.is_main_process:
     start.check_lock(sys.argv)
     start.check_profiles(sys.argv)
 STUDY = Context(PLAN, ROOT, workflow.cores, workflow.is_main_process)
-terminal.quieten(workflow, lambda: start.up_to_date(workflow, STUDY))
+terminal.quieten(
+    workflow,
+    lambda: start.up_to_date(workflow, STUDY),
+    (lambda: start.preview(workflow, STUDY)) if started.by_touchstone() else None,
+)
 INPUTS = JobInputs(STUDY)
 PARAMS = JobParams(STUDY, INPUTS)
 RESOURCES = JobResources(STUDY)

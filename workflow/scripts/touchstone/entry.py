@@ -7,22 +7,20 @@ of `commands/` is for users if it has a `GROUP`; the others are for rules and de
 
 import ast
 import os
-import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from touchstone import cli, started
-from touchstone.paths import ROOT, default_study
+from touchstone.paths import ROOT
 from touchstone.schema import variables
 
 RUN, MACHINE_CHECK = "run", "machine-check"
 STUDIES = "Studies"
 GROUPS = (STUDIES, "Results", "Data", "Machines")
 """The groups of commands, in the order of the help."""
-DRY_RUN = {"-n", "--dry-run", "--dryrun"}
-"""Options with which Snakemake only says what it would do."""
+SHORT = {"check": "check-config"}
+"""Commands that users call by a shorter name."""
 OWN = {
     RUN: "Run a study: the default one, or `touchstone run my-study.yaml`. Further words go to"
     " Snakemake; `-n` says what would run.",
@@ -33,6 +31,7 @@ OWN = {
 def commands() -> dict[str, dict[str, str]]:
     """By group, the commands with the first sentence of what they do."""
     found: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
+    users = {whole: short for short, whole in SHORT.items()}
     found[STUDIES] |= OWN
     for name in cli.names():
         path = Path(cli.__file__).parent / f"commands/{name.replace('-', '_')}.py"
@@ -40,7 +39,7 @@ def commands() -> dict[str, dict[str, str]]:
         for node in module.body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GROUP":
                 text = " ".join((ast.get_docstring(module) or "").split())
-                found[ast.literal_eval(node.value)][name] = text.partition(". ")[0]
+                found[ast.literal_eval(node.value)][users.get(name, name)] = text.partition(". ")[0]
     return found
 
 
@@ -59,13 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if name in ("--help", "-h", "help"):
         print(help_text())
         return
-    os.environ.setdefault(variables.STARTED, started.TOUCHSTONE)
+    os.environ[variables.STARTED] = started.TOUCHSTONE
     if name == MACHINE_CHECK:
         _run([str(ROOT / "config/studies/machine-check.yaml"), *rest])
     elif name == RUN:
         _run(rest)
     else:
-        cli.main(given)
+        cli.main([SHORT.get(name, name), *rest])
 
 
 def _run(words: Sequence[str]) -> None:
@@ -77,10 +76,8 @@ def _run(words: Sequence[str]) -> None:
     if not {"--help", "-h"}.isdisjoint(others):
         print(f"usage: touchstone run [STUDY] [OPTIONS OF SNAKEMAKE]\n\n{OWN[RUN]}")
         return
-    dry = not DRY_RUN.isdisjoint(others)
-    if dry or study:
-        checked = study or str(default_study(ROOT))
-        _ours("check-config", *["--quiet"] * (not dry), "--", checked)
+    if study:
+        _ours("check-config", "--quiet", "--", study)
     _ours("release-lock")
     if not (ROOT / "Makefile").exists():  # no checkout: a package has no room for environments
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -88,23 +85,8 @@ def _run(words: Sequence[str]) -> None:
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
     command += ["--cores", "all"] * (not {"--cores", "-c", "--profile"} & set(others))
     command += ["--configfile", study] if study else []
-    if dry:
-        sys.exit(_jobs([*command, *others, "--quiet", "rules"]))
     sys.stdout.flush()
     os.execv(command[0], [*command, *others])
-
-
-def _jobs(command: Sequence[str]) -> int:
-    """Print how many jobs of each rule a dry run would make; the exit status."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        print(done.stdout, file=sys.stderr)
-    else:
-        table = re.search(r"^job +count\n-+ +-+\n(.*?)^total", done.stdout, re.M | re.S)
-        rows = [row.split() for row in table[1].splitlines()] if table else []
-        jobs = ", ".join(f"{count} {rule}" for rule, count in rows)
-        print(f"to do: {jobs}" if jobs else "Nothing is to be done.")
-    return done.returncode
 
 
 def _ours(*words: str) -> None:

@@ -39,6 +39,11 @@ def by_make() -> bool:
     return known == MAKE or (not known and here)
 
 
+def by_touchstone() -> bool:
+    """Whether the reader uses the command `touchstone`."""
+    return os.environ.get(STARTED) == TOUCHSTONE
+
+
 def again(*words: str) -> str:
     """The command that starts Snakemake as the reader did, with more words."""
     known = os.environ.get(STARTED, MAKE)
@@ -70,7 +75,7 @@ def repeat(runs: str, config: str) -> str:
 
 def _ours(*words: str) -> str:
     """A command of ours, in the folder of the results."""
-    if os.environ.get(STARTED) == TOUCHSTONE:
+    if by_touchstone():
         return join(["touchstone", *words])
     here = Path.cwd()
     python = ".venv/bin/python" if (here / ".venv/bin/python").exists() else sys.executable

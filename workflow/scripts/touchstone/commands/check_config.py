@@ -35,6 +35,10 @@ def run(arguments: argparse.Namespace) -> None:
         sys.exit(f"error: {fault}")
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def described(plan: Plan, claims: str) -> str:
     """The size of a study, and what the start of an execution prints where nothing is made yet:
     how long it takes, and the line on its `claims`."""
@@ -47,7 +51,3 @@ def described(plan: Plan, claims: str) -> str:
         claims,
     ]
     return "\n".join(filter(None, lines))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"

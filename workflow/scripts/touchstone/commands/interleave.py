@@ -180,7 +180,10 @@ def _sets(
             digests.note(folder, path)
         sets.append(one)
         if sys.stderr.isatty():
-            _print(group, sets, f"set {number} of {most}", end="")
+            spent = time.monotonic() - begin
+            rest = min(spent / number * (most - number), max(options.max_seconds - spent, 0))
+            until = f"about {progress.duration(rest)} left"
+            _print(group, sets, f"set {number} of {most}  {until}", end="")
         late = time.monotonic() - begin >= options.max_seconds
         if len(sets) >= options.sets and options.precision and are_narrow(sets, options.precision):
             break

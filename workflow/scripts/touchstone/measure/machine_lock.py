@@ -120,7 +120,10 @@ def _wait_for(lock: int, file: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         print(f"waiting for {_holder(lock)} ({file})", file=sys.stderr, flush=True)
+        begin = time.monotonic()
         fcntl.flock(lock, fcntl.LOCK_EX)
+        waited = time.monotonic() - begin
+        print(f"waited {waited:.0f} s for the machine", file=sys.stderr, flush=True)
 
 
 def _is_at(lock: int, file: Path) -> bool:

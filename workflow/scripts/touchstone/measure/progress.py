@@ -44,10 +44,8 @@ def closing() -> str | None:
     if not measured or "begin" not in first:
         return None
     wall = time.monotonic() - first["begin"]
-    return (
-        f"{len(ended)} runs in {duration(wall)}: {duration(runs)} in runs, {duration(measured)} "
-        f"measured (wall time / measured = {wall / measured:.2f})"
-    )
+    count = f"{len(ended)} run{'s' * (len(ended) != 1)}"
+    return f"{count} in {duration(wall)}: {duration(runs)} in runs, {duration(measured)} measured"
 
 
 def duration(seconds: float) -> str:

@@ -45,10 +45,16 @@ class Estimate(NamedTuple):
         low, high = (_duration(self.seconds * by) for by in (1 / FACTOR, FACTOR))
         gpu = f", and {self.gpu_runs} runs on a GPU, not estimated" if self.gpu_runs else ""
         turns = f" and {self.turns} comparison{'s' * (self.turns > 1)} in turn" * bool(self.turns)
+        runs = f"{self.runs} run{'s' * (self.runs != 1)}"
         return (
-            f"{self.runs} runs{turns}: about {_duration(self.seconds)} ({low} to {high}){gpu},"
-            f" {self.bytes / 1e9:.2g} GB of disk without software"
+            f"{runs}{turns}: about {_duration(self.seconds)} ({low} to {high}){gpu},"
+            f" {_size(self.bytes)} of disk without software"
         )
+
+
+def _size(size: float) -> str:
+    """Bytes in the unit that suits."""
+    return f"{size / 1e9:.2g} GB" if size >= 1e9 else f"{max(size / 1e6, 1):.0f} MB"
 
 
 def estimate(

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from touchstone.analysis.findings_model import Findings
 
 FINDINGS = Path("results/findings.json")
+SHOWN_CELLS = 5
+"""Cells that a dry run names."""
 LONGEST_LINE = 100
 """Columns of a paragraph in a wide terminal."""
 
@@ -128,19 +130,45 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     # With its limit of jobs per second, Snakemake would search all waiting jobs once a second for
     # every job that has ended, during a measured run.
     workflow.scheduler.job_rate_limiter = None
-    needed = Counter(job.wildcards.cell for job in runs)
+    # The number of runs, for the remaining time in the lines of progress.
+    progress.start(len(runs))
+    if workflow.is_main_process:
+        for line in forecast(workflow, context):
+            print(line, file=sys.stderr)
+
+
+def forecast(workflow: Any, context: Context) -> list[str]:
+    """What an execution measures and how long that takes, in lines; none if it measures nothing."""
+    begun = list(workflow.dag.needrun_jobs())
+    needed = Counter(job.wildcards.cell for job in begun if is_of(job, "train"))
     groups = [
         job for job in begun if is_of(job, "interleave") and not finds_its_sets(job, workflow)
     ]
     turns = [context.turns[job.wildcards.group] for job in groups]
-    # The number of runs, for the remaining time in the lines of progress.
-    progress.start(needed.total())
-    if (needed or turns) and workflow.is_main_process:
-        # A run uses all cores unless its cell sets `threads`, whatever --cores says.
-        folder = context.root / "config/datasets"
-        expected = estimate(context.plan, needed, folder, os.cpu_count() or 1, turns)
-        lines = (context.plan.unsupported_text, expected.text, claims_line(context))
-        print(*filter(None, lines), sep="\n", file=sys.stderr)
+    if not (needed or turns):
+        return []
+    # A run uses all cores unless its cell sets `threads`, whatever --cores says.
+    folder = context.root / "config/datasets"
+    expected = estimate(context.plan, needed, folder, os.cpu_count() or 1, turns)
+    lines = (context.plan.unsupported_text, expected.text, claims_line(context))
+    return list(filter(None, lines))
+
+
+def preview(workflow: Any, context: Context) -> None:
+    """Print what an execution would do, in a line each: what it measures, with the time, and its
+    other steps by number."""
+    jobs = [job for job in workflow.dag.needrun_jobs() if not is_of(job, "all")]
+    measuring = ("train", "interleave")
+    rules = Counter(str(job.rule.name).replace("_", " ") for job in jobs
+                    if not any(is_of(job, rule) for rule in measuring))  # fmt: skip
+    others = ", ".join(f"{name} {n}" if n > 1 else name for name, n in sorted(rules.items()))
+    cells = dict.fromkeys(job.wildcards.cell for job in jobs if is_of(job, "train"))
+    more = f" and {len(cells) - SHOWN_CELLS} more" * (len(cells) > SHOWN_CELLS)
+    study = context.plan.study
+    lines = [f"{study.study}: {study.title}", *forecast(workflow, context)]
+    lines += [f"  {cell}" for cell in list(cells)[:SHOWN_CELLS]]
+    lines += [f" {more}"] * bool(more) + [f"Other steps: {others}"] * bool(others)
+    print(*lines, "Nothing was done: -n only shows.", sep="\n", file=sys.stderr)
 
 
 def finds_its_sets(job: Any, workflow: Any) -> bool:

@@ -26,6 +26,7 @@ HIDDEN_EVENTS = {
     LogEvent.SHELLCMD,
 }
 HIDDEN_BEGINS = (
+    "Assuming unrestricted shared filesystem usage",
     "Building DAG of jobs",
     "Conda environments: ignored",
     "Select jobs to execute",
@@ -46,7 +47,7 @@ class Filter(logging.Filter):
     failed = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if interruption.happened():
+        if interruption.happened() or str(record.msg).startswith(HIDDEN_BEGINS):
             return False
         if record.levelno > logging.INFO:
             self.failed = self.failed or record.levelno >= logging.ERROR
@@ -56,7 +57,7 @@ class Filter(logging.Filter):
         text = str(record.msg)
         if text.startswith(ONLY_AFTER_ERRORS):
             return self.failed
-        return not text.startswith(HIDDEN_BEGINS)
+        return True
 
 
 class Steps(logging.Handler):
@@ -89,21 +90,55 @@ class NothingToDo(logging.Handler):
             self.up_to_date()
 
 
-def quieten(workflow: Any, up_to_date: Callable[[], None]) -> None:
-    """Make the terminal of a Snakemake workflow quiet, and call `up_to_date` where there is nothing
-    to do.
+class Preview(logging.Handler):
+    """Calls `preview` in place of Snakemake's list of all jobs of a dry run, once."""
 
-    A dry run and the jobs of a cluster stay as they are. The terminal does where the user asks for
+    def __init__(self, preview: Callable[[], None]) -> None:
+        super().__init__()
+        self.preview: Callable[[], None] | None = preview
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "event", None) == LogEvent.RUN_INFO and self.preview:
+            self.preview()
+            self.preview = None
+
+
+class DryFilter(Filter):
+    """Hides what Snakemake says of a dry run besides faults."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.INFO:
+            return super().filter(record)
+        return str(record.msg).startswith(NOTHING_TO_DO)
+
+
+def quieten(
+    workflow: Any, up_to_date: Callable[[], None], preview: Callable[[], None] | None = None
+) -> None:
+    """Make the terminal of a Snakemake workflow quiet, and call `up_to_date` where there is nothing
+    to do. Of a dry run it has Snakemake's list of jobs, or what `preview` prints.
+
+    The jobs of a cluster stay as they are. The terminal does where the user asks for
     details or has chosen a logger plugin.
     """
     asked = workflow.output_settings
-    if not workflow.is_main_process or asked.dryrun:
+    if not workflow.is_main_process:
+        return
+    if asked.dryrun:
+        if preview and not (asked.verbose or asked.printshellcmds) and _filter(DryFilter()):
+            logger.addHandler(Preview(preview))
         return
     logger.addHandler(NothingToDo(up_to_date))
     if asked.verbose or asked.printshellcmds:
         return
+    if _filter(Filter()):
+        logger.addHandler(Steps())
+
+
+def _filter(chosen: Filter) -> bool:
+    """Add a filter to Snakemake's own handler; says whether there is one."""
     for handler in logger.handlers:
         if handler.get_name() == "DefaultStreamHandler":
-            handler.addFilter(Filter())
-            logger.addHandler(Steps())
-            return
+            handler.addFilter(chosen)
+            return True
+    return False
