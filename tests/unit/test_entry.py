@@ -10,6 +10,12 @@ from touchstone import cli, entry, started
 from touchstone.schema.variables import STARTED
 
 
+@pytest.fixture(autouse=True)
+def restored(monkeypatch):
+    """Each test leaves the environment as it was."""
+    monkeypatch.setenv(STARTED, started.TOUCHSTONE)
+
+
 def test_the_help_has_the_commands_for_users_with_a_line_each():
     listed = {name: text for group in entry.commands().values() for name, text in group.items()}
     assert {"run", "check", "compare", "verify", "describe-folder", "bundle"} <= set(listed)
@@ -31,7 +37,6 @@ def executed(monkeypatch, tmp_path):
     """What replaces the process."""
     found = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(STARTED, started.TOUCHSTONE)
     monkeypatch.setattr(os, "execv", lambda path, words: found.append(words))
     return found
 
@@ -62,8 +67,7 @@ def test_a_study_with_faults_is_not_run(executed, tmp_path, capsys):
     assert "bad.yaml: without title, sweeps" in str(ended.value) and executed == []
 
 
-def test_messages_name_it_where_it_was_the_start(monkeypatch):
-    monkeypatch.setenv(STARTED, started.TOUCHSTONE)
+def test_messages_name_it_where_it_was_the_start():
     started.note(["--cores", "all"])
     assert os.environ[STARTED] == started.TOUCHSTONE
     assert started.verify() == "touchstone verify"

@@ -37,7 +37,7 @@ def test_a_study_without_a_key_of_its_own_is_refused(tmp_path, key):
     )
     assert inherited_text(default, {**own, "repeats": 1, "interleave": None}) == ""
     assert inherited_text(default, {}) == ""
-    assert "mine: 1 cells, 3 runs" in described(checked(tmp_path, STUDY), "")
+    assert "mine: 1 cell, 3 runs" in described(checked(tmp_path, STUDY), "")
 
 
 @pytest.mark.parametrize(

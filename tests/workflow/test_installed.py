@@ -49,7 +49,7 @@ def test_a_study_runs_in_any_folder(touchstone, tmp_path):
     assert "Other steps: gather, parse run 2, plan, plot, report" in planned
     done = run()
     assert done.returncode == 0, done.stderr
-    assert "Nothing to be done" in run("-n").stderr
+    assert "Nothing to be done" in run("-n").stdout
     assert "run 2 of 2" in done.stderr and "results/report/mine/index.html" in done.stderr
     assert (tmp_path / "results/report/mine/index.html").exists()
     verified = subprocess.run([touchstone, "verify"], cwd=tmp_path, capture_output=True, text=True)
