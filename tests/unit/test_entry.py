@@ -60,6 +60,14 @@ def test_the_help_of_run_is_ours(capsys):
     assert capsys.readouterr().out.startswith("usage: touchstone run [STUDY]")
 
 
+def test_a_dry_run_removes_no_lock(executed, monkeypatch):
+    called = []
+    monkeypatch.setattr(cli, "main", called.append)
+    for words in (["-n"], ["--dry-run"], []):
+        entry.main(["run", *words])
+    assert called == [["release-lock"]] and len(executed) == 3
+
+
 def test_a_study_with_faults_is_not_run(executed, tmp_path, capsys):
     (tmp_path / "bad.yaml").write_text("study: bad\n")
     with pytest.raises(SystemExit) as ended:

@@ -19,6 +19,8 @@ RUN, MACHINE_CHECK = "run", "machine-check"
 STUDIES = "Studies"
 GROUPS = (STUDIES, "Results", "Data", "Machines")
 """The groups of commands, in the order of the help."""
+DRY_RUN = {"-n", "--dry-run", "--dryrun"}
+"""Options with which Snakemake only says what it would do."""
 SHORT = {"check": "check-config"}
 """Commands that users call by a shorter name."""
 OWN = {
@@ -78,7 +80,8 @@ def _run(words: Sequence[str]) -> None:
         return
     if study:
         _ours("check-config", "--quiet", "--", study)
-    _ours("release-lock")
+    if DRY_RUN.isdisjoint(others):
+        _ours("release-lock")
     if not (ROOT / "Makefile").exists():  # no checkout: a package has no room for environments
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         os.environ.setdefault(variables.ENVS, str(cache / "touchstone"))
