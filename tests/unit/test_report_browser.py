@@ -10,6 +10,7 @@ from fixtures.browser import (
     ACCESSIBILITY,
     NEEDED,
     OVERFLOW,
+    POLICY,
     PRINTED,
     axe,
     dump,
@@ -270,3 +271,12 @@ def test_the_address_of_a_page_keeps_its_view(good, tmp_path):
         heads[2][1] == "ascending" and [order for _, order in heads].count(None) == len(heads) - 1
     )
     assert {*address[2:].split("&")} == {*view[2:].split("&")}
+
+
+def test_a_page_runs_its_own_script_and_no_other(good, tmp_path):
+    other = "<script>document.title = 'changed'</script></body>"
+    assert len(POLICY.findall(page_of(good))) == 1
+    page = page_of(good).replace("</body>", other)
+    shown = dump(page, tmp_path, has_policy=True)
+    assert 'class="switch"' in shown and "<title>changed" not in shown
+    assert "<title>changed" in dump(page, tmp_path)
