@@ -128,7 +128,7 @@ def test_a_first_run_that_is_repeated_measures_no_turn_again(project):
     project.flag("*/rep1")
     project.flag("scipy-mine-*/rep1", "noisy_machine")
     output = project.make(Kept("turns").again("disturbed"))
-    assert "turns: 1 of 4 runs is repeated" in output and "1 runs: about" in output
+    assert "turns: 1 of 4 runs is repeated" in output and "1 run: about" in output
     assert run.stat().st_mtime_ns != before
     assert sets == {path: path.read_text() for path in sets}
     assert project.jobs() == {}
