@@ -1,10 +1,12 @@
 """The dependencies of the package: the pins of envs/base.yaml that a person wrote."""
 
+import sys
 from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-MARKER = "      # resolved from the pins above by `make pin`"
+sys.path.insert(0, str(Path(__file__).parent))
+from touchstone.packages import MARKER
 
 
 class Hook(MetadataHookInterface):  # type: ignore[misc]

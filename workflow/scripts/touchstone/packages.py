@@ -19,6 +19,8 @@ from pathlib import Path
 
 from touchstone.paths import ROOT
 
+MARKER = "      # resolved from the pins above by `make pin`"
+"""The line of an environment's file between the pins of a person and those of `make pin`."""
 WHEELS = ROOT / "wheels"
 """The folder of packages for a machine without a network."""
 TRANSLATED = {

@@ -20,12 +20,13 @@ from pathlib import Path
 
 import yaml
 
+from touchstone.packages import MARKER
+
 AARCH64 = [
     f"--platform={libc}_aarch64"
     for libc in ("manylinux2014", *(f"manylinux_2_{minor}" for minor in range(17, 40)))
 ]
 """pip's options for files of Linux on aarch64."""
-MARKER = "      # resolved from the pins above by `make pin`"
 
 
 def resolve(requirements: list[str], *options: str) -> list[tuple[str, str, str, bool]]:

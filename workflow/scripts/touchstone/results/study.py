@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from touchstone.plan.names import Stack, framework_name, setting_name
-from touchstone.plan.setting import INFERENCE, OPERATION, TRAINING, Kind
+from touchstone.plan.setting import INFERENCE, OF_ALL, OPERATION, TRAINING, Kind
 from touchstone.reading import rows_of
 from touchstone.results.cores import CORES_APART, least_readings, were_apart
 from touchstone.results.files import REMAKE, InputError, read_text
@@ -145,24 +145,28 @@ class Study:
 
     cells: list[Cell]
 
-    @cached_property
+    @property
     def trained(self) -> "Study":
         """Its cells that train a network."""
         return self.doing(TRAINING)
 
-    @cached_property
+    @property
     def inference(self) -> "Study":
         """Its cells that predict."""
         return self.doing(INFERENCE)
 
-    @cached_property
+    @property
     def operations(self) -> "Study":
         """Its cells that call a basic operation."""
         return self.doing(OPERATION)
 
     def doing(self, kind: Kind) -> "Study":
         """Its cells of one kind: `training`, `inference` or `operation`."""
-        return Study([cell for cell in self.cells if cell.kind == kind])
+        return self._by_kind[kind]
+
+    @cached_property
+    def _by_kind(self) -> dict[Kind, "Study"]:
+        return {kind: Study([c for c in self.cells if c.kind == kind]) for kind in OF_ALL}
 
     @cached_property
     def series(self) -> list[Series]:

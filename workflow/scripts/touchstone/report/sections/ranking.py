@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import ceil
+from typing import NamedTuple
 
 from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.part import UNIT_OF, RatioEstimate
@@ -69,22 +70,40 @@ def _no_answer(findings: Findings, one: ComparisonSummary, place: str) -> str:
     return f"{text} Only this is shown: {_name(findings, one, one.leader)} was faster than {names}."
 
 
+class Leads(NamedTuple):
+    """The fastest against the others: equal to it, slower, maybe as fast, and without a ratio."""
+
+    equal: list[ComparedPair]
+    slower: list[ComparedPair]
+    unknown: list[ComparedPair]
+    apart: list[ComparedPair]
+
+
+def leads_of(one: ComparisonSummary) -> Leads:
+    """What each pair of a comparison shows."""
+    leads = Leads([], [], [], [])
+    for pair in one.leads:
+        if pair.ratio is None:
+            leads.apart.append(pair)
+        elif pair.slower in one.equal:
+            leads.equal.append(pair)
+        else:
+            (leads.unknown if pair.slower in one.rivals else leads.slower).append(pair)
+    return leads
+
+
 def _verdict(findings: Findings, one: ComparisonSummary) -> list[str]:
     """The fastest against each other configuration: faster, equal, or maybe as fast."""
     cells = {cell.cell: cell for cell in one.cells}
     named = NAMED if len(one.effects) < 2 else 1  # a table crosses two factors
-    equal, faster, unknown, apart = (list[ComparedPair]() for _ in range(4))
-    for pair in one.leads:
-        kind = faster if pair.slower not in one.rivals else unknown
-        kind = equal if pair.slower in one.equal else kind
-        (apart if pair.ratio is None else kind).append(pair)
+    equal, slower, unknown, apart = leads_of(one)
     leader = cells[one.leader]
     first = _name(findings, one, one.leader)
     with_speed = f"{first} with {_amount(one, leader)}"
     parts = []
     if one.winner:
         parts.append(f"{first} was fastest with {_amount(one, leader)}, ")
-        parts[0] += _ratios(findings, one, faster, named)
+        parts[0] += _ratios(findings, one, slower, named)
     elif equal:
         within = max(pair.equal_within or 0.0 for pair in equal)
         others = listing(_speed(findings, one, cells[pair.slower]) for pair in equal[:NAMED])
@@ -95,8 +114,8 @@ def _verdict(findings: Findings, one: ComparisonSummary) -> list[str]:
         others = listing(_maybe_as_fast(findings, one, cells, pair) for pair in unknown[:NAMED])
         who = first if parts else with_speed
         parts.append(f"cannot tell {who} from {others}{_more(unknown)}")
-    if faster and not one.winner:
-        parts.append(f"{first} was {_ratios(findings, one, faster, named)}")
+    if slower and not one.winner:
+        parts.append(f"{first} was {_ratios(findings, one, slower, named)}")
     if apart:
         names = listing(_name(findings, one, pair.slower) for pair in apart)
         parts.append(f"no execution ran both {first} and {names}: they have no ratio")

@@ -9,7 +9,7 @@ from touchstone.analysis.part import UNIT_OF
 from touchstone.analysis.ranking_model import ComparedPair, ComparisonSummary
 from touchstone.report.sections.answer import SENTENCES, rankings
 from touchstone.report.sections.columns import MetricColumn, has_values, metric_columns
-from touchstone.report.sections.ranking import begun, counted
+from touchstone.report.sections.ranking import begun, counted, leads_of
 from touchstone.report.table import Column, Table, stack_name
 from touchstone.report.text import (
     common_cell,
@@ -77,10 +77,7 @@ def _verdict(findings: Findings, one: ComparisonSummary, headed: bool) -> str:
 def _parts(one: ComparisonSummary, names: dict[str, str]) -> list[str]:
     """The verdict on a comparison that has one: the fastest against all others."""
     first = names[one.leader]
-    pairs = [pair for pair in one.leads if pair.ratio]
-    slower = [pair for pair in pairs if pair.slower not in one.rivals]
-    equal = [pair for pair in pairs if pair.slower in one.equal]
-    unknown = [pair for pair in pairs if pair not in slower and pair not in equal]
+    equal, slower, unknown, _ = leads_of(one)
     parts = []
     if equal:
         parts.append(f"{first} and {_listed(equal, names)} are equally fast")
