@@ -215,10 +215,15 @@ def test_every_speed_of_the_answer_is_in_what_the_page_draws_and_lists(tmp_path,
         speed = {cell.cell: cell.speed for cell in found.cells}
         assert speed[pair.faster] / speed[pair.slower] == pytest.approx(pair.ratio.value)
     (drawn,) = strip.view(read_findings(tmp_path / "findings.json"))["strips"]
-    assert [row.name.split()[0] for row in drawn.rows] == ["TensorFlow", "PyTorch", "MXNet"]
-    for row in drawn.rows:
-        assert min(row.dots) <= row.middle <= max(row.dots)
-        assert row.line is None or row.line.low < row.middle < row.line.high
+    rows = drawn.charts[0].rows
+    assert [row.name.split()[0] for row in rows] == ["TensorFlow", "PyTorch", "MXNet"]
+    for row in rows:
+        places = [float(place.removesuffix("%")) for place in (*row.dots, row.middle)]
+        assert min(places[:-1]) <= places[-1] <= max(places[:-1])
+        for baseline in row.against.values():
+            if baseline.low:
+                low, high = (float(end.removesuffix("%")) for end in (baseline.low, baseline.high))
+                assert low < places[-1] < high
     captions = json.loads((tmp_path / "figures/captions.json").read_text())
     assert "a set of processes that took turns" in captions["throughput"]["caption"]
     best = f"The highest geometric mean is {found.cells[0].speed:.0f} images/s: TensorFlow"

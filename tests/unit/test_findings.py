@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from statistics import mean
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from touchstone.analysis.findings import compute
 from touchstone.analysis.findings_file import read_findings, write_findings
 from touchstone.analysis.findings_model import Findings
 from touchstone.analysis.part import RatioEstimate
-from touchstone.analysis.ranking_model import NextStep
+from touchstone.analysis.ranking_model import CHARTED, NextStep
 from touchstone.commands.document_findings import PAGE, reference
 from touchstone.files import with_section
 from touchstone.plan.scale import scaled
@@ -325,37 +326,69 @@ def test_the_strip_shows_every_run_and_the_intervals_of_the_answer(tmp_path):
     for cell, pair in zip(others, comparison.leads, strict=True):
         assert cell.low == pytest.approx(first.speed / pair.ratio.high)
         assert cell.high == pytest.approx(first.speed / pair.ratio.low)
-    found = strip.view(findings)
-    (one,) = found["strips"]
-    assert [row.name for row in one.rows] == [
+    (one,) = strip.view(findings)["strips"]
+    speed = one.charts[0]
+    assert [row.name for row in speed.rows] == [
         "PyTorch (channels last)", "MXNet (channels last)", "TensorFlow (channels last)",
     ]  # fmt: skip
-    assert all(0 < place <= 100 for row in one.rows for place in row.dots)
-    pytorch, mxnet, _ = one.rows
-    assert mxnet.middle / pytorch.middle == pytest.approx(258 / 516, rel=1e-3)
-    assert pytorch.line is None and mxnet.line.low < mxnet.middle < mxnet.line.high
-    assert "3 runs with 256.0, 258.0, 260.0 images/s; interval relative" in mxnet.description
-    assert mxnet.line.cut and mxnet.line.high == 100
+    places = [float(place.rstrip("%")) for row in speed.rows for place in row.dots]
+    assert all(0 < place <= 100 for place in places)
+    pytorch, mxnet, _ = speed.rows
+    assert at(mxnet.middle) / at(pytorch.middle) == pytest.approx(258 / 516, rel=1e-3)
+    against = mxnet.against[pytorch.name]
+    assert pytorch.against[pytorch.name].low == "" and at(against.low) < at(mxnet.middle)
+    assert mxnet.values == "3 runs: 256.0, 258.0, 260.0"
+    assert against.cut and against.high == "100.00%"
     calm = findings_with(tmp_path / "calm", {"mxnet": [256, 258, 260], "pytorch": [512, 516, 520]})
-    (row,) = strip.view(calm)["strips"][0].rows[1:]
-    assert not row.line.cut and row.line.high < 100
-    places = [place for place, _ in one.ticks]
-    assert places == sorted(places) and one.ticks[0] == (0.0, "0") and places[-1] <= 100
+    (row,) = strip.view(calm)["strips"][0].charts[0].rows[1:]
+    (_, against), (_, baseline) = row.against.items()
+    assert baseline.text == "baseline" and not against.cut and at(against.high) < 100
+    ticks = [at(place) for place, _ in speed.ticks]
+    assert ticks == sorted(ticks) and speed.ticks[0] == ("0.00%", "0") and ticks[-1] <= 100
+
+
+def at(place):
+    """A place on an axis, %."""
+    return float(place.removesuffix("%"))
+
+
+def test_every_metric_of_the_chart_has_the_ratios_of_the_table(tmp_path):
+    """So has every baseline; accuracies have differences, whose intervals hold together."""
+    findings = findings_with(tmp_path, {"mxnet": [256, 258, 260], "pytorch": [512, 516, 520]})
+    with (tmp_path / "tables/comparisons.csv").open() as file:
+        rows = {row["metric"]: row for row in csv.DictReader(file)}
+    (comparison,) = findings.comparisons
+    found = {metric.metric: metric for metric in comparison.metrics}
+    assert {"first_step_time", "host_memory_peak", "test_accuracy"} <= set(found)
+    for name in found.keys() - {"test_accuracy"}:
+        (pair,), row = found[name].pairs, rows[name]
+        numbers = [float(row[key]) for key in ("ratio", "low", "high")]
+        if pair.cell != row["cell"]:
+            numbers = [1 / numbers[0], 1 / numbers[2], 1 / numbers[1]]
+        assert [pair.value, pair.low, pair.high] == pytest.approx(numbers), name
+    best, other = found["test_accuracy"].cells
+    (pair,) = found["test_accuracy"].pairs
+    assert pair.value == pytest.approx(best.value - other.value)
+    assert best.value == pytest.approx(mean(best.values)) and pair.low <= pair.value <= pair.high
+    charts = strip.view(findings)["strips"][0].charts
+    assert [chart.label for chart in charts][:2] == ["Speed", "First step"]
 
 
 def test_of_many_configurations_the_strip_shows_the_first(tmp_path):
     cells = [{"batch_size": 2**i} for i in range(10)]
     findings = compute(studied(tmp_path, cells, [[100 + i] for i in range(10)]), {})
     (one,) = strip.view(findings)["strips"]
-    assert len(one.rows) == strip.ROWS and one.left_out == 2 and not one.has_intervals
-    assert one.rows[0].name == "batch size 512"
+    (chart, *_) = one.charts
+    assert len(chart.rows) == CHARTED and one.left_out == 2
+    assert chart.note == "Higher is better. A dot is a run."
+    assert chart.rows[0].name == "batch size 512"
 
 
-@given(st.lists(st.floats(1e-3, 1e7), min_size=1, max_size=9))
-def test_an_axis_holds_its_values_and_has_few_ticks(values):
-    end, ticks = strip.axis(values)
-    assert max(values) <= end and ticks[0] == 0 and ticks[-1] <= end
-    assert 2 <= len(ticks) <= strip.TICKS + 2
+@given(st.floats(0, 1e7))
+def test_an_axis_holds_its_values_and_has_few_ticks(most):
+    end, ticks = strip.axis(most)
+    assert most <= end and ticks[0] == 0 and ticks[-1] <= end
+    assert 2 <= len(ticks) <= strip.TICKS + 2 or not most
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """The report in a browser: widths, reading order, landmarks, contrast, sorting."""
 
+import csv
 import html
 import json
 import re
+from urllib.parse import quote_plus
 
 import pytest
 
@@ -21,6 +23,7 @@ from fixtures.browser import (
 from fixtures.published import made
 from fixtures.runs import make_record, make_study, write_plan
 from fixtures.studies import built, page_of, studied
+from touchstone.report.text import contrast_text
 
 pytestmark = [pytest.mark.long, NEEDED]
 
@@ -46,7 +49,7 @@ return seen;
 """
 
 SWITCH = """
-const shown = () => [...document.querySelectorAll(".strip [data-relative]")]
+const shown = () => [...document.querySelectorAll("[data-relative]")]
   .slice(0, 3).map((one) => one.textContent);
 const button = document.querySelector(".switch"), seen = [];
 for (const click of [0, 1, 2]) {
@@ -72,6 +75,35 @@ document.querySelector("#seen").textContent = "seen:" + JSON.stringify([
   [...table.tHead.rows[0].cells].map((head) => [head.checkVisibility(), head.ariaSort]),
   location.hash,
 ]) + ":end";
+"""
+
+CHART = """
+const shown = (page) => [...page.querySelectorAll(".strip")].map((strip) => ({
+  heading: strip.querySelector("h3").textContent,
+  rows: [...strip.querySelectorAll("li")].map((row) => [...row.children].map((part) =>
+    part.tagName === "svg" ? part.outerHTML.replace(/ xmlns="[^"]*"/g, "") : part.textContent)),
+  axis: strip.querySelector(".axis").textContent,
+  ticks: [...strip.querySelectorAll(".axis line, .axis text")].map((tick) => tick.outerHTML),
+  notes: [...strip.querySelectorAll(".caveat")].map((note) => [note.hidden, note.textContent]),
+}));
+const written = new DOMParser().parseFromString(window.frameElement.srcdoc, "text/html");
+const seen = {written: shown(written), start: shown(document)};
+const [metric, baseline] = document.querySelectorAll(".controls select");
+const pick = (list, text) => {
+  list.value = text;
+  list.dispatchEvent(new window.Event("change"));
+  return [...list.options].map((one) => one.value);
+};
+seen.metrics = pick(metric, "METRIC");
+seen.metric = shown(document);
+const names = [...document.querySelectorAll(".strip button.name")];
+names.at(-1).click();
+seen.pressed = [document.activeElement.textContent, baseline.value];
+seen.baseline = shown(document);
+document.querySelector(".copy").click();
+await new Promise((done) => setTimeout(done, 50));
+seen.markdown = document.querySelector(".controls textarea")?.value;
+return seen;
 """
 
 
@@ -220,7 +252,7 @@ def test_contrast_holds_in_the_dark_colours(request, name, tmp_path):
 
 
 def test_each_rule_of_accessibility_finds_its_fault(good, tmp_path):
-    others = [("<desc id=", "<metadata id="), ('id="numbers"', 'id="phases"')]
+    others = [("<h1>", '<svg role="img"></svg><h1>'), ('id="numbers"', 'id="phases"')]
     found = " ".join(evaluate(changed(page_of(good), FAULTS + others), ACCESSIBILITY, tmp_path))
     for fault in (
         "2 main landmarks", "two regions", "h4 after h2", "contrast 2.",
@@ -251,6 +283,58 @@ def test_one_button_shows_all_speeds_relative_to_the_highest(good, tmp_path):
     first, relative, again = evaluate(page_of(good), SWITCH, tmp_path)
     assert first == again == ["false", "9,000", "7,999", "5,997"]
     assert relative == ["true", "1 ×", "0.889 ×", "0.666 ×"]
+
+
+def csv_text(rows, metric, name, baseline):
+    """The ratio of one framework to another as the page has it, from comparisons.csv."""
+    frameworks = {row[key]: row for row in rows for key in ("framework", "reference_framework")}
+    assert {name, baseline} <= set(frameworks)
+    (row,) = (
+        row
+        for row in rows
+        if row["metric"] == metric
+        and {row["framework"], row["reference_framework"]} == {name, baseline}
+    )
+    numbers = [float(row[key]) for key in ("ratio", "low", "high")]
+    if row["framework"] != name:
+        numbers = [1 / numbers[0], 1 / numbers[2], 1 / numbers[1]]
+    return contrast_text(numbers, is_ratio=True)
+
+
+@pytest.mark.parametrize(
+    ("label", "metric"), [("Memory, peak", "host_memory_peak"), ("First step", "first_step_time")]
+)
+def test_the_chart_shows_another_metric_and_baseline_with_the_numbers_of_the_table(
+    default, label, metric, tmp_path
+):
+    page = page_of(default)
+    found = evaluate(page, CHART.replace("METRIC", label), tmp_path)
+    assert found["written"] == found["start"] and found["start"][0]["rows"]
+    assert found["metrics"][0] == "Speed" and label in found["metrics"]
+    with (default / "tables/comparisons.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for state, place in (("metric", 0), ("baseline", -1)):
+        (drawn,) = found[state]
+        names = [row[0] for row in drawn["rows"]]
+        assert len(names) == 3
+        baseline = names[place]
+        for name, _, _, against, _ in drawn["rows"]:
+            key, other = (one.split()[0].lower() for one in (name, baseline))
+            text = "baseline" if name == baseline else csv_text(rows, metric, key, other)
+            assert against == text
+    assert found["pressed"] == [names[-1]] * 2
+    copied = found["markdown"].splitlines()
+    assert label.lower() in copied[2] and len(copied) == 7 and names[-1] in copied[2]
+
+
+def test_the_address_keeps_metric_baseline_and_comparison(sixty, tmp_path):
+    comparison = "vgg16-cifar with mnist-5k (CPU), batch size 32"
+    view = f"#?show=First+step&to=MXNet+(channels+last)&at={quote_plus(comparison)}"
+    shown = dump(page_of(sixty), tmp_path, view)
+    strip_ = shown[shown.index('class="strip"') :]
+    assert f"<h3>{comparison}</h3>" in strip_, re.findall("<h3[^>]*>[^<]*", strip_)[:3]
+    (pressed,) = re.findall('aria-pressed="true"[^>]*>([^<]*)<', strip_.partition("</ul>")[0])
+    assert pressed == "MXNet (channels last)"
 
 
 def test_a_column_can_be_hidden_and_shown_but_for_the_first(good, tmp_path):

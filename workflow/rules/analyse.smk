@@ -148,13 +148,8 @@ rule report:
         ),
         code=code_digest.digest(
             "commands/report.py",
-            "report/templates/report.html.j2",
-            "report/templates/strip.html.j2",
-            "report/templates/studies.html.j2",
-            "report/templates/table.html.j2",
-            "report/templates/warnings.html.j2",
-            "report/static/page.css",
-            "report/static/sortable.js",
+            "report/templates/",
+            "report/static/",
         ),
     shell:
         'python "$TOUCHSTONE_SCRIPTS"/cli.py report --findings {input.findings}'

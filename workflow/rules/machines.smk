@@ -62,14 +62,8 @@ rule machines:
         name=NAMED,
         code=code_digest.digest(
             "commands/merge.py",
-            "report/templates/machines.html.j2",
-            "report/templates/merged.html.j2",
-            "report/templates/report.html.j2",
-            "report/templates/strip.html.j2",
-            "report/templates/table.html.j2",
-            "report/templates/warnings.html.j2",
-            "report/static/page.css",
-            "report/static/sortable.js",
+            "report/templates/",
+            "report/static/",
         ),
     shell:
         'python "$TOUCHSTONE_SCRIPTS"/cli.py merge {input.others:q} --own results'

@@ -32,9 +32,8 @@ rule judge_study:
         code=code_digest.digest(
             "commands/judge.py",
             "published/page.html.j2",
-            "report/templates/warnings.html.j2",
-            "report/static/page.css",
-            "report/static/sortable.js",
+            "report/templates/",
+            "report/static/",
         ),
     shell:
         'python "$TOUCHSTONE_SCRIPTS"/cli.py judge --plan {input.plan} --config {input.config}'

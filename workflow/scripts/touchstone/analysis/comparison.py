@@ -8,11 +8,15 @@ from typing import NamedTuple
 from touchstone.analysis.doubts import DISTURBING
 from touchstone.analysis.effects import effects
 from touchstone.analysis.ranking_model import (
+    CHARTED,
     ComparedCell,
+    ComparedMetric,
     ComparedPair,
     ComparisonSummary,
     InTurn,
     Level,
+    MetricOfCell,
+    MetricPair,
     NextStep,
     Reason,
     Trust,
@@ -29,7 +33,8 @@ from touchstone.results.interleaved import (
     compare_with_turns,
     turns_of,
 )
-from touchstone.results.metrics import SPEED_OF
+from touchstone.results.metrics import HEADED, HIGHER, METRICS, SPEED_OF
+from touchstone.results.models import Model, models_of
 from touchstone.results.planned import COMPARED
 from touchstone.results.study import FACET, Cell, Study
 from touchstone.results.tables import remarks
@@ -164,14 +169,45 @@ def comparisons(
         certificates: of the study's networks, as far as there are any.
         interleaved: what was measured in turn.
     """
+    part = study.doing(workload)
+    groups = part.comparable()
+    places = {cell.plan.name: place for place, group in enumerate(groups) for cell in group}
+    models = {name: models_of(groups, name) for name in HEADED if part.why_empty(name) is None}
+
+    def metrics(comparison: Comparison) -> list[ComparedMetric]:
+        place = places[comparison.first.plan.name]
+        cells = comparison.cells[:CHARTED]
+        by_metric = (_metric(cells, name, found[place]) for name, found in models.items())
+        return [metric for metric in by_metric if len(metric.cells) > 1]
+
     return [
-        _summary(comparison, workload, certificates, study)
-        for comparison in compare(study.doing(workload), interleaved, SPEED_OF[workload])
+        _summary(comparison, workload, certificates, study, metrics(comparison))
+        for comparison in compare(part, interleaved, SPEED_OF[workload])
     ]
 
 
+def _metric(cells: Sequence[Cell], name: str, model: Model) -> ComparedMetric:
+    """A metric of some cells by its model, the best cell first."""
+    found = [
+        MetricOfCell(cell=cell.plan.name, value=value, values=cell.values(name))
+        for cell in cells
+        if (value := model.mean(cell.plan.name)) is not None
+    ]
+    found.sort(key=lambda one: one.value, reverse=METRICS[name].better == HIGHER)
+    pairs = [
+        MetricPair(cell=one.cell, reference=other.cell, **contrast._asdict())
+        for one, other in combinations(found, 2)
+        if (contrast := model.contrast(one.cell, other.cell))
+    ]
+    return ComparedMetric(metric=name, cells=found, pairs=pairs)
+
+
 def _summary(
-    comparison: Comparison, workload: Kind, certificates: Certificates, study: Study
+    comparison: Comparison,
+    workload: Kind,
+    certificates: Certificates,
+    study: Study,
+    metrics: list[ComparedMetric],
 ) -> ComparisonSummary:
     """A comparison as the findings have it; `study` is the one whose runs more repeats repeat."""
     network, dataset, device = comparison.first.facet
@@ -206,6 +242,7 @@ def _summary(
         level=LEVEL,
         trust=_trust(comparison, pairs, leads),
         next_step=_next_step(comparison, study) if is_open else None,
+        metrics=metrics,
     )
 
 

@@ -5,6 +5,9 @@ from typing import Literal
 from touchstone.analysis.part import Part, RatioEstimate
 from touchstone.plan.setting import Kind
 
+CHARTED = 8
+"""Cells of a comparison that the page's chart has at most."""
+
 
 class ComparedCell(Part):
     """A cell in a comparison."""
@@ -110,6 +113,45 @@ class ComparedPair(Part):
         if self.runs_turn_round:
             return True
         return runs.low is not None and runs.high is not None and not runs.low <= ratio <= runs.high
+
+
+class MetricOfCell(Part):
+    """A metric of a cell in a comparison."""
+
+    cell: str
+    """Name of the cell."""
+    value: float
+    """Geometric mean of `values`, corrected for blocks that it lacks; of a metric with the unit 1
+    the arithmetic mean."""
+    values: list[float]
+    """The value of each run that has one."""
+
+
+class MetricPair(Part):
+    """Two cells of a comparison by a metric."""
+
+    cell: str
+    """One cell."""
+    reference: str
+    """The other cell."""
+    value: float
+    """The cell / the reference; of a metric with the unit 1 the cell - the reference."""
+    low: float | None
+    """Lower end of its interval, which holds together with those of all pairs of the comparison by
+    this metric; null with fewer than two blocks."""
+    high: float | None
+    """Upper end of it."""
+
+
+class ComparedMetric(Part):
+    """A metric other than the speed of the fastest cells of a comparison, from their runs."""
+
+    metric: str
+    """Its name."""
+    cells: list[MetricOfCell]
+    """The cells that have a value, the best first."""
+    pairs: list[MetricPair]
+    """All pairs of them; `results/comparisons.csv` has the same ratios."""
 
 
 Level = Literal["high", "medium", "low"]
@@ -236,6 +278,8 @@ class ComparisonSummary(Part):
     """How far to trust it."""
     next_step: NextStep | None
     """What settles it; null where the leader is faster than each other cell, or equal to it."""
+    metrics: list[ComparedMetric]
+    """What else can be compared of its fastest cells, 8 at most: accuracy, memory, energy, ..."""
 
     @property
     def leader(self) -> str:

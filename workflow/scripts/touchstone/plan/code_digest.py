@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,17 +131,22 @@ def _imports(path: Path) -> frozenset[Path]:
     return frozenset(file for file in found - {FOLDER / "__init__.py"} if file)
 
 
+def _files(folder: Path) -> Iterator[Path]:
+    """What a folder holds, without what Python makes of it."""
+    return (p for p in folder.rglob("*") if p.is_file() and p.parent.name != "__pycache__")
+
+
 @cache
 def digest(*names: str) -> str:
     """Twelve hex digits over the files `names` of the package and all they import.
 
-    A name that ends in `/` means every file under that folder; a name may also be a
-    file that is no Python, which counts byte by byte.
+    A name that ends in `/` means every file under that folder; a file that is no Python counts byte
+    by byte.
     """
     files: set[Path] = set()
     for name in names:
         place = FOLDER / name
-        files |= set(place.rglob("*.py")) if name.endswith("/") else {place}
+        files |= set(_files(place)) if name.endswith("/") else {place}
     todo = list(files)
     while todo:
         new = _imports(todo.pop()) - files

@@ -9,7 +9,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 HERE = Path(__file__).parent
-SCRIPT = (HERE / "static/sortable.js").read_text(encoding="utf-8")
+SCRIPT = "".join(
+    (HERE / "static" / name).read_text(encoding="utf-8") for name in ("sortable.js", "chart.js")
+)
 POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{}';"
     " base-uri 'none'; form-action 'none'"

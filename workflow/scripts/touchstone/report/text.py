@@ -1,7 +1,7 @@
 """The words and numbers of the report."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -64,6 +64,16 @@ def _end_text(value: float) -> str:
     while value != 1 and decimals < 6 and float(f"{value:.{decimals}f}") == 1:
         decimals += 1
     return f"{value:.{decimals}f}"
+
+
+def contrast_text(numbers: Sequence[float], is_ratio: bool) -> str:
+    """A ratio or a difference, then its interval if it has one: `0.914 × [0.87, 0.96]`."""
+    value, *ends = numbers
+    if is_ratio:
+        texts = [f"{ratio_text(value)} ×", *map(_end_text, ends)]
+    else:
+        texts = [f"{x:+.4f}".replace("-", "−") for x in numbers]
+    return f"{texts[0]} [{texts[1]}, {texts[2]}]" if ends else texts[0]
 
 
 def blocks_text(ratio: RatioEstimate) -> str:

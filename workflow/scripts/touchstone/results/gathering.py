@@ -12,9 +12,9 @@ from touchstone.files import replacement
 from touchstone.results.certificates import Certificates, proof
 from touchstone.results.cores import CORES_APART, least_readings, were_apart
 from touchstone.results.files import write_atomic
-from touchstone.results.interleaved import answering, compare_with_turns, turns_of
 from touchstone.results.max_batch import METRIC, UNIT, MaxBatch, of_cell
 from touchstone.results.metrics import CENSORED, METRICS, SPEED_OF, directions
+from touchstone.results.models import has_ratios, models_of
 from touchstone.results.planned import (
     COMPARED,
     FACTORS,
@@ -22,7 +22,7 @@ from touchstone.results.planned import (
     read_plan,
     read_records,
 )
-from touchstone.results.study import Cell, Study, StudyBuilder
+from touchstone.results.study import Study, StudyBuilder
 from touchstone.results.tables import (
     COMPARISONS,
     DIFFERENT_ERA,
@@ -40,7 +40,6 @@ from touchstone.safe_text import csv_of
 from touchstone.schema.interleaved import Interleaved
 from touchstone.schema.spec import PINNED
 from touchstone.schema.status import STATUSES
-from touchstone.statistics.groups import Group
 from touchstone.statistics.intervals import UNDECIDED, summarise
 
 """What turns measure: of networks, and of operations."""
@@ -158,11 +157,10 @@ def _comparisons(study: Study, interleaved: Sequence[Interleaved]) -> str:
     table = io.StringIO()
     table.write(_fields(*COMPARISONS) + "\n")
     groups = study.comparable()
-    # Accuracies and losses have no meaningful ratio.
     models = {
-        name: _models(groups, name, interleaved)
-        for name, metric in METRICS.items()
-        if metric.unit != "1"
+        name: models_of(groups, name, interleaved)
+        for name in METRICS
+        if has_ratios(name)
         and (study.why_empty(name) is None or (name in SPEED_OF.values() and interleaved))
     }
     for number, group in enumerate(groups):
@@ -175,8 +173,8 @@ def _comparisons(study: Study, interleaved: Sequence[Interleaved]) -> str:
             own = [c.plan.factors[name] for c in (cell, reference) for name in COMPARED]
             head = _fields(*same, *own, *names)
             for name, fitted in models.items():
-                model, basis = fitted[number]
-                ratio = model.ratio(*names)
+                model = fitted[number]
+                ratio = model.group.ratio(*names)
                 if ratio is None:
                     continue
                 low, high = ratio.interval() or (None, None)
@@ -187,30 +185,6 @@ def _comparisons(study: Study, interleaved: Sequence[Interleaved]) -> str:
                     "yes" if ratio.indicative else "no",
                 )
                 unit = _fields(name, METRICS[name].unit, ratio.n)
-                tail = _fields(*verdict, remark, flags, reference_flags, basis)
+                tail = _fields(*verdict, remark, flags, reference_flags, model.basis)
                 table.write(f"{head},{unit},{numbers},{tail}\n")
     return table.getvalue()
-
-
-def _models(
-    groups: Sequence[Sequence[Cell]], metric: str, interleaved: Sequence[Interleaved]
-) -> list[tuple[Group, str]]:
-    """A model of each group, as the page has it: training, inference and operations apart; with
-    what it rests on, `turns` or `runs`."""
-    found: dict[int, tuple[Group, str]] = {}
-    kinds = [group[0].kind for group in groups]
-    for kind in set(kinds):
-        numbers = [number for number, one in enumerate(kinds) if one == kind]
-        values = [{c.plan.name: _uncensored(c, metric) for c in groups[i]} for i in numbers]
-        found_turns = interleaved if metric == SPEED_OF[kind] else ()
-        turns = answering(values, turns_of(values, found_turns))
-        bases = ["turns" if one else "runs" for one in turns]
-        models = zip(compare_with_turns(values, turns), bases, strict=True)
-        found |= dict(zip(numbers, models, strict=True))
-    return [found[number] for number in range(len(groups))]
-
-
-def _uncensored(cell: Cell, metric: str) -> dict[int, float]:
-    """The values by block, or none where only the quick runs have one: they are no fair sample."""
-    values = cell.by_block(metric)
-    return {} if metric in CENSORED and len(values) < len(cell.runs) else values

@@ -66,6 +66,7 @@ class Metric(NamedTuple):
     certain: whether every run with the status `ok` has a value
     censored: whether a run may end too early for it, and then shows how large it is at least
     grows_with: the settings that change it for no other reason
+    heading: its name in the table "At a glance" and in the chart; empty: it is in neither
     """
 
     unit: str
@@ -78,6 +79,7 @@ class Metric(NamedTuple):
     certain: bool = False
     censored: bool = False
     grows_with: tuple[str, ...] = ()
+    heading: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,7 @@ METRICS = {
         better=LOWER,
         speed=True,
         certain=True,
+        heading="First step",
     ),
     "training_time": Metric(
         "s",
@@ -180,6 +183,7 @@ METRICS = {
         of=OF_A_NETWORK,
         better=HIGHER,
         grows_with=SCALE,
+        heading="Test accuracy",
     ),
     "token_rate": Metric(
         "tokens/s",
@@ -245,7 +249,12 @@ METRICS = {
         better=LOWER,
     ),
     "host_memory_peak": Metric(
-        "MiB", "Largest sample of the whole run.", peak("host_memory"), since=ENDED, better=LOWER
+        "MiB",
+        "Largest sample of the whole run.",
+        peak("host_memory"),
+        since=ENDED,
+        better=LOWER,
+        heading="Memory, peak",
     ),
     "gpu_utilization": Metric(
         "%", "Mean of the samples in the measured phase.", Mean("gpu_utilization")
@@ -262,6 +271,7 @@ METRICS = {
         peak("gpu_memory"),
         since=ENDED,
         better=LOWER,
+        heading="GPU memory, peak",
     ),
     "gpu_power": Metric(
         "W",
@@ -293,6 +303,7 @@ METRICS = {
         per_examples("cpu_seconds", 1000),
         of=OF_A_NETWORK,
         better=LOWER,
+        heading="CPU time of 1000 examples",
     ),
     "host_memory_high_water": Metric(
         "MiB",
@@ -370,6 +381,7 @@ METRICS = {
         per_examples("gpu_energy"),
         of=OF_A_NETWORK,
         better=LOWER,
+        heading="GPU energy of an example",
     ),
     "gpu_temperature": Metric(
         "°C", "Mean of the samples in the measured phase.", Mean("gpu_temperature")
@@ -411,6 +423,7 @@ METRICS = {
         per_examples("cpu_energy"),
         of=OF_A_NETWORK,
         better=LOWER,
+        heading="CPU energy of an example",
     ),
     "other_cpu_utilization": Metric(
         "%",
@@ -486,6 +499,7 @@ METRICS = {
         speed=True,
         grows_with=SCALE,
         censored=True,
+        heading="Time to accuracy",
     ),
     "epochs_to_accuracy": Metric(
         "epochs",
@@ -552,6 +566,7 @@ METRICS = {
             of=(INFERENCE,),
             better=LOWER,
             speed=True,
+            heading="" if percent == 95 else f"Latency, {words}",
         )
         for percent, words in PERCENTILES.items()
     },
@@ -573,6 +588,8 @@ SPEED_OF: dict[Kind, str] = {
     TRAINING: "throughput", INFERENCE: "throughput", OPERATION: "step_rate",
 }  # fmt: skip
 """The metric by which cells that do the same are compared, and that turns measure."""
+HEADED = [name for name, metric in METRICS.items() if metric.heading]
+"""The metrics that the chart offers beside the speed."""
 CENSORED = [name for name, metric in METRICS.items() if metric.censored]
 AVERAGED = [
     metric.compute.column
@@ -615,6 +632,11 @@ def directions(name: str) -> tuple[str, str]:
     if not metric.speed:
         return "higher", "lower"
     return ("faster", "slower") if metric.better == HIGHER else ("slower", "faster")
+
+
+def unit_text(name: str) -> str:
+    """The unit of a metric as a page has it: empty for none."""
+    return METRICS[name].unit.removeprefix("1")
 
 
 CAPITALS = {"cpu": "CPU", "dram": "DRAM", "gpu": "GPU", "pcie": "PCIe", "sm": "SM"}

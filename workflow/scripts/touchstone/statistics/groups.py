@@ -18,7 +18,7 @@ from scipy.special import fdtrc
 from touchstone.statistics.intervals import Ratio
 
 Values = Mapping[str, Mapping[int, float]]
-"""Of each cell of a group, its positive values by block (the number of the repeat)."""
+"""Of each cell of a group, its values by block (the number of the repeat); positive for ratios."""
 NOISIER = 0.1
 """Level of the F test by which a group is noisier than the others; a smaller one pools groups whose
 noise differs, a larger one costs power (docs/statistics.md)."""
@@ -31,7 +31,7 @@ class Fit(NamedTuple):
 
     Attributes:
         cells: those that have a value.
-        effects: of the cells, logarithms.
+        effects: of the cells, logarithms of values, or values where the model is of differences.
         inverse: the variance of a difference of two effects i and j is the noise times
             inverse[i][i] + inverse[j][j] - 2 inverse[i][j].
         part: of each cell; cells of different parts are linked by no chain of common blocks.
@@ -60,9 +60,13 @@ class Group(NamedTuple):
     freedom: float
     groups: int
 
+    def effect(self, cell: str) -> float:
+        """The logarithm of `speed`; in a model of differences the mean of a cell's values."""
+        return self.fit.effects[self.fit.cells.index(cell)]
+
     def speed(self, cell: str) -> float:
         """The geometric mean of a cell's values, in a block that is as quick as the mean one."""
-        return exp(self.fit.effects[self.fit.cells.index(cell)])
+        return exp(self.effect(cell))
 
     @property
     def ranked(self) -> list[str]:
@@ -90,9 +94,14 @@ class Group(NamedTuple):
         return Ratio(n, difference, error, self.freedom, len(fit.cells), self.groups)
 
 
-def compare_groups(groups: Sequence[Values]) -> list[Group]:
-    """The groups of a study, each with its noise moderated by that of the others."""
-    fits = [fit(values) for values in groups]
+def compare_groups(groups: Sequence[Values], logarithms: bool = True) -> list[Group]:
+    """The groups of a study, each with its noise moderated by that of the others.
+
+    Args:
+        logarithms: whether cells and blocks multiply a value, so that cells have ratios; otherwise
+            they add to it, and what a group calls the logarithm of a ratio is a difference.
+    """
+    fits = [fit(values, logarithms) for values in groups]
     known = [(one.variance * one.freedom, one.freedom) for one in fits if one.freedom]
     square, freedom = fsum(square for square, _ in known), sum(f for _, f in known)
     return [Group(one, *_moderated(one, square, freedom), len(known)) for one in fits]
@@ -108,13 +117,14 @@ def _moderated(one: Fit, square: float, freedom: int) -> tuple[float, int]:
     return square / freedom, freedom
 
 
-def fit(values: Values) -> Fit:
+def fit(values: Values, logarithms: bool = True) -> Fit:
     """Least squares for the effects of cells and blocks, with any cells missing in any blocks.
 
-    A cell that has no value, or one that is not positive, is left out.
+    A cell that has no value is left out; with logarithms also one that is not positive.
     """
-    known = {c: v for c, v in values.items() if v and min(v.values()) > 0}
-    rows = [{block: log(value) for block, value in v.items()} for v in known.values()]
+    known = {c: v for c, v in values.items() if v and not (logarithms and min(v.values()) <= 0)}
+    scaled = log if logarithms else float
+    rows = [{block: scaled(value) for block, value in v.items()} for v in known.values()]
     blocks = [frozenset(row) for row in rows]
     inverse, part, freedom = _design(tuple(blocks))
     middle = _by_block(rows)

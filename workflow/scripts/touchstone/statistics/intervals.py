@@ -160,12 +160,17 @@ class Ratio(NamedTuple):
         """`n = 3, indicative`: how far to trust it."""
         return f"n = {self.n}" + (", indicative" if self.indicative else "")
 
-    def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
-        """The interval of the ratio."""
+    def log_interval(self, level: float = LEVEL) -> tuple[float, float] | None:
+        """The interval of the logarithm."""
         if self.error is None or self.freedom is None:
             return None
         half = critical(self.freedom, level, self.cells, self.groups) * self.error
-        return bounded_exp(self.log - half), bounded_exp(self.log + half)
+        return self.log - half, self.log + half
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
+        """The interval of the ratio."""
+        ends = self.log_interval(level)
+        return (bounded_exp(ends[0]), bounded_exp(ends[1])) if ends else None
 
     @property
     def p_value(self) -> float | None:

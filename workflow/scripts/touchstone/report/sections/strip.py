@@ -1,149 +1,268 @@
-"""The picture next to the answer: for each configuration its sets or runs as dots, and an
-interval."""
+"""The chart next to the answer: a metric of each configuration, as dots, mean and interval.
 
-from collections.abc import Iterable, Sequence
+The page draws its first state. `static/chart.js` draws the others from the same rows, so whatever
+is a number or a sentence is made here, for every metric and every baseline.
+"""
+
+import json
+from collections.abc import Iterator
 from math import floor, log10
 from typing import Any, NamedTuple
 
+from markupsafe import Markup
+
 from touchstone.analysis.findings_model import Findings
-from touchstone.analysis.part import UNIT_OF, RatioEstimate
-from touchstone.analysis.ranking_model import ComparedCell, ComparisonSummary
+from touchstone.analysis.part import UNIT_OF
+from touchstone.analysis.ranking_model import (
+    CHARTED,
+    ComparedMetric,
+    ComparisonSummary,
+    MetricOfCell,
+    MetricPair,
+)
 from touchstone.report.figures.style import style_of
 from touchstone.report.sections.answer import SENTENCES
 from touchstone.report.text import (
     common_cell,
     compared_name,
     comparison_text,
+    contrast_text,
     number,
-    relative_text,
 )
+from touchstone.results.metrics import HIGHER, METRICS, SPEED_OF, unit_text
+from touchstone.results.models import has_ratios
 
-ROWS = 8
-"""Configurations of a comparison that are drawn at most."""
 TICKS = 5
 """Steps of the axis at most."""
 ROOM = 1.25
-"""How far the axis may go beyond the fastest dot to show the end of an interval, as a ratio."""
+"""How far the axis may go beyond the largest dot to show the end of an interval, as a ratio."""
 NICE = (1, 2, 2.5, 5, 10)
 """Steps of the axis, times a power of ten."""
+CHOICES = 30
+"""Comparisons that the page offers at most, where it draws one of them."""
 
 
-class Line(NamedTuple):
-    """An interval on the axis, % of its length; `cut` where it ends beyond the axis."""
+class Against(NamedTuple):
+    """A configuration against a baseline: ratio or difference in words, and the ends of its
+    interval on the axis, % of its length; `cut` where it ends beyond the axis."""
 
-    low: float
-    high: float
-    cut: bool
+    text: str
+    low: str = ""
+    high: str = ""
+    cut: bool = False
 
 
 class Row(NamedTuple):
-    """A configuration: its sets or runs, and its speed on the axis, % of its length."""
+    """A configuration; places are on the axis, % of its length.
+
+    `values` says what its dots are, `against` has every baseline by name.
+    """
 
     name: str
     colour: str
-    speed: str
-    relative: str
-    dots: list[float]
-    middle: float
-    line: Line | None
-    description: str
+    value: str
+    values: str
+    dots: list[str]
+    middle: str
+    against: dict[str, Against]
+
+
+class Chart(NamedTuple):
+    """A metric of a comparison, the best configuration first, which is the first baseline.
+
+    `ticks` are places on the axis with their numbers, `note` says how to read it.
+    """
+
+    label: str
+    unit: str
+    ticks: list[tuple[str, str]]
+    rows: list[Row]
+    note: str
 
 
 class Strip(NamedTuple):
-    """A comparison: the fastest configuration first.
+    """A comparison: its speed, then its other metrics.
 
-    `ticks` are places on the axis with their numbers, `left_out` is the number of configurations
-    that have a speed and are not drawn; `dots` is what a dot is.
+    `left_out` is the number of configurations that have a speed and are not drawn.
     """
 
     heading: str
-    rows: list[Row]
-    ticks: list[tuple[float, str]]
+    charts: list[Chart]
     left_out: int
-    has_intervals: bool
-    unit: str
-    dots: str
 
 
 def view(findings: Findings) -> dict[str, Any]:
-    """The strips of the comparisons; of many only the first, and how many there are.
+    """The strips of the comparisons that are drawn: all, or of many the first; and as JSON those
+    that the page offers.
 
-    Those of one workload, network and data set have the same axis.
+    Speeds of one workload, network and data set have the same axis where all are drawn.
     """
     comparisons = findings.comparisons
-    shown = comparisons if len(comparisons) <= SENTENCES else comparisons[:1]
-    values: dict[tuple[str, ...], list[float]] = {}
-    for one in shown:
-        values.setdefault(_work(one), []).extend(_values(_drawn(one)))
+    is_many = len(comparisons) > SENTENCES
+    ends: dict[tuple[str, ...], float] = {}
+    for one in comparisons if not is_many else ():
+        drawn = _speed(one)
+        ends[_work(one)] = max(_reach(one, drawn), ends.get(_work(one), 0.0))
+    strips = [_strip(findings, one, ends.get(_work(one))) for one in comparisons[:CHOICES]]
     return {
-        "strips": [_strip(findings, one, *axis(values[_work(one)])) for one in shown],
-        "strips_left_out": len(comparisons) - len(shown),
+        "strips": strips[:1] if is_many else strips,
+        "strips_left_out": len(comparisons) - 1 if is_many else 0,
         "comparisons_total": len(comparisons),
+        "strips_json": _as_json(strips) if strips else "",
     }
+
+
+def _as_json(strips: list[Strip]) -> Markup:
+    """The strips as `static/chart.js` reads them."""
+    values = [
+        strip._asdict()
+        | {
+            "charts": [
+                chart._asdict() | {"rows": [row._asdict() for row in chart.rows]}
+                for chart in strip.charts
+            ]
+        }
+        for strip in strips
+    ]
+    return Markup(json.dumps(values, separators=(",", ":")).replace("<", "\\u003c"))
 
 
 def _work(one: ComparisonSummary) -> tuple[str, ...]:
     return one.workload, one.network, one.dataset
 
 
-def _drawn(one: ComparisonSummary) -> list[ComparedCell]:
-    return [cell for cell in one.cells if cell.speed is not None][:ROWS]
+def _speed(one: ComparisonSummary) -> ComparedMetric:
+    """The speed of a comparison in the form of its other metrics."""
+    cells = [
+        MetricOfCell(cell=cell.cell, value=cell.speed, values=cell.values)
+        for cell in one.cells
+        if cell.speed is not None
+    ][:CHARTED]
+    pairs = [
+        MetricPair(
+            cell=pair.faster, reference=pair.slower, value=pair.ratio.value, low=pair.ratio.low,
+            high=pair.ratio.high,
+        )
+        for pair in one.pairs
+        if pair.ratio
+    ]  # fmt: skip
+    return ComparedMetric(metric=SPEED_OF[one.workload], cells=cells, pairs=pairs)
 
 
-def _strip(findings: Findings, one: ComparisonSummary, end: float, ticks: list[float]) -> Strip:
-    leads = {pair.slower: pair.ratio for pair in one.leads}
-    rows = [_row(findings, one, cell, end, leads.get(cell.cell)) for cell in _drawn(one)]
+def _strip(findings: Findings, one: ComparisonSummary, end: float | None) -> Strip:
+    speed = _speed(one)
+    charts = [
+        _chart(findings, one, speed, "Speed", UNIT_OF[one.workload], end),
+        *(
+            _chart(findings, one, each, METRICS[each.metric].heading, unit_text(each.metric))
+            for each in one.metrics
+        ),
+    ]
     return Strip(
         heading=comparison_text(one, common_cell(findings, one)),
-        rows=rows,
-        ticks=[(100 * tick / end, f"{tick:,.10g}") for tick in ticks],
-        left_out=sum(cell.speed is not None for cell in one.cells) - len(rows),
-        has_intervals=any(row.line for row in rows),
-        unit=UNIT_OF[one.workload],
-        dots="set of processes" if one.in_turn else "run",
+        charts=charts,
+        left_out=sum(cell.speed is not None for cell in one.cells) - len(speed.cells),
     )
 
 
-def _values(cells: Sequence[ComparedCell]) -> list[float]:
-    """The dots, and the ends of intervals that are not far beyond them."""
-    dots = [value for cell in cells for value in (*cell.values, cell.speed or 0)]
-    ends = [cell.high for cell in cells if cell.high is not None]
-    return [*dots, *(min(high, ROOM * max(dots)) for high in ends)]
+def _contrasts(metric: ComparedMetric) -> dict[tuple[str, str], tuple[float, ...]]:
+    """Of each ordered pair of cells value, low and high of one against the other; without an
+    interval only the value."""
+    found: dict[tuple[str, str], tuple[float, ...]] = {}
+    for pair in metric.pairs:
+        numbers = [one for one in (pair.value, pair.low, pair.high) if one is not None]
+        turned = [1 / x if has_ratios(metric.metric) else -x for x in numbers]
+        found[pair.cell, pair.reference] = tuple(numbers)
+        found[pair.reference, pair.cell] = (turned[0], *reversed(turned[1:]))
+    return found
 
 
-def axis(values: Iterable[float]) -> tuple[float, list[float]]:
-    """The end of an axis from 0 that holds all values, and its ticks."""
-    most = max(values)
-    unit = 10.0 ** floor(log10(most / TICKS))
+def _ends(metric: ComparedMetric, cell: str, baseline: MetricOfCell) -> tuple[float, ...]:
+    """The interval of a cell in the metric's unit: that of its ratio times the baseline's value,
+    or that of its difference from it. Empty where there is none."""
+    _, *ends = _contrasts(metric).get((cell, baseline.cell), (0.0,))
+    if has_ratios(metric.metric):
+        return tuple(end * baseline.value for end in ends)
+    return tuple(end + baseline.value for end in ends)
+
+
+def _reach(one: ComparisonSummary, metric: ComparedMetric) -> float:
+    """The largest dot, or the end of an interval against the first cell that is not far beyond."""
+    most = max(max(cell.values, default=0.0) for cell in metric.cells)
+    most = max(most, *(cell.value for cell in metric.cells))
+    first = metric.cells[0]
+    highs = [max(_ends(metric, cell.cell, first), default=0.0) for cell in metric.cells[1:]]
+    return max([most, *(min(high, ROOM * most) for high in highs)])
+
+
+def axis(most: float) -> tuple[float, list[float]]:
+    """The end of an axis from 0 that holds `most`, and its ticks."""
+    unit = 10.0 ** floor(log10(most / TICKS)) if most > 0 else 1.0
     step = next(nice * unit for nice in NICE if nice * unit * TICKS >= most * 0.999)
-    end = 1.04 * most
+    end = 1.04 * most or 1.0
     return end, [i * step for i in range(int(end / step) + 1)]
 
 
-def _row(
+def _chart(
     findings: Findings,
     one: ComparisonSummary,
-    cell: ComparedCell,
-    end: float,
-    lead: RatioEstimate | None,
-) -> Row:
-    summary = findings.cell[cell.cell]
-    name = compared_name(one, summary)
-    values = ", ".join(number(value) for value in cell.values)
-    what = "set" if one.in_turn else "run"
-    text = f"{name}: {cell.n} {what}{'s' * (cell.n != 1)} with {values} {UNIT_OF[one.workload]}"
-    line = None
-    if cell.low is not None and cell.high is not None:
-        text += f"; interval relative to the fastest {number(cell.low)} to {number(cell.high)}"
-        high = 100 * cell.high / end
-        line = Line(100 * cell.low / end, min(high, 100), high > 100)
-    return Row(
-        name=name,
-        colour=style_of(summary.framework)[0],
-        speed=number(cell.speed),
-        relative=relative_text(cell.cell == one.leader, lead),
-        dots=[100 * value / end for value in cell.values],
-        middle=100 * (cell.speed or 0) / end,
-        line=line,
-        description=f"{text}.",
+    metric: ComparedMetric,
+    label: str,
+    unit: str,
+    reach: float | None = None,
+) -> Chart:
+    end, ticks = axis(reach or _reach(one, metric))
+    names = {c.cell: compared_name(one, findings.cell[c.cell]) for c in metric.cells}
+    what = "set" if one.in_turn and metric.metric == SPEED_OF[one.workload] else "run"
+    contrasts = _contrasts(metric)
+    is_ratio = has_ratios(metric.metric)
+
+    def against(cell: str) -> Iterator[tuple[str, Against]]:
+        for baseline in metric.cells:
+            if baseline.cell == cell:
+                yield names[cell], Against("baseline")
+            elif contrast := contrasts.get((cell, baseline.cell)):
+                text = contrast_text(contrast, is_ratio)
+                ends = _ends(metric, cell, baseline)
+                places = [_place(min(max(x, 0.0), end), end) for x in ends] or ["", ""]
+                yield (
+                    names[baseline.cell],
+                    Against(text, places[0], places[1], max(ends, default=0) > end),
+                )
+
+    rows = [
+        Row(
+            name=names[cell.cell],
+            colour=style_of(findings.cell[cell.cell].framework)[0],
+            value=number(cell.value),
+            values=f"{len(cell.values)} {what}{'s' * (len(cell.values) != 1)}: "
+            + ", ".join(map(number, cell.values)),
+            dots=[_place(value, end) for value in cell.values],
+            middle=_place(cell.value, end),
+            against=dict(against(cell.cell)),
+        )
+        for cell in metric.cells
+    ]
+    return Chart(
+        label=label,
+        unit=unit,
+        ticks=[(_place(tick, end), f"{tick:,.10g}") for tick in ticks],
+        rows=rows,
+        note=_note(metric, what),
+    )
+
+
+def _place(value: float, end: float) -> str:
+    return f"{100 * value / end:.2f}%"
+
+
+def _note(metric: ComparedMetric, what: str) -> str:
+    """How to read a chart."""
+    better = "Higher" if METRICS[metric.metric].better == HIGHER else "Lower"
+    dots = "set of processes that took turns" if what == "set" else "run"
+    if not any(pair.low is not None for pair in metric.pairs):
+        return f"{better} is better. A dot is a {dots}."
+    return (
+        f"{better} is better. A dot is a {dots}, a bar the 95 % interval relative to the baseline,"
+        " the dashed line: where a bar does not reach it, the difference is shown."
     )

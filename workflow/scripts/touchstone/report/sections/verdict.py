@@ -19,22 +19,18 @@ from touchstone.report.text import (
     number,
     ratio_text,
 )
-from touchstone.results.metrics import SPEED_OF
+from touchstone.results.metrics import HEADED, METRICS, SPEED_OF, unit_text
+from touchstone.results.models import has_ratios
 
 NAMED = 3
 """Configurations beside the fastest that the verdict names."""
 GLANCE = 12
 """Configurations that the table at a glance has at most."""
-COLUMNS = (
-    MetricColumn("Latency, median", "ms", "latency_p50"),
-    MetricColumn("Latency, 99 %", "ms", "latency_p99"),
-    MetricColumn("Test accuracy", "", "test_accuracy", digits=4),
-    MetricColumn("Time to accuracy", "s", "time_to_accuracy"),
-    MetricColumn("Memory, peak", "MiB", "host_memory_peak"),
-    MetricColumn("GPU memory, peak", "MiB", "gpu_memory_peak"),
-    MetricColumn("Energy of the CPU", "J", "cpu_energy_per_image"),
-    MetricColumn("Energy of the GPU", "J", "gpu_energy_per_image"),
-)
+COLUMNS = [
+    MetricColumn(METRICS[name].heading, unit_text(name), name, 3 if has_ratios(name) else 4)
+    for name in HEADED
+    if name != "first_step_time"  # a part of the start-up
+]
 START_UP = ("import", "load", "build", "first_step")
 """The phases before a run is at work."""
 

@@ -54,7 +54,7 @@ if (speeds.length) {
   };
   button.addEventListener("click", () => set(button.getAttribute("aria-pressed") !== "true"));
   set(state.get("speeds") === "relative");
-  document.querySelector(".strip")?.before(button);
+  document.querySelector(".scroll:has([data-relative])")?.before(button);
 }
 // The list of a table's columns; a column without its mark is hidden. The first one stays.
 const chooser = (name, table, heads) => {
