@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from fixtures.cores import every_core
@@ -22,6 +23,12 @@ TESTS = Path(__file__).parent
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Messages name the commands of who uses `make`.
 os.environ["TOUCHSTONE_STARTED"] = "make"
+# The same examples each time, and no judgement of how long one takes.
+settings.register_profile(
+    "tests", derandomize=True, database=None, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+settings.load_profile("tests")
 LONG = {"calibration", "conda", "slurm"}
 """Folders of tests that `make test-all` adds; elsewhere a test is marked `long`."""
 FAST = {"unit", "smoke"}

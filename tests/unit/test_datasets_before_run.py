@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.commands import call
@@ -90,10 +90,7 @@ def refused(folder: Path, always: bool) -> str:
     return str(fault.value)
 
 
-@settings(
-    max_examples=60, deadline=None, derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+@settings(max_examples=60)
 @given(which=st.floats(0, 1), where=st.floats(0, 1), bit=st.integers(0, 7), always=st.booleans())
 def test_a_bit_that_flips_anywhere_is_found(
     data: Path, which: float, where: float, bit: int, always: bool

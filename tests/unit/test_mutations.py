@@ -3,15 +3,12 @@
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.mutations import KINDS, TYPED, fault_of, mutated_file
 
-quick = settings(
-    derandomize=True, deadline=None, database=None, max_examples=40,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
+quick = settings(max_examples=40)
 
 
 @pytest.fixture(params=list(KINDS), scope="module")

@@ -26,8 +26,6 @@ from touchstone.statistics.intervals import (
     unpaired_ratio,
 )
 
-always = settings(derandomize=True, deadline=None, database=None, max_examples=100)
-
 FRAMEWORKS = ["pytorch", "tensorflow", "mxnet"]
 SETTINGS = {
     "framework": st.sampled_from(FRAMEWORKS),
@@ -61,13 +59,11 @@ def several(values, least=2, most=8):
 # Names
 
 
-@always
 @given(CELLS, CELLS)
 def test_two_cells_have_one_name_if_and_only_if_they_are_equal(one, other):
     assert (name_of(one) == name_of(other)) is (one == other)
 
 
-@always
 @given(CELLS)
 def test_a_name_is_that_of_a_file_and_starts_with_the_framework(cell):
     name = name_of(cell)
@@ -85,7 +81,6 @@ def turned(value):
     return [turned(part) for part in value] if isinstance(value, list) else value
 
 
-@always
 @given(JSON, JSON)
 def test_a_digest_is_of_the_value_whatever_the_order_of_keys(one, other):
     assert digest(turned(one)) == digest(one)
@@ -96,7 +91,6 @@ NAMES = st.sampled_from(["speed", "count", "total"])
 COMMENTS = st.text(st.characters(codec="ascii", categories=["L", "N", "Zs"]), max_size=20)
 
 
-@always
 @given(several(st.tuples(NAMES, st.integers(-9, 9)), 1), several(COMMENTS, 9, 9), st.data())
 def test_of_code_the_digest_counts_what_is_executed(parts, comments, data):
     plain = [f"{name} = {number}" for name, number in parts]
@@ -130,7 +124,7 @@ def plan_of(sweep, repeats):
     return make_plan({**study, "sweeps": [sweep]}, ROOT)
 
 
-@settings(always, max_examples=25)
+@settings(max_examples=25)
 @given(STUDIES, st.integers(1, 4), st.randoms(use_true_random=False))
 def test_each_block_of_a_plan_has_every_cell_once_in_an_order_of_its_own(sweep, repeats, chance):
     plan = plan_of(sweep, repeats)
@@ -145,7 +139,6 @@ def test_each_block_of_a_plan_has_every_cell_once_in_an_order_of_its_own(sweep, 
     assert plan_of(turned(mixed), repeats + 1).order[: len(plan.order)] == plan.order
 
 
-@always
 @given(st.integers(1, 5000), st.integers(1, 5000))
 def test_a_search_finds_the_largest_batch_and_tries_each_size_once(limit, bound):
     tried = []
@@ -162,7 +155,6 @@ def test_a_search_finds_the_largest_batch_and_tries_each_size_once(limit, bound)
 # Statistics
 
 
-@always
 @given(several(st.floats(-1e9, 1e9)))
 def test_a_deviation_is_the_exact_one(values):
     exact = statistics.stdev(values)
@@ -171,7 +163,6 @@ def test_a_deviation_is_the_exact_one(values):
     assert deviation([values[0]] * len(values)) == 0
 
 
-@always
 @given(several(POSITIVE, 1), st.integers(0, 8), st.randoms(use_true_random=False))
 def test_a_summary_does_not_depend_on_the_order_of_runs(values, beyond, chance):
     found = summarise(values, beyond)
@@ -188,7 +179,6 @@ def test_a_summary_does_not_depend_on_the_order_of_runs(values, beyond, chance):
         assert found.min <= found.median <= found.max
 
 
-@always
 @given(several(POSITIVE), several(POSITIVE), POSITIVE)
 def test_a_ratio_of_two_sittings_turns_with_its_sides_and_has_no_unit(new, old, unit):
     ratio, turned_round = unpaired_ratio(new, old), unpaired_ratio(old, new)
@@ -201,7 +191,6 @@ def test_a_ratio_of_two_sittings_turns_with_its_sides_and_has_no_unit(new, old, 
     assert scaled.p_value == pytest.approx(ratio.p_value, rel=1e-6, abs=1e-12)
 
 
-@always
 @given(st.dictionaries(st.integers(1, 9), st.tuples(POSITIVE, POSITIVE, POSITIVE), min_size=2))
 def test_what_slows_a_whole_block_does_not_count(blocks):
     ours = {block: values[0] for block, values in blocks.items()}
@@ -217,7 +206,6 @@ def test_what_slows_a_whole_block_does_not_count(blocks):
     )
 
 
-@always
 @given(several(POSITIVE), several(POSITIVE))
 def test_an_interval_that_leaves_out_1_is_a_p_value_below_5_percent(new, old):
     ratio = unpaired_ratio(new, old)
@@ -231,7 +219,6 @@ def test_an_interval_that_leaves_out_1_is_a_p_value_below_5_percent(new, old):
         )
 
 
-@always
 @given(several(POSITIVE, 3), st.floats(0.5, 2.0))
 def test_more_runs_of_the_same_spread_narrow_the_interval(values, factor):
     assume(deviation([log(value) for value in values]) > 1e-6)
