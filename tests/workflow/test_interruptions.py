@@ -21,6 +21,17 @@ LONG = {"sets": 3, "rounds": 50, "slice_seconds": 2.0, "max_seconds": 600}
 """Turns that take longer than a test watches them."""
 
 
+USUAL = {"study": "interrupted", "title": "A test", "repeats": 1, "parity": False}
+STAGES = dict.fromkeys(
+    ("gather", "plot", "report"), {"sweeps": [{**OPERATION, "framework": "scipy"}]}
+) | {
+    "convert": {
+        "sweeps": [{"framework": "mxnet", "network": "lenet5", "dataset": "mnist-5k", "steps": 2}]
+    }
+}
+"""By command that an execution is interrupted in, what it measures."""
+
+
 @pytest.fixture(autouse=True)
 def heeded():
     """What the tests were started with may ignore a terminal that closes, as nohup does."""
@@ -35,12 +46,11 @@ def projects(tmp_path_factory):
     folder = tmp_path_factory.mktemp("projects")
     pinned = ensure(ROOT / "envs/scipy.yaml", ENVIRONMENTS)
     mine = {"framework": "scipy", "python": str(plant(folder / "mine", beside=pinned))}
-    usual = {"study": "interrupted", "title": "A test", "repeats": 1, "parity": False}
     turns = {
-        **usual, "interleave": LONG, "environments": {"mine": mine}, "defaults": {"threads": 1},
+        **USUAL, "interleave": LONG, "environments": {"mine": mine}, "defaults": {"threads": 1},
         "sweeps": [{**OPERATION, "framework": "scipy", "environment": ["pinned", "mine"]}],
     }  # fmt: skip
-    run = {**usual, "sweeps": [{**OPERATION, "framework": "scipy", "operation_seconds": 600}]}
+    run = {**USUAL, "sweeps": [{**OPERATION, "framework": "scipy", "operation_seconds": 600}]}
     return {
         "run": Project(folder / "run", ENVIRONMENTS, run),
         "interleave": Project(folder / "turns", ENVIRONMENTS, turns),
@@ -56,6 +66,11 @@ def command_of(process, name, runners):
             if words[2:3] == [name] and len(child.children()) >= runners:
                 return child
         time.sleep(0.05)
+
+
+def commands(process):
+    """The command lines of all processes that an execution has started."""
+    return [child.info["cmdline"] or [] for child in descendants(process)]
 
 
 def descendants(process):
@@ -128,6 +143,56 @@ def test_an_execution_that_is_interrupted_while_it_plans_says_so(projects):
     project.edit("workflow/rules/common.smk", plans, "BEFORE_RUNS = len(PLAN.order) + 1")
     assert status == 128 + signal.SIGINT and "Traceback" not in output
     assert "Interrupted: " in output and not project.locked()
+
+
+SLOW = """
+import time
+
+_quick = run
+
+
+def run(arguments):
+    print("begun", flush=True)
+    time.sleep(600)
+"""
+"""Added to a command, it takes ten minutes."""
+
+
+@pytest.mark.parametrize("command", tiered(STAGES, lambda command: command == "report"))
+def test_an_execution_that_is_interrupted_beside_its_runs_continues(tmp_path, command):
+    """A stage of data, or one after the runs: no result is lost, and nothing is left."""
+    project = Project(tmp_path / "project", ENVIRONMENTS, {**USUAL, **STAGES[command]})
+    project.add(f"commands/{command}", SLOW)
+    process = project.start("--cores", "all")
+    while not any(words[2:3] == [command] for words in commands(process)):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.05)
+    others = descendants(process)
+    process.send_signal(signal.SIGINT)
+    status, output = ended(process, others)
+    assert status == 128 + signal.SIGINT and "Traceback" not in output
+    assert output.rstrip().splitlines()[-1].startswith("Interrupted: "), output
+    kept = {path: path.stat().st_mtime_ns for path in project.folder.glob("results/runs/**/rep*")}
+    assert bool(kept) == (command != "convert") and not project.locked()
+    project.add(f"commands/{command}", "run = _quick\n")
+    assert "Report: " in project.run("--cores", "all")
+    assert kept.items() <= {path: path.stat().st_mtime_ns for path in kept}.items()
+
+
+@pytest.mark.long
+def test_an_installation_that_is_interrupted_is_made_again(tmp_path):
+    config = {**USUAL, **STAGES["report"]}
+    project = Project(tmp_path / "project", tmp_path / "environments", config)
+    process = project.start("--cores", "all")
+    while not any("install" in words for words in commands(process)):
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.01)
+    others = descendants(process)
+    process.send_signal(signal.SIGINT)
+    status, output = ended(process, others)
+    assert status == 128 + signal.SIGINT and "Traceback" not in output
+    assert output.rstrip().splitlines()[-1].startswith("Interrupted: "), output
+    assert "Report: " in project.run("--cores", "all")
 
 
 @pytest.mark.parametrize("name", tiered(RUNNERS, lambda name: name == "interleave"))

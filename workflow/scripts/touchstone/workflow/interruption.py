@@ -1,8 +1,8 @@
 """What an execution does when it is interrupted: by Ctrl-C, SIGTERM, or a terminal that closes.
 
 Snakemake waits for its jobs then, and after SIGTERM until they have finished. Here they end within
-seconds: the commands of ours get SIGTERM, after which they close what is open (`signals.py`). What
-Snakemake prints of jobs that ended so is hidden (`terminal.py`).
+seconds: the commands of ours get SIGINT, after which they close what is open (`signals.py`); of
+another signal their shell would print a line. What Snakemake prints of jobs that ended so is hidden (`terminal.py`).
 """
 
 import contextlib
@@ -49,7 +49,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         return
     with contextlib.suppress(OSError):  # the terminal may be closed
         os.write(2, f"\n{SAID}".encode())
-    _send(signal.SIGTERM)
+    # What ignores SIGINT, as in the background of a script, has commands that ignore it too.
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    _send(signal.SIGTERM if ignored else signal.SIGINT)
     finish()
 
 
