@@ -12,6 +12,7 @@ from touchstone.schema.events import Chunk, Phase, event_to_line
 SPEC = changed(
     training_spec(), cell="one", factors__batch_size=10, data__train_examples=100, phases__epochs=2
 )
+LONG = "pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01"
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +34,7 @@ def follow(folder, seconds, **phases):
 def test_the_closing_line_sets_wall_time_against_measured_time(folder, monkeypatch):
     now = iter([1000.0, 1010.0, 1016.0, 1020.0, 1029.0, 1036.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    progress.start(2)  # at 1000
+    progress.start(["one", "two"])  # at 1000
     assert "run 1 of 2" in follow(folder, 4.0)  # 1010 to 1016
     assert "run 2 of 2" in follow(folder, 8.0)  # 1020 to 1029
     assert progress.closing() == ("2 runs in 36 s: 15 s in runs, 12 s measured")
@@ -41,13 +42,40 @@ def test_the_closing_line_sets_wall_time_against_measured_time(folder, monkeypat
 
 def test_nothing_measured_is_nothing_to_say(folder):
     assert progress.closing() is None
-    progress.start(1)
+    progress.start(["one"])
     assert progress.closing() is None
 
 
 def test_a_probe_says_what_it_tries(folder):
-    progress.start(3)
+    progress.start(["one"] * 3)
     assert follow(folder, 4.0, probe_steps=6).startswith("does a batch of 10 fit?  pytorch  ok")
+
+
+def test_names_in_the_terminal_are_what_the_cells_have_not_in_common():
+    names = [f"{f}-resnet20-cifar-fp32-b{b}" for f in ("mxnet", "jax") for b in (32, 64)]
+    short = ["mxnet-b32", "mxnet-b64", "jax-b32", "jax-b64"]
+    assert list(progress.short_names(names).values()) == short
+    for cells in ([], names[:1], ["a", "a-b"], ["a-a-b", "a-b-a"]):
+        assert progress.short_names(cells) == dict(zip(cells, cells, strict=True))
+
+
+def test_the_first_speeds_are_shown_together_when_each_configuration_has_run_once(folder):
+    cells = ["one-fp32", "three-fp32"]
+    progress.start(cells * 2)
+    printed = []
+    for repeat, cell in enumerate(cells * 2):
+        events = folder / "events.jsonl"
+        events.write_text(event_to_line(Phase("measured", 5.0, 9.0, steps=10, examples=100)))
+        out = io.StringIO()
+        progress.Progress(SPEC._replace(cell=cell, repeat=repeat // 2 + 1), events, out).finish(
+            "ok"
+        )
+        printed.append(out.getvalue().splitlines())
+    assert [len(lines) for lines in printed] == [1, 2, 1, 1]
+    assert printed[0][0].startswith("run 1 of 4  one   rep1  ok  25 images/s")
+    assert printed[1][1] == (
+        "so far, one run each, which is no answer yet: one 25 images/s, three 25 images/s"
+    )
 
 
 class Terminal(io.StringIO):
@@ -73,8 +101,8 @@ def test_a_limit_of_steps_is_counted_from_the_end_of_warm_up(folder):
 def lines_at(columns, folder, monkeypatch, out):
     """What a run of a long-named cell prints on a terminal of that width, line by line."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    progress.start(18)
-    spec = SPEC._replace(cell="pytorch-lenet5-mnist-5k-cpu-fp32-b128-lr0.01", repeat=3)
+    progress.start([LONG] * 18)
+    spec = SPEC._replace(cell=LONG, repeat=3)
     events = folder / "events.jsonl"
     followed = progress.Progress(spec, events, out)
     followed.update()

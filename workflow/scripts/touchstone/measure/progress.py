@@ -5,45 +5,99 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from touchstone.measure.runner_output import Follower
 from touchstone.reading import parse_json, text_of
 from touchstone.schema.events import Chunk, Phase
 from touchstone.schema.spec import OperationSpec, RunSpec, TrainingSpec, epochs_of
-from touchstone.schema.values import from_json
+from touchstone.schema.values import from_json, to_json
 
 PATH = Path("results/.progress.jsonl")
 """Its first line has the number of runs, and each other line describes a run that has ended."""
 LONGEST = 1 << 26
 """Bytes of it that are read."""
+SHOWN = 6
+"""Cells of which the terminal shows the first speeds together at most."""
 CLEARED = "\r\033[K"
 """Puts the cursor of a terminal at the begin of an empty line."""
 PLAIN_INTERVAL = 60.0
 """Seconds between lines of progress where the output is no terminal."""
 
 
-def start(runs: int) -> None:
-    """Begin the account of an execution that has `runs` runs."""
+class Begun(NamedTuple):
+    """An execution: how many runs it has, when it began on the monotonic clock and as a date, s,
+    and what its cells are called in the terminal."""
+
+    runs: int
+    begin: float
+    date: float
+    names: dict[str, str]
+
+
+class Ended(NamedTuple):
+    """A run that has ended: its cell, its seconds, those of its measured phase, and its speed."""
+
+    cell: str
+    seconds: float
+    measured: float
+    speed: str
+
+
+class Account(NamedTuple):
+    """An execution and its runs that have ended, in order."""
+
+    begun: Begun
+    ended: list[Ended]
+
+    @property
+    def first_round(self) -> str:
+        """The speeds of the cells where each has run once; empty for one cell, for many, and where
+        they are the last of the execution."""
+        first = {run.cell: run.speed for run in self.ended}
+        is_one_each = len(first) == len(self.ended) == len(self.begun.names) < self.begun.runs
+        if not (is_one_each and 1 < len(first) <= SHOWN and all(first.values())):
+            return ""
+        speeds = [f"{self.begun.names[cell]} {speed}" for cell, speed in first.items()]
+        return f"so far, one run each, which is no answer yet: {', '.join(speeds)}"
+
+
+def start(runs: Sequence[str]) -> None:
+    """Begin the account of an execution; `runs` has the cell of each run."""
     PATH.parent.mkdir(exist_ok=True)
-    line = {"runs": runs, "begin": time.monotonic(), "date": time.time()}
-    PATH.write_text(json.dumps(line) + "\n")
+    begun = Begun(len(runs), time.monotonic(), time.time(), short_names(runs))
+    PATH.write_text(json.dumps(to_json(begun)) + "\n")
+
+
+def short_names(cells: Iterable[str]) -> dict[str, str]:
+    """What the names of cells have not in common, by cell; whole names where that is not enough."""
+    parts = {cell: cell.split("-") for cell in cells}
+    common = set.intersection(*map(set, parts.values())) if parts else set()
+    short = {c: "-".join(p for p in of if p not in common) for c, of in parts.items()}
+    return (
+        short
+        if len(set(short.values())) == len(short) > 1 and all(short.values())
+        else {cell: cell for cell in parts}
+    )
 
 
 def execution() -> str | None:
     """When the execution that this run belongs to began, UTC; None where none keeps an account."""
-    date = (_account() or [{}])[0].get("date")
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(date)) if date else None
+    account = _account()
+    date = account and time.gmtime(account.begun.date)
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", date) if date else None
 
 
 def closing() -> str | None:
     """One line: how much of the execution's time was measured. None if nothing was measured."""
-    first, *ended = _account() or [{}]
-    runs, measured = (sum(run.get(key, 0) for run in ended) for key in ("seconds", "measured"))
-    if not measured or "begin" not in first:
+    account = _account()
+    if account is None or not (measured := sum(run.measured for run in account.ended)):
         return None
-    wall = time.monotonic() - first["begin"]
+    ended = account.ended
+    runs = sum(run.seconds for run in ended)
+    wall = time.monotonic() - account.begun.begin
     count = f"{len(ended)} run{'s' * (len(ended) != 1)}"
     return f"{count} in {duration(wall)}: {duration(runs)} in runs, {duration(measured)} measured"
 
@@ -117,12 +171,15 @@ class Progress:
             self.limit, self.probe = phases.measured_steps, phases.probe_steps is not None
             if self.limit:  # how long its warm-up will be is not known yet
                 self.steps = min(self.steps, 1 + phases.warmup_steps + self.limit)
-        lines = _account()
-        self.ended = [line["seconds"] for line in lines if "seconds" in line]
-        self.runs = max(int(lines[0].get("runs", 1)) if lines else 1, len(self.ended) + 1)
+        account = _account()
+        names = account.begun.names if account else {}
+        self.ended = [run.seconds for run in account.ended] if account else []
+        self.runs = max(account.begun.runs if account else 1, len(self.ended) + 1)
         number = f"{len(self.ended) + 1:{len(str(self.runs))}}"
         self.before = f"run {number} of {self.runs}  "
-        self.name, self.repeat = spec.cell, f" rep{spec.repeat}"
+        self.cell, width = spec.cell, max(map(len, names.values()), default=0)
+        self.name = f"{names.get(spec.cell, spec.cell):{width}}"
+        self.repeat = f" rep{spec.repeat}"
         if self.probe:
             self.before = f"does a batch of {self.batch_size} fit?  "
             self.name, self.repeat = spec.factors.framework, ""
@@ -157,17 +214,18 @@ class Progress:
         """
         self._follow()
         seconds = time.monotonic() - self.begin
-        parts = [status]
+        speed = ""
         if self.measured:
-            parts.append(self._speed(self.examples / self.measured))
+            speed = self._speed(self.examples / self.measured)
         elif self.rate:
-            parts.append(self._speed(self.rate * self.batch_size))
-        parts.append(f"{seconds:.0f} s")
-        self._print(parts, end="\n")
+            speed = self._speed(self.rate * self.batch_size)
+        self._print([status, *filter(None, [speed]), f"{seconds:.0f} s"], end="\n")
         if PATH.exists():
-            with open(PATH, "a") as account:
-                line = {"seconds": round(seconds, 1), "measured": round(self.measured, 3)}
-                account.write(json.dumps(line) + "\n")
+            ended = Ended(self.cell, round(seconds, 1), round(self.measured, 3), speed)
+            with open(PATH, "a") as file:
+                file.write(json.dumps(to_json(ended)) + "\n")
+            if (account := _account()) and account.first_round and not self.probe:
+                self.out.write(f"{account.first_round}\n")
 
     def _speed(self, speed: float) -> str:
         """A speed in examples or calls, of which small ones have three digits."""
@@ -206,10 +264,12 @@ class Progress:
             self.rate = event.steps / seconds
 
 
-def _account() -> list[dict[str, float]]:
-    """The lines of the account up to the first that is none; a damaged one ends no run."""
-    found: list[dict[str, float]] = []
+def _account() -> Account | None:
+    """The account up to the first line that is damaged, which ends no run; None without one."""
+    account = None
     with contextlib.suppress(OSError, ValueError):
-        for line in text_of(PATH, LONGEST).splitlines():
-            found.append(from_json(dict[str, float], parse_json(line)))
-    return found
+        first, *lines = text_of(PATH, LONGEST).splitlines()
+        account = Account(from_json(Begun, parse_json(first)), [])
+        for line in lines:
+            account.ended.append(from_json(Ended, parse_json(line)))
+    return account

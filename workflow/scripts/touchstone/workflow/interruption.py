@@ -2,7 +2,8 @@
 
 Snakemake waits for its jobs then, and after SIGTERM until they have finished. Here they end within
 seconds: the commands of ours get SIGINT, after which they close what is open (`signals.py`); of
-another signal their shell would print a line. What Snakemake prints of jobs that ended so is hidden (`terminal.py`).
+another signal their shell would print a line. What Snakemake prints of jobs that ended so is hidden
+(`terminal.py`).
 """
 
 import contextlib

@@ -130,8 +130,7 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     # With its limit of jobs per second, Snakemake would search all waiting jobs once a second for
     # every job that has ended, during a measured run.
     workflow.scheduler.job_rate_limiter = None
-    # The number of runs, for the remaining time in the lines of progress.
-    progress.start(len(runs))
+    progress.start([job.wildcards.cell for job in runs])
     if workflow.is_main_process:
         for line in forecast(workflow, context):
             print(line, file=sys.stderr)
