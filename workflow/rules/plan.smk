@@ -12,7 +12,8 @@ rule plan:
     conda:
         "../../envs/base.yaml"
     params:
-        config=canonical(PLAN.resolved()),
+        # Braces of the configuration are no wildcards.
+        config=lambda wildcards: canonical(PLAN.resolved()),
         cells=digest(sorted(PLAN.cells)),
         code=code_digest.digest("commands/plan.py"),
     shell:

@@ -2,9 +2,11 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from touchstone.plan.setting import INFERENCE, OPERATION, TRAINING, Kind
+from touchstone.plan.setting import INFERENCE, OPERATION, PROGRAM, TRAINING, Kind
 
-UNIT_OF: dict[Kind, str] = {TRAINING: "images/s", INFERENCE: "images/s", OPERATION: "calls/s"}
+UNIT_OF: dict[Kind, str] = {
+    TRAINING: "images/s", INFERENCE: "images/s", OPERATION: "calls/s", PROGRAM: "examples/s",
+}  # fmt: skip
 """The unit of `SPEED_OF` in sentences."""
 
 

@@ -40,8 +40,10 @@ from touchstone.results.interleaved import only_near, reach, speeds_by_set
 from touchstone.schema.events import Chunk, Event, outcome_of, read_events
 from touchstone.schema.interleaved import FORMAT, Interleaved, MeasuredSet, least_latency
 from touchstone.schema.spec import (
+    UNTIL_END,
     InferenceSpec,
     OperationSpec,
+    ProgramSpec,
     RunSpec,
     TrainingSpec,
     spec_from_json,
@@ -244,6 +246,8 @@ def _candidate(name: str, known: Places, folder: Path) -> Candidate:
     if reason := digests.why_edited(first):
         raise Excluded(reason)
     spec = run_spec(first / "spec.json")
+    if isinstance(spec, ProgramSpec) and spec.program.until == UNTIL_END:
+        raise Excluded("it is measured until its script ends (`until: end`)")
     if why := skip.no_device(spec.execution.device):
         raise Excluded(f"there is {why}")
     verified_data(spec)
@@ -286,7 +290,7 @@ def run_spec(path: Path) -> RunSpec:
         raise Fault(f"{path}: {fault}; delete the run's folder and run again") from None
     if isinstance(spec, TrainingSpec):
         return spec._replace(keep_weights=None)
-    if isinstance(spec, (InferenceSpec, OperationSpec)):
+    if isinstance(spec, (InferenceSpec, OperationSpec, ProgramSpec)):
         return spec
     raise Fault(f"{path}: it is no run's spec")
 

@@ -36,6 +36,7 @@ from touchstone.plan.environment import add_argument, places, runner_python
 from touchstone.plan.estimate import seconds_of_steps
 from touchstone.plan.model import Cell
 from touchstone.plan.names import BEST
+from touchstone.plan.parts import Program
 from touchstone.plan.spec import make_spec
 from touchstone.results import digests
 from touchstone.schema.events import outcome_of, read_events
@@ -43,6 +44,7 @@ from touchstone.schema.interleaved import MeasuredSet, Slice
 from touchstone.schema.spec import (
     InferenceSpec,
     OperationSpec,
+    ProgramSpec,
     RunSpec,
     TrainingSpec,
     spec_to_json,
@@ -73,7 +75,7 @@ def verified_data(spec: RunSpec) -> dict[str, Any] | None:
     What is loaded into memory is always verified; files that are read while training are, unless
     this machine remembers that they were (`datasets/before_run.py`). Raises DatasetError.
     """
-    if isinstance(spec, OperationSpec) or spec.factors.input == "synthetic":
+    if isinstance(spec, OperationSpec | ProgramSpec) or spec.factors.input == "synthetic":
         return None
     stems = [stem for names in spec.data.shards.values() for stem in names]
     always = spec.factors.input == "memory"
@@ -190,6 +192,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log", type=Path, required=True, help="gets what the runner prints")
     parser.add_argument("--keep-weights", action="store_true", help="in the folder of the run")
     parser.add_argument("--weights", type=Path, help="the run whose weights this one predicts with")
+    parser.add_argument("--program", type=Program.model_validate_json, help="that it runs, as JSON")
     add_argument(parser)
 
 
@@ -207,14 +210,16 @@ def _files(run: Path) -> list[Path]:
 
 def _run(arguments: argparse.Namespace) -> None:
     cell = Cell(**arguments.cell)
-    spec = make_spec(cell, arguments.repeat, ROOT)
+    spec = make_spec(cell, arguments.repeat, ROOT, arguments.program)
     try:
         with machine_to_itself(f"{spec.cell} rep{spec.repeat}"):
             shutil.rmtree(arguments.run / "trials", ignore_errors=True)
             (arguments.run / WEIGHTS).unlink(missing_ok=True)
             # Not of the run's identity, for it depends on the machine.
-            seconds = seconds_of_steps(cell, ROOT / "config/datasets", environment.usable_cores())
-            spec = spec._replace(limits=spec.limits._replace(estimate=seconds))
+            if not arguments.program:  # nobody knows how long a program prepares its steps
+                folder, cores_there = ROOT / "config/datasets", environment.usable_cores()
+                seconds = seconds_of_steps(cell, folder, cores_there)
+                spec = spec._replace(limits=spec.limits._replace(estimate=seconds))
             if arguments.keep_weights and isinstance(spec, TrainingSpec):
                 spec = spec._replace(keep_weights=str(arguments.run / WEIGHTS))
             known = skip.known(

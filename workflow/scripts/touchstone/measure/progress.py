@@ -12,7 +12,7 @@ from typing import NamedTuple, TextIO
 from touchstone.measure.runner_output import Follower
 from touchstone.reading import parse_json, text_of
 from touchstone.schema.events import Chunk, Phase
-from touchstone.schema.spec import OperationSpec, RunSpec, TrainingSpec, epochs_of
+from touchstone.schema.spec import RunSpec, TrainingSpec, epochs_of, kind_of
 from touchstone.schema.values import from_json, to_json
 
 PATH = Path("results/.progress.jsonl")
@@ -21,6 +21,8 @@ LONGEST = 1 << 26
 """Bytes of it that are read."""
 SHOWN = 6
 """Cells of which the terminal shows the first speeds together at most."""
+UNITS = {"operation": "calls/s", "program": "examples/s"}
+"""Of speeds that are not in images/s, by kind of spec."""
 CLEARED = "\r\033[K"
 """Puts the cursor of a terminal at the begin of an empty line."""
 PLAIN_INTERVAL = 60.0
@@ -162,7 +164,7 @@ class Progress:
         self.measured, self.examples = 0.0, 0  # seconds of the measured phase, and its examples
         self.last_end = self.begin
         self.first_step: float | None = None  # when it had ended, on the monotonic clock
-        self.operation = isinstance(spec, OperationSpec)
+        self.unit = UNITS.get(kind_of(spec), "images/s")
         self.batch_size = spec.factors.batch_size
         self.steps, self.limit, self.probe = 0, None, False  # of runs that last for a time
         if isinstance(spec, TrainingSpec):
@@ -193,7 +195,7 @@ class Progress:
         self.printed = elapsed
         parts = [self.phase]
         expected = None
-        if self.rate and (self.operation or not self.steps):
+        if self.rate and not self.steps:
             parts += [self._speed(self.rate * self.batch_size)]
         elif self.rate:
             speed = self._speed(self.rate * self.batch_size)
@@ -230,7 +232,7 @@ class Progress:
     def _speed(self, speed: float) -> str:
         """A speed in examples or calls, of which small ones have three digits."""
         digits = f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}"
-        return f"{digits} {'calls/s' if self.operation else 'images/s'}"
+        return f"{digits} {self.unit}"
 
     def _print(self, parts: list[str], end: str) -> None:
         rest = "".join(f"  {part}" for part in parts)

@@ -39,7 +39,7 @@ from touchstone.measure.sensors import memory
 from touchstone.measure.standstill import Standstill, is_stopped
 from touchstone.schema import status
 from touchstone.schema.events import Outcome
-from touchstone.schema.spec import RunSpec
+from touchstone.schema.spec import ProgramSpec, RunSpec
 from touchstone.schema.variables import SAMPLE_NOW
 
 MEMORY_INTERVAL = 0.1
@@ -135,6 +135,7 @@ def supervise(
         process.end()
         cpu_seconds, out_of_memory = _end(process, watched, kills)
     latencies.append(core_latency(used))
+    is_program = isinstance(spec, ProgramSpec)
     run["core_latency"] = [one for one in latencies if one is not None]
     code = process.returncode
     account = runner_output.account_of(events)
@@ -149,14 +150,18 @@ def supervise(
         how, reason, lines = stopped
     elif said:
         how, reason = said.status, said.reason
+        lines = runner_output.log_tail(log) if how == status.ERROR else []
     elif out_of_memory:
         how, reason = status.OOM, "the kernel killed it: the host ran out of memory"
     else:
         lines = runner_output.log_tail(log)
         how, reason = status.ERROR, account.fault or _fault(code)
+        if is_program and code == 0:
+            reason = "the script ended its process itself, with os._exit or the like"
     runner_output.shorten_log(log)
     stood_still = trial and lost.too_long
-    if how == status.ERROR and not stood_still:
+    # A program that fails is a result: another try would fail too.
+    if how == status.ERROR and not stood_still and (not is_program or lost.too_long):
         if not final:
             where = f"; its log {log} ends:" if lines else ""
             raise Fault("\n".join([f"{reason}{where}", *lines]))

@@ -19,11 +19,12 @@ from touchstone.plan.devices import AVAILABLE
 from touchstone.plan.effect import foreign, lacks, usual
 from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.names import BEST
-from touchstone.plan.parts import Environment, Shapes
+from touchstone.plan.parts import Environment, Program, Shapes
 from touchstone.plan.read import ConfigError, read
-from touchstone.plan.setting import INFERENCE, OPERATION
+from touchstone.plan.setting import INFERENCE, OPERATION, PROGRAM
 from touchstone.schema.spec import PINNED, PLAIN
 
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 SHAPE = re.compile(r"[0-9]+(x[0-9]+)*")
 OF_SETTINGS = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "threads"),
@@ -62,7 +63,12 @@ def like(word: str, known: Any) -> str:
 class Known:
     """What a cell may name: frameworks, networks and data sets, found by their files."""
 
-    def __init__(self, root: Path, own: Mapping[str, Environment] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        root: Path,
+        own: Mapping[str, Environment] = MappingProxyType({}),
+        programs: Mapping[str, Program] = MappingProxyType({}),
+    ) -> None:
         """The environments of the study are `own`."""
         self.root, self.own = root, own
         found = {name: environment.faults(name, one) for name, one in own.items()}
@@ -76,6 +82,7 @@ class Known:
             "environment": [PINNED, *own],
             "network": networks.names() + operations.names(),
             "dataset": catalogue.names(root / "config/datasets"),
+            "program": list(programs),
         }
         self.shapes = {path.stem: path for path in (root / "config/operations").glob("*.yaml")}
         self.read_shapes: dict[str, dict[str, list[str]] | str] = {}
@@ -87,8 +94,10 @@ class Known:
         """The frameworks that have a style."""
         return [name for name in self.names["framework"] if frameworks.modes(name, style)]
 
-    def unknown(self, key: str, value: Any) -> str | None:
-        """Why `value` names nothing, or None."""
+    def unknown(self, key: str, value: Any, is_program: bool = False) -> str | None:
+        """Why `value` names nothing, or None; a program has words of its own."""
+        if is_program and key in ("network", "dataset"):
+            return None if WORD.fullmatch(value) else f"{value!r} is no word of letters and digits"
         if key == "dataset" and (value in self.shapes or SHAPE.fullmatch(value)):
             return None  # whether the operation has it is a question to the whole cell
         if key in self.names and value not in self.names[key]:
@@ -102,6 +111,10 @@ class Known:
             modes = frameworks.modes(cell.framework, cell.style) or frameworks.modes(cell.framework)
             cell = cell.model_copy(update={"mode": modes[0]})
         unheeded = [name for name in SETTINGS if foreign(cell, name)]
+        if cell.kind == PROGRAM:
+            mode = frameworks.modes(cell.framework)[0]
+            fixed = {"batch_size": cell.batch_size, "input": "synthetic", "mode": mode}
+            return [usual(cell, unheeded).model_copy(update=fixed)]
         if cell.kind != OPERATION:
             if cell.kind == INFERENCE and cell.trained_batch_size is None:
                 cell = cell.model_copy(update={"trained_batch_size": cell.batch_size})
@@ -169,6 +182,8 @@ class Known:
                 f"epochs: {cell.epochs} end before the last of the milestones {cell.milestones} "
                 f"and the {cell.lr_warmup_epochs} epochs of warm-up; train for longer"
             )
+        if cell.kind == PROGRAM:
+            return found
         if cell.kind == OPERATION:
             found += environment.cell_faults(cell, self.own, self.usable, photos=False)
             return [*found, *self._operation_faults(cell)]

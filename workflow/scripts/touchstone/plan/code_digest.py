@@ -131,6 +131,18 @@ def _imports(path: Path) -> frozenset[Path]:
     return frozenset(file for file in found - {FOLDER / "__init__.py"} if file)
 
 
+def content_digest(path: Path) -> str:
+    """The digest of a file's code without comments and docstrings; of its bytes where it is no
+    Python that this version reads."""
+    content = path.read_bytes()
+    if path.suffix != ".py":
+        return _sha256(content)
+    try:
+        return _parsed(content).code
+    except (SyntaxError, ValueError):
+        return _sha256(content)
+
+
 def _files(folder: Path) -> Iterator[Path]:
     """What a folder holds, without what Python makes of it."""
     return (p for p in folder.rglob("*") if p.is_file() and p.parent.name != "__pycache__")

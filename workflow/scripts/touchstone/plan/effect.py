@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 from touchstone import operations
 from touchstone.plan.model import INITIAL, SETTINGS, TRAINED_WEIGHTS, Cell
-from touchstone.plan.setting import INFERENCE, OPERATION, TRAINING, WEIGHTS
+from touchstone.plan.setting import INFERENCE, OPERATION, PROGRAM, TRAINING, WEIGHTS
 
 KINDS = {
     TRAINING: "workload: training",
     INFERENCE: "workload: inference",
     OPERATION: "an operation",
+    PROGRAM: "a program",
 }
 """How a study asks for a cell of each kind."""
 
@@ -20,9 +21,11 @@ def foreign(cell: Cell, name: str) -> str | None:
     """What a cell would have to be for the setting `name` to mean anything to it; None if it is."""
     traits = SETTINGS[name]
     if cell.kind not in traits.of:
-        if cell.kind != OPERATION:
+        if cell.kind in (TRAINING, INFERENCE):
             return KINDS[traits.of[0]]
-        between = name == "replicas" and operations.collective(cell.network)
+        between = (
+            cell.kind == OPERATION and name == "replicas" and operations.collective(cell.network)
+        )
         return None if between else "a network that is trained"
     untrained = cell.kind == INFERENCE and cell.weights == INITIAL
     return TRAINED_WEIGHTS.words if untrained and traits.decides == WEIGHTS else None

@@ -14,7 +14,7 @@ from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.parts import Interleave
-from touchstone.plan.setting import INFERENCE, OPERATION
+from touchstone.plan.setting import INFERENCE, OF_A_NETWORK, OPERATION, PROGRAM
 from touchstone.plan.study import Plan
 
 FLOPS_PER_CORE = 3.0e10
@@ -72,7 +72,7 @@ def estimate(
         folder: of the data sets' descriptions.
         cores: that a run may use.
     """
-    trained = [cell for cell in plan.cells.values() if cell.kind != OPERATION]
+    trained = [cell for cell in plan.cells.values() if cell.kind in OF_A_NETWORK]
     sets = {cell.dataset: _dataset(cell.dataset, folder) for cell in trained}
     seconds, gpu_runs = 0.0, 0
     for name, runs in cells.items():
@@ -113,6 +113,8 @@ def seconds_of_steps(cell: Cell, folder: Path, cores: float) -> float | None:
         return None
     if cell.kind == OPERATION:
         return cell.warmup_seconds + cell.operation_seconds
+    if cell.kind == PROGRAM:
+        return cell.warmup_seconds + cell.program_seconds
     data, graph = _dataset(cell.dataset, folder), _graph(cell.network, cell.dataset, folder)
     speed = FLOPS_PER_CORE * (cell.threads or cores) * cell.nodes
     if cell.kind == INFERENCE:
@@ -144,7 +146,7 @@ def seconds_of_turns(
         if cell.device == "gpu":
             return None
         step = 0.0
-        if cell.kind != OPERATION:
+        if cell.kind in OF_A_NETWORK:
             graph = _graph(cell.network, cell.dataset, folder)
             macs = graph.macs if cell.kind == INFERENCE else graph.training_macs
             step = 2 * macs * cell.global_batch_size / (FLOPS_PER_CORE * (cell.threads or cores))
@@ -178,7 +180,7 @@ def _bytes(plan: Plan, sets: Mapping[str, catalogue.Dataset]) -> float:
 
 
 def _reads(cell: Cell) -> bool:
-    return cell.input != "synthetic"
+    return cell.kind in OF_A_NETWORK and cell.input != "synthetic"
 
 
 def _format(cell: Cell) -> str:

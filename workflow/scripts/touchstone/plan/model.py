@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter
 
 from touchstone import operations, optimizers
-from touchstone.plan.parts import YEAR, Environment, EnvironmentName, Interleave, Scale
+from touchstone.plan.parts import YEAR, Environment, EnvironmentName, Interleave, Program, Scale
 from touchstone.plan.setting import (
     ELSE,
     FIRST,
@@ -21,6 +21,7 @@ from touchstone.plan.setting import (
     OF_A_NETWORK,
     OF_ALL,
     OPERATION,
+    PROGRAM,
     RECORDS,
     TABLES,
     TRAINING,
@@ -88,6 +89,14 @@ class Cell(BaseModel):
         Field(description="a file of `touchstone/runner/adapters/`"),
         Setting(OF_ALL, in_names="", shown=TABLES, compared=FIRST, common=True),
     ]
+    program: Annotated[
+        str | None,
+        Field(
+            description="one of the study's `programs`, a script of your own, instead of a network "
+            "(`docs/programs.md`)"
+        ),
+        Setting((PROGRAM,), in_names="", shown=TABLES, compared=FIRST),
+    ] = None
     style: Annotated[
         Literal["tuned", "plain"],
         Field(
@@ -109,7 +118,8 @@ class Cell(BaseModel):
         str,
         Field(
             description="a file of `touchstone/networks/`, which is trained, or of "
-            "`touchstone/operations/`, which is called repeatedly"
+            "`touchstone/operations/`, which is called repeatedly; of a program, your word for "
+            "what it does: only programs with the same word are compared"
         ),
         Setting(OF_ALL, in_names="", decides=INITIAL_WEIGHTS, shown=TABLES, common=True),
     ]
@@ -117,7 +127,8 @@ class Cell(BaseModel):
         str,
         Field(
             description="a file of `config/datasets/`; of an operation its shape, as "
-            "`3072x128x1024`, or a file of `config/operations/`: all shapes listed there"
+            "`3072x128x1024`, or a file of `config/operations/`: all shapes listed there; of a "
+            "program, your word"
         ),
         Setting(OF_ALL, in_names="", decides=INITIAL_WEIGHTS, shown=TABLES, common=True),
     ]
@@ -137,7 +148,7 @@ class Cell(BaseModel):
             "both; `tf32`, `bf16` and `fp16-amp` (with dynamic loss scaling) of products, with "
             "weights in fp32; `unsupported` where a framework or device lacks it"
         ),
-        Setting(OF_ALL, in_names="", shown=TABLES, compared=ELSE, common=True),
+        Setting((*OF_A_NETWORK, OPERATION), in_names="", shown=TABLES, compared=ELSE, common=True),
     ] = "fp32"
     mode: Annotated[
         str | None,
@@ -219,8 +230,17 @@ class Cell(BaseModel):
     ] = "effective"
     batch_size: Annotated[
         int,
-        Field(gt=0, description="examples per step"),
-        Setting(OF_A_NETWORK, in_names="b", probe=1, shown=TABLES, compared=ELSE, common=True),
+        Field(
+            gt=0, description="examples per step; of a program, what its argument `{batch_size}` is"
+        ),
+        Setting(
+            (*OF_A_NETWORK, PROGRAM),
+            in_names="b",
+            probe=1,
+            shown=TABLES,
+            compared=ELSE,
+            common=True,
+        ),
     ] = 64
     learning_rate: Annotated[
         float,
@@ -439,6 +459,11 @@ class Cell(BaseModel):
         Field(gt=0, le=YEAR, description="how long an operation is measured, s"),
         Setting((OPERATION,)),
     ] = 5.0
+    program_seconds: Annotated[
+        float,
+        Field(gt=0, le=YEAR, description="how long a program is measured, s"),
+        Setting((PROGRAM,)),
+    ] = 10.0
     inference_seconds: Annotated[
         float,
         Field(
@@ -474,7 +499,9 @@ class Cell(BaseModel):
 
     @property
     def kind(self) -> Kind:
-        """What it does: `training`, `inference` or `operation`."""
+        """What it does: `training`, `inference`, `operation` or `program`."""
+        if self.program is not None:
+            return PROGRAM
         return OPERATION if self.network in operations.names() else self.workload
 
     @property
@@ -585,6 +612,13 @@ class Study(BaseModel):
         Field(
             description="environments of your own beside the pinned ones, by name: `{nightly: "
             "{framework: pytorch, python: /opt/nightly/bin/python}}` (`docs/environments.md`)"
+        ),
+    ] = {}
+    programs: Annotated[
+        dict[EnvironmentName, Program],
+        Field(
+            description="scripts of your own, by name, as `{mine: {file: train.py, framework: "
+            "pytorch}}` (`docs/programs.md`); a sweep runs them with `program: [mine]`"
         ),
     ] = {}
     compare_with: Annotated[

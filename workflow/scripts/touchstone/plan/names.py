@@ -94,6 +94,8 @@ def setting_name(factor: str, value: str, framework: str) -> str:
         return mode_name(framework, value)
     if factor == "device":
         return value.upper()
+    if factor == "program":
+        return value
     if factor == "threads":
         return f"{value} thread{'s' * (value != '1')}" if value else ALL_THREADS
     if factor in ("precision", "environment", "style"):

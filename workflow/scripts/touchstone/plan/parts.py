@@ -5,9 +5,11 @@ The text of every field is the documentation that `config/README.md` is generate
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from touchstone.schema.spec import PINNED
 
 YEAR = 366 * 24 * 3600
 """Seconds; what is to take longer is a slip of the pen."""
@@ -43,6 +45,43 @@ class Environment(BaseModel):
             "must be on this machine"
         ),
     ] = None
+
+
+class Program(BaseModel):
+    """A script of the user (`docs/programs.md`)."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    file: Annotated[
+        str, Field(description="path of the script, from the folder in which the study is run")
+    ]
+    arguments: Annotated[
+        list[str],
+        Field(
+            description="what follows it on the command line; `{batch_size}`, `{threads}`, `{seed}`"
+            " or `{device}` within a text is the cell's"
+        ),
+    ] = []
+    environment: Annotated[
+        str, Field(description="one of the study's `environments`, or `pinned`: that of `envs/`")
+    ] = PINNED
+    framework: Annotated[
+        str | None, Field(description="with the environment `pinned`: the framework that it uses")
+    ] = None
+    files: Annotated[
+        list[str],
+        Field(
+            description="other files on which it depends: a change of one repeats its runs, as one"
+            " of what the script imports from its own folder does"
+        ),
+    ] = []
+    until: Annotated[
+        Literal["measured", "end"],
+        Field(
+            description="`measured`: a run ends when it has been measured for `program_seconds`; "
+            "`end`: when the script ends, whose whole time is measured too"
+        ),
+    ] = "measured"
 
 
 class Scale(BaseModel):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from touchstone.plan.model import Cell
 
-Kind = Literal["training", "inference", "operation"]
+Kind = Literal["training", "inference", "operation", "program"]
 TRAINING: Kind = "training"
 INFERENCE: Kind = "inference"
 OPERATION: Kind = "operation"
+PROGRAM: Kind = "program"
 """The kinds of cells."""
 OF_A_NETWORK = (TRAINING, INFERENCE)
-OF_ALL = (*OF_A_NETWORK, OPERATION)
+OF_ALL = (*OF_A_NETWORK, OPERATION, PROGRAM)
 INITIAL_WEIGHTS, WEIGHTS = "initial weights", "weights"
 RECORDS, TABLES = "records", "tables"
 FIRST, ELSE = "first", "else"

@@ -7,10 +7,12 @@ from typing import Any
 from touchstone import networks, operations, optimizers
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import OwnStart
-from touchstone.plan import frameworks
+from touchstone.plan import frameworks, programs
 from touchstone.plan.model import SETTINGS, Cell, settings
+from touchstone.plan.parts import Program
 from touchstone.plan.read import canonical, digest, digest_of_text, name_of
 from touchstone.plan.setting import INFERENCE, OPERATION
+from touchstone.schema import spec as schema
 from touchstone.schema.spec import (
     NO_NETWORK,
     Augmentation,
@@ -23,6 +25,7 @@ from touchstone.schema.spec import (
     Network,
     OperationSpec,
     Optimizer,
+    ProgramSpec,
     RunSpec,
     Schedule,
     TimedPhases,
@@ -69,8 +72,11 @@ def data_folder(cell: Cell) -> str:
     return f"results/data/{cell.dataset}/{frameworks.record_format(cell.framework)}"
 
 
-def make_spec(cell: Cell, repeat: int, root: Path) -> RunSpec:
-    """The spec of repeat `repeat` of `cell`; `root` is the project's folder."""
+def make_spec(cell: Cell, repeat: int, root: Path, program: Program | None = None) -> RunSpec:
+    """The spec of repeat `repeat` of `cell`, which may run a program; `root` is the project's
+    folder."""
+    if program:
+        return _program_spec(cell, repeat, program)
     if cell.kind == OPERATION:
         return _operation_spec(cell, repeat)
     dataset = _dataset(cell.dataset, root / "config/datasets")
@@ -115,6 +121,20 @@ def _operation_spec(cell: Cell, repeat: int) -> OperationSpec:
         ),
         deviations=[],
         phases=_timed_phases(cell, cell.operation_seconds),
+    )
+
+
+def _program_spec(cell: Cell, repeat: int, program: Program) -> ProgramSpec:
+    seeded = cell.model_copy(update={"seed": seed_of(cell, repeat)})
+    given = programs.arguments(program, seeded)
+    return ProgramSpec(
+        **_common(cell, repeat),
+        factors=_factors_of(cell),
+        program=schema.Program(
+            str(cell.program), program.file, given, program.until, programs.code(program, given)
+        ),
+        deviations=[],
+        phases=_timed_phases(cell, cell.program_seconds),
     )
 
 
@@ -171,13 +191,16 @@ def _network_digest(*described: Any) -> str:
     return digest(to_json(_network(*described)))
 
 
-def spec_digests(cell: Cell, repeats: int, root: Path) -> list[str]:
+def spec_digests(cell: Cell, repeats: int, root: Path, program: Program | None = None) -> list[str]:
     """The digests of the specs of repeats 1 to `repeats`.
 
     The digest of a network is computed once, and what the repeats share is written out once.
     """
+    if program:
+        every = range(1, repeats + 1)
+        return [digest(spec_to_json(make_spec(cell, n, root, program))) for n in every]
     spec = make_spec(cell, 1, root)
-    if isinstance(spec, OperationSpec):
+    if isinstance(spec, OperationSpec | ProgramSpec):
         values = spec_to_json(spec)
     else:
         dataset = _dataset(cell.dataset, root / "config/datasets")

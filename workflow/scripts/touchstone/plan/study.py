@@ -14,12 +14,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from touchstone.plan import frameworks, inference
+from touchstone.plan import frameworks, inference, programs
 from touchstone.plan.checks import Known, fault_of, like
 from touchstone.plan.devices import with_devices
 from touchstone.plan.effect import without_effect
 from touchstone.plan.model import RESULTS_FORMAT, Cell, Study, cell_of, checker
-from touchstone.plan.parts import Environment, Interleave, Scale
+from touchstone.plan.parts import Environment, Interleave, Program, Scale
 from touchstone.plan.read import ConfigError, name_of, read
 from touchstone.plan.scale import scaled
 from touchstone.reading import share_of
@@ -31,6 +31,7 @@ PARTS: dict[str, type[BaseModel]] = {
     "scales": Scale,
     "interleave": Interleave,
     "environments": Environment,
+    "programs": Program,
 }
 """The models of the parts of a study."""
 
@@ -61,6 +62,10 @@ class Plan:
             random.Random(f"{seed} {repeat}").shuffle(block)
             runs += [(name, repeat) for name in block]
         return runs
+
+    def program(self, cell: Cell) -> Program | None:
+        """The program that a cell runs, if it runs one."""
+        return self.study.programs.get(cell.program or "")
 
     @property
     def unsupported_text(self) -> str:
@@ -96,8 +101,15 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     origin: dict[str, int] = {}
     every: list[Cell] = []
     if isinstance(defaults, dict) and isinstance(sweeps, list):
-        known = Known(root, study.environments if study else {})
+        own_environments = study.environments if study else {}
+        own_programs = study.programs if study else {}
+        known = Known(root, own_environments, own_programs)
         faults += known.own_faults
+        faults += [
+            fault
+            for name, program in own_programs.items()
+            for fault in programs.faults(name, program, own_environments)
+        ]
         usual = _settings("defaults", defaults, known, faults, lists=False)
         for index, sweep in enumerate(sweeps):
             if not isinstance(sweep, dict):
@@ -106,7 +118,8 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
             before = len(faults)
             own = _settings(f"sweeps[{index}]", sweep, known, faults, lists=True)
             settings = {**usual, **own}
-            for key in ("framework", "network", "dataset"):
+            needed = ("framework", "network", "dataset") if "program" not in settings else ()
+            for key in needed:
                 if key not in sweep and key not in defaults:
                     faults.append(f"sweeps[{index}].{key}: missing; name one: {known.listed(key)}")
             if len(faults) > before or any(not values for values in settings.values()):
@@ -117,8 +130,12 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
                 faults.append(f"{where}: {size:,} cells, {most}; split the study")
                 continue
             combinations = itertools.product(*settings.values())
-            planned = [cell_of(dict(zip(settings, values, strict=True))) for values in combinations]
+            named = (dict(zip(settings, values, strict=True)) for values in combinations)
+            planned = [
+                cell_of(programs.filled(values, own_programs, own_environments)) for values in named
+            ]
             faults += [f"{where}.{fault}" for fault in without_effect(sweep, planned)]
+            faults += [f"{where}.{fault}" for fault in programs.unused(sweep, own_programs)]
             every += planned
             for one in planned:
                 for cell in known.resolved(one):
@@ -245,7 +262,7 @@ def _settings(
             except ValidationError as invalid:
                 faults.append(fault_of(place, invalid.errors()[0], Cell))
             else:
-                if fault := known.unknown(key, checked):
+                if fault := known.unknown(key, checked, "program" in given):
                     faults.append(f"{place}: {fault}")
                 settings[key].append(checked)
     return settings

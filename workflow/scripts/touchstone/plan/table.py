@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from touchstone.plan.checks import fault_of
 from touchstone.plan.effect import foreign
 from touchstone.plan.model import Cell, checker
-from touchstone.plan.setting import OPERATION
+from touchstone.plan.setting import OPERATION, PROGRAM
 from touchstone.plan.study import Plan
 
 HEADER = ("cell", *Cell.model_fields, "repeats")
@@ -25,7 +25,7 @@ def rows(plan: Plan) -> Iterator[list[Any]]:
 def settings(cell: Cell) -> dict[str, Any]:
     """The settings of a cell by name; those that it does not heed are empty texts."""
     values = cell.model_dump()
-    if cell.kind == OPERATION:
+    if cell.kind in (OPERATION, PROGRAM):
         shown = ("mode", "batch_size")
         values |= {name: None for name in values if name not in shown and foreign(cell, name)}
     return {key: "" if value is None else value for key, value in values.items()}
@@ -47,7 +47,7 @@ def cell_of(row: Mapping[str, str]) -> Cell:
         name: _value(name, text) for name, text in given.items() if text or None in _kinds(name)
     }
     cell = Cell.model_construct(None, **values)
-    if given.get("epochs") == "" and cell.kind != OPERATION:
+    if given.get("epochs") == "" and cell.kind not in (OPERATION, PROGRAM):
         raise ValueError(f"network: this version has no operation {cell.network!r}")
     return cell
 

@@ -9,6 +9,8 @@ from touchstone.analysis.findings_model import CellSummary, Findings, TrialSumma
 from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.ranking_model import ComparisonSummary
 from touchstone.plan.names import BEST, framework_name, mode_name, setting_name
+from touchstone.plan.programs import DATA
+from touchstone.plan.setting import PROGRAM, TRAINING
 from touchstone.report.figures.style import style_of
 from touchstone.results.planned import COMPARED
 from touchstone.results.tables import DIFFERENT_ERA, counted
@@ -87,6 +89,8 @@ def full_label(cell: CellSummary) -> str:
 
 
 def _with_mode(label: str, cell: CellSummary) -> str:
+    if cell.workload == PROGRAM:
+        return label
     mode = mode_name(cell.framework, cell.factors["mode"])
     if not mode or mode in label:
         return label
@@ -114,6 +118,8 @@ def compared_name(comparison: ComparisonSummary, cell: CellSummary) -> str:
             return BEST
         values = ((name, cell.factors[name]) for name in comparison.compared if name != "mode")
         return ", ".join(setting_name(name, value, cell.framework) for name, value in values)
+    if program := cell.factors.get("program"):
+        return f"{program} ({framework_name(cell.stack)})"
     name = _with_mode(framework_name(cell.stack), cell)
     if DIFFERENT_ERA not in cell.flags:
         return name
@@ -139,13 +145,14 @@ def row_name(comparison: ComparisonSummary, cell: CellSummary) -> str:
 
 def setting_of(comparison: ComparisonSummary) -> str:
     """What distinguishes a comparison from others on the same network, data set and device."""
-    workload = "" if comparison.workload == "training" else comparison.workload
+    workload = "" if comparison.workload in (TRAINING, PROGRAM) else comparison.workload
     return ", ".join(filter(None, (workload, comparison.setting)))
 
 
 def comparison_text(comparison: ComparisonSummary, first: CellSummary) -> str:
     """What all cells of a comparison have in common; `first` is one of them."""
-    parts = [f"{comparison.network} with {comparison.dataset}"]
+    own = comparison.workload == PROGRAM and comparison.dataset == DATA
+    parts = [comparison.network if own else f"{comparison.network} with {comparison.dataset}"]
     if comparison.device:
         parts[0] += f" ({comparison.device.upper()})"
     if not _of_frameworks(comparison):

@@ -8,7 +8,13 @@ from touchstone.results.phases import Phase, measured_chunks, trained_until
 from touchstone.results.run_files import Run
 from touchstone.results.telemetry import increase, is_whole, mean_of, percentile, share_of_others
 from touchstone.schema import events
-from touchstone.schema.spec import OperationSpec
+from touchstone.schema.spec import (
+    UNTIL_END,
+    InferenceSpec,
+    OperationSpec,
+    ProgramSpec,
+    TrainingSpec,
+)
 
 
 class Evidence(NamedTuple):
@@ -68,6 +74,14 @@ def total_training_time(evidence: Evidence) -> MetricValue | None:
     if "evaluation" not in phases:
         return "the run evaluates nothing"
     return phases["evaluation"].end - phases["first_step"].begin
+
+
+def program_time(evidence: Evidence) -> MetricValue:
+    """From the start of a program's process to the end of its script, s."""
+    spec, phases = evidence.run.spec, evidence.phases
+    if not isinstance(spec, ProgramSpec) or spec.program.until != UNTIL_END:
+        return "the script was ended when enough was measured (`until: measured`)"
+    return max(phase.end for phase in phases.values()) - phases["import"].begin
 
 
 def cpu_cores(evidence: Evidence) -> MetricValue:
@@ -152,6 +166,7 @@ def flop_rate(evidence: Evidence) -> MetricValue:
     spec, measured = evidence.run.spec, evidence.measured
     if isinstance(spec, OperationSpec):
         return spec.operation.flops * calls_rate(evidence)
+    assert isinstance(spec, TrainingSpec | InferenceSpec)
     macs = spec.network.training_macs if evidence.run.trains else spec.network.macs
     return 2 * macs * measured.examples / measured.seconds / 1e9
 
@@ -185,4 +200,6 @@ def deviation(evidence: Evidence) -> MetricValue:
         return value
     if isinstance(evidence.run.spec, OperationSpec):
         return "the run ended before its results were compared"
+    if isinstance(evidence.run.spec, ProgramSpec):
+        return "nobody knows what a program should compute"
     return "what a network computes is shown by its certificate"

@@ -7,7 +7,7 @@ from touchstone.results.measured import Censored, MetricValue, events_error
 from touchstone.results.phases import Phase, trained_until
 from touchstone.results.run_files import Run
 from touchstone.schema.events import Chunk, Evaluation, Fit
-from touchstone.schema.spec import OperationSpec, TrainingSpec
+from touchstone.schema.spec import OperationSpec, ProgramSpec, TrainingSpec
 from touchstone.schema.status import DIVERGED, ERROR, OK, TIMEOUT
 
 
@@ -133,8 +133,8 @@ def training_accuracy_of(run: Run) -> MetricValue:
 
 
 def _labels_of(run: Run, split: str) -> int:
-    """How many labels the examples of a split have; 0 of an operation, which has none."""
-    if isinstance(run.spec, OperationSpec):
+    """How many labels the examples of a split have; 0 where nobody knows of any."""
+    if isinstance(run.spec, OperationSpec | ProgramSpec):
         return 0
     data = run.spec.data
     examples = data.test_examples if split == "test" else data.train_examples

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from touchstone.plan.setting import INFERENCE, OF_A_NETWORK, OF_ALL, OPERATION, TRAINING, Kind
+from touchstone.plan.setting import (
+    INFERENCE,
+    OF_A_NETWORK,
+    OF_ALL,
+    OPERATION,
+    PROGRAM,
+    TRAINING,
+    Kind,
+)
 from touchstone.results.evidence import (
     Evidence,
     algorithm_bandwidth,
@@ -26,6 +34,7 @@ from touchstone.results.evidence import (
     memory_rate,
     other_cpu_utilization,
     per_gpu,
+    program_time,
     seconds_of,
     step_time,
     total_training_time,
@@ -41,6 +50,7 @@ from touchstone.schema.status import ERROR, OK
 WITHOUT: dict[str, str] = {
     INFERENCE: "the cell predicts, and trains nothing",
     OPERATION: "an operation is called, not trained",
+    PROGRAM: "a program does not tell it",
 }
 """Why a run of each kind has no metrics of training."""
 NO_INFERENCE = "the cell does not predict"
@@ -48,6 +58,8 @@ BEGUN, MEASURED, ENDED = "begun", "measured", "ended"
 """What a run has reached that has a metric: what it is computed from, also in an unfinished run;
 all its planned steps; its end, with the status `ok`."""
 HIGHER, LOWER = "higher", "lower"
+OF_EXAMPLES = (*OF_A_NETWORK, PROGRAM)
+"""Kinds of runs whose steps have examples."""
 SCALE, BATCH = ("dataset", "epochs", "steps"), ("dataset", "batch_size")
 """Settings with which a metric changes for no other reason."""
 Compute = Callable[[Evidence], MetricValue | Censored | None]
@@ -63,7 +75,7 @@ class Metric(NamedTuple):
     since: what a run must have reached: `BEGUN`, `MEASURED` or `ENDED`
     better: `HIGHER` or `LOWER`; None: neither
     speed: whether it is a speed or a time, whose ratios are called faster and slower
-    certain: whether every run with the status `ok` has a value
+    certain: whether every run with the status `ok` has a value, but for programs
     censored: whether a run may end too early for it, and then shows how large it is at least
     grows_with: the settings that change it for no other reason
     heading: its name in the table "At a glance" and in the chart; empty: it is in neither
@@ -133,7 +145,7 @@ METRICS = {
         "images/s",
         "Examples of the measured phase / its time.",
         lambda run: run.measured.examples / run.measured.seconds,
-        of=OF_A_NETWORK,
+        of=OF_EXAMPLES,
         better=HIGHER,
         speed=True,
     ),
@@ -173,6 +185,16 @@ METRICS = {
         better=LOWER,
         speed=True,
         grows_with=SCALE,
+    ),
+    "program_time": Metric(
+        "s",
+        "Program with `until: end`: from the start of its process to the end of the script.",
+        program_time,
+        since=ENDED,
+        of=(PROGRAM,),
+        better=LOWER,
+        speed=True,
+        heading="Whole script",
     ),
     "test_accuracy": Metric(
         "1",
@@ -301,7 +323,7 @@ METRICS = {
         "s",
         "CPU time of the process tree over the measured phase / its examples x 1000.",
         per_examples("cpu_seconds", 1000),
-        of=OF_A_NETWORK,
+        of=OF_EXAMPLES,
         better=LOWER,
         heading="CPU time of 1000 examples",
     ),
@@ -379,7 +401,7 @@ METRICS = {
         "J",
         "GPU energy of the measured phase / its examples.",
         per_examples("gpu_energy"),
-        of=OF_A_NETWORK,
+        of=OF_EXAMPLES,
         better=LOWER,
         heading="GPU energy of an example",
     ),
@@ -421,7 +443,7 @@ METRICS = {
         "J",
         "CPU energy of the measured phase / its examples.",
         per_examples("cpu_energy"),
-        of=OF_A_NETWORK,
+        of=OF_EXAMPLES,
         better=LOWER,
         heading="CPU energy of an example",
     ),
@@ -519,6 +541,7 @@ METRICS = {
         flop_rate,
         better=HIGHER,
         certain=True,
+        of=(*OF_A_NETWORK, OPERATION),
     ),
     "memory_rate": Metric(
         "GB/s",
@@ -586,6 +609,7 @@ SPEEDS = [name for name, metric in METRICS.items() if metric.speed and metric.be
 TIMES = [name for name, metric in METRICS.items() if metric.speed and metric.better == LOWER]
 SPEED_OF: dict[Kind, str] = {
     TRAINING: "throughput", INFERENCE: "throughput", OPERATION: "step_rate",
+    PROGRAM: "throughput",
 }  # fmt: skip
 """The metric by which cells that do the same are compared, and that turns measure."""
 HEADED = [name for name, metric in METRICS.items() if metric.heading]

@@ -9,7 +9,7 @@ from touchstone.schema import events
 from touchstone.schema.spec import TrainingSpec, epochs_of
 
 PHASES = (
-    "import", "load", "build", "first_step", "warmup", "measured", "evaluation", "latency",
+    "import", "load", "build", "first_step", "warmup", "measured", "evaluation", "latency", "rest",
 )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from touchstone.results.phases import (
 from touchstone.results.run_files import Run, read_run
 from touchstone.safe_text import one_line
 from touchstone.schema.events import Outcome, Result, Settings, Software
-from touchstone.schema.spec import TrainingSpec, epochs_of
+from touchstone.schema.spec import ProgramSpec, TrainingSpec, epochs_of
 from touchstone.schema.status import DIVERGED, ERROR, OK
 from touchstone.schema.values import to_json
 
@@ -123,7 +123,8 @@ def _check_finished(run: Run, phases: dict[str, Phase], steps: int, planned: int
     result = [event.status for event in run.of(Result)]
     if result != [OK]:
         raise events_error(run, f"the outcome is ok, but the runner's results are {result}")
-    for name in ("first_step", "measured"):
+    needed = ("measured",) if isinstance(run.spec, ProgramSpec) else ("first_step", "measured")
+    for name in needed:
         if name not in phases:
             raise events_error(run, f"the outcome is ok, but there is no {name} phase")
     if steps != planned:
@@ -137,6 +138,8 @@ def _check_measured(run: Run, measured: Phase, before: int) -> None:
     if measured.seconds <= 0 or measured.steps < 1 or measured.steps != steps:
         cause = f"the measured phase states {measured.steps} steps in {measured.seconds:g} s"
         raise events_error(run, f"{cause}, its chunks have {steps}")
+    if isinstance(run.spec, ProgramSpec):
+        return  # its script says how many examples a step has
     expected = measured.steps * run.spec.factors.batch_size
     if isinstance(run.spec, TrainingSpec):
         expected = epochs_of(run.spec).examples_of(before, measured.steps)

@@ -27,7 +27,7 @@ from touchstone.results.phases import PHASES
 from touchstone.schema.status import STATUSES
 
 OF_OK = [name for name, metric in METRICS.items() if metric.certain]
-"""Metrics that every run with the status `ok` has a number for."""
+"""Metrics that every run with the status `ok` has a number for, but those of programs."""
 DATE = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z$"
 """UTC in ISO 8601."""
 ABSENT: Any = None
@@ -315,9 +315,18 @@ class Record(Part):
             "allOf": [
                 {
                     "if": {"properties": {"status": {"const": "ok"}}},
+                    "then": {"properties": {"reason": {"type": "null"}}},
+                    "else": {"properties": {"reason": {"type": "string"}}},
+                },
+                {
+                    "if": {
+                        "properties": {
+                            "status": {"const": "ok"},
+                            "factors": {"properties": {"program": {"type": "null"}}},
+                        }
+                    },
                     "then": {
                         "properties": {
-                            "reason": {"type": "null"},
                             "metrics": {
                                 "properties": {
                                     name: {"properties": {"value": {"type": "number"}}}
@@ -326,7 +335,6 @@ class Record(Part):
                             },
                         }
                     },
-                    "else": {"properties": {"reason": {"type": "string"}}},
                 },
                 {
                     "if": {"properties": {"status": {"const": "error"}}},
@@ -381,7 +389,8 @@ class Record(Part):
             raise ValueError(f"the status is {self.status}, the reason {self.reason!r}")
         if (self.status == "error") != ("log_tail" in self.model_fields_set):
             raise ValueError("log_tail is there if, and only if, the status is error")
-        for name in OF_OK if self.status == "ok" else ():
+        is_program = (self.factors.model_extra or {}).get("program") is not None
+        for name in OF_OK if self.status == "ok" and not is_program else ():
             metric = getattr(self.metrics, name)
             if metric is not ABSENT and metric.value is None:
                 raise ValueError(f"the run is ok, but {name} has no value")

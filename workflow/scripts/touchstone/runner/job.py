@@ -1,6 +1,6 @@
 """What an adapter is to do: the part of a spec that it reads."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from touchstone.schema.epochs import DROP, Epochs
 from touchstone.schema.spec import (
@@ -14,8 +14,8 @@ from touchstone.schema.spec import (
     Optimizer,
     ParitySpec,
     ParitySteps,
-    RunSpec,
     Schedule,
+    TrainingSpec,
     kind_of,
 )
 
@@ -23,6 +23,10 @@ NO_DATA = Data("", "raw", "", {}, [], 0, 0, 0, [], [], 255)
 NO_UPDATES = Optimizer("sgd", 0.0, 0.0, False, [], {"momentum": 0.0, "nesterov": False})
 NO_SCHEDULE = Schedule("constant", [], 1.0, 0.0)
 """What a job without training has."""
+
+
+AdapterSpec = Union[TrainingSpec, InferenceSpec, OperationSpec]
+"""The spec of a run that an adapter makes."""
 
 
 class Group(NamedTuple):
@@ -83,7 +87,7 @@ class Job(NamedTuple):
         return self.augmentation.crop_area if self.augmentation else 0.0
 
 
-def job_of(spec: RunSpec, group: Optional[Group] = None, threads: int = 1) -> Job:
+def job_of(spec: AdapterSpec, group: Optional[Group] = None, threads: int = 1) -> Job:
     """What the adapter is to do for a run, in the process that has this place in a group and so
     many threads."""
     factors, execution = spec.factors, spec.execution

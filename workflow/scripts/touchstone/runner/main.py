@@ -1,4 +1,4 @@
-"""Run what a spec asks for: training, inference, an operation, parity steps or a profile."""
+"""Run what a spec asks for: training, inference, an operation, a program, or parity steps."""
 
 import datetime
 import importlib
@@ -10,7 +10,7 @@ from typing import Any
 from touchstone.runner import BEGIN, replicas
 from touchstone.runner.events import EventWriter
 from touchstone.runner.group import FOLLOWS
-from touchstone.runner.outcome import Diverged, exit_now
+from touchstone.runner.outcome import PATIENCE, Diverged, Failed, exit_now
 from touchstone.schema import status
 from touchstone.schema.events import Result, Start
 from touchstone.schema.spec import Spec, kind_of, spec_from_json
@@ -19,6 +19,7 @@ MODULES = {
     "training": "train",
     "inference": "infer",
     "operation": "operate",
+    "program": "program",
     "parity": "parity",
     "profile": "profile",
 }
@@ -39,6 +40,8 @@ def run(spec: Spec, path: str, threads: int, work: Any) -> None:
         work(spec, events, threads)
     except Diverged as fault:
         result = Result(status.DIVERGED, str(fault))
+    except Failed as fault:
+        result = Result(status.ERROR, str(fault))
     except NotImplementedError as fault:
         result = Result(status.UNSUPPORTED, str(fault))
     except MemoryError as fault:
@@ -54,14 +57,15 @@ def main() -> None:
     with open(spec_path, encoding="utf-8") as file:
         spec = spec_from_json(json.load(file))
     threads = spec.execution.threads or len(os.sched_getaffinity(0))
+    name, patience = MODULES[kind_of(spec)], PATIENCE if kind_of(spec) == "program" else None
     if pipes:
-        slices = importlib.import_module("touchstone.runner.slices")
+        module = "program" if name == "program" else "slices"
+        slices = importlib.import_module("touchstone.runner." + module)
         run(spec, output, threads, slices.conducted(*map(int, pipes)))
-        exit_now()
-    name = MODULES[kind_of(spec)]
+        exit_now(patience)
     work = getattr(importlib.import_module("touchstone.runner." + name), name)
     if name in ("parity", "profile"):
         work(spec, output, threads)
     else:
         run(spec, output, threads, work)
-    exit_now()
+    exit_now(patience)

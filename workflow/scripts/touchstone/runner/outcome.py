@@ -5,11 +5,19 @@ import ctypes
 import os
 import re
 import sys
-from typing import Any
+import threading
+from typing import Any, Optional
+
+PATIENCE = 3.0
+"""Seconds that hooks of a program may take at the end of its process."""
 
 
 class Diverged(Exception):
     """A loss is not finite."""
+
+
+class Failed(Exception):
+    """A script of the user failed, which is a result; the text says why."""
 
 
 def raise_foreseen(adapter: Any, error: Exception) -> None:
@@ -24,12 +32,17 @@ def raise_foreseen(adapter: Any, error: Exception) -> None:
         raise NotImplementedError(reason)
 
 
-def exit_now() -> None:
+def exit_now(patience: Optional[float] = None) -> None:
     """End this process, all its files being written, without taking the framework apart.
 
     That takes up to a second, for which the next run would wait. What registered itself for the
-    end of the process is called, and what C has not written yet is written.
+    end of the process is called, and what C has not written yet is written; after so many seconds
+    of `patience` the process ends whatever they do.
     """
+    if patience is not None:
+        timer = threading.Timer(patience, os._exit, [0])
+        timer.daemon = True
+        timer.start()
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

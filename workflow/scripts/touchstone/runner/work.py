@@ -25,8 +25,9 @@ class Work:
     total = sys.maxsize
 
     def begin(self, phase: str, steps: int) -> int:
-        """Begin a chunk of so many steps, and wait for the chunk before it, so that at most one is
-        queued, or for this one. Returns how many steps were waited for."""
+        """Begin a chunk of so many steps, or of fewer before a pause, and wait for the chunk before
+        it, so that at most one is queued, or for this one. Returns how many steps were waited
+        for."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -35,6 +36,10 @@ class Work:
     def examples(self, first: int) -> int:
         """The examples of the steps from number `first` on; a call of an operation counts as 1."""
         raise NotImplementedError
+
+    def pause(self) -> float:
+        """Wait until a pause is over that the work itself has begun; returns its seconds."""
+        return 0.0
 
     def write(self) -> None:
         """Write the events that are due."""
@@ -115,11 +120,11 @@ class Phases:
             enough = work.made - first >= asked.warmup_steps and seconds >= asked.warmup_seconds
             if (enough and size.found) or seconds >= self.extent.longest_warmup:
                 break
-            start = time.monotonic()
+            start, before = time.monotonic(), work.made
             steps = min(size.steps, self._left(), total // 2 - work.made) or 1
             work.begin("warmup", steps)
             work.finish()
-            size.learn(steps, time.monotonic() - start)
+            size.learn(work.made - before, time.monotonic() - start)
             size.found |= steps == self.extent.every  # a chunk ends where a pause begins
             if self._is_due():
                 end = self._phase("warmup", begin, start_of_part)
@@ -132,15 +137,18 @@ class Phases:
     def measure(self, begin: float) -> float:
         """The measured steps; with pauses the phase has several parts."""
         work, first, most = self.work, self.work.made, self.extent.measured_seconds
+        spent = 0.0  # in the parts before this one
         if self.extent.measured_steps is not None:
             work.total = min(work.total, first + self.extent.measured_steps)
-        while work.made < work.total and (most is None or time.monotonic() - begin < most):
+        while work.made < work.total and (most is None or spent + time.monotonic() - begin < most):
             start = time.monotonic()
             awaited = work.begin("measured", min(self.size.steps, self._left()))
             self.size.learn(awaited, time.monotonic() - start)
             if self._is_due():
                 work.finish()
-                begin, first = self._pause(self._phase("measured", begin, first)), work.made
+                end = self._phase("measured", begin, first)
+                spent += end - begin
+                begin, first = self._pause(end), work.made
         work.finish()
         return self._phase("measured", begin, first)
 

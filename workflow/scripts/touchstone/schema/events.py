@@ -29,7 +29,8 @@ class Start(NamedTuple):
 class Phase(NamedTuple):
     """A phase, or a part of one between two evaluations, has ended.
 
-    name: `import`, `load`, `build`, `first_step`, `warmup`, `measured`, `evaluation` or `latency`
+    name: `import`, `load`, `build`, `first_step`, `warmup`, `measured`, `evaluation`, `latency`, or
+        `rest`: what a program does after its loop
     begin: the end of the phase before it
     end: when all its work was done
     steps: of it, where it has steps: steps of training, batches or calls
@@ -152,7 +153,7 @@ class Memory(NamedTuple):
 class Result(NamedTuple):
     """The runner's own account of how it ended.
 
-    status: `ok`, `diverged`, `oom` or `unsupported`
+    status: `ok`, `diverged`, `oom`, `unsupported`, or `error` of a program that failed
     reason: why, if not ok
     """
 

@@ -19,6 +19,8 @@ LAST, BEST = "last", "best"
 """Which weights a run keeps: of its last epoch, or of the evaluation with the best accuracy."""
 PINNED = "pinned"
 """The environment of every cell that names no other: that of `envs/<framework>.yaml`."""
+UNTIL_MEASURED, UNTIL_END = "measured", "end"
+"""When a run of a program ends."""
 TUNED, PLAIN = "tuned", "plain"
 """Whose code a run executes: what experts write for a framework, or what its tutorials show."""
 
@@ -28,8 +30,8 @@ class Factors(NamedTuple):
 
     framework: an adapter's name
     environment: where it is installed: `pinned`, or one of the study's own
-    network: of `networks/`, or an operation of `operations/`
-    dataset: a data set, or the shape of an operation
+    network: of `networks/`, an operation of `operations/`, or a word for what a program does
+    dataset: a data set, the shape of an operation, or a word of the user
     device: `cpu` or `gpu`
     precision: `fp64`, `fp32`, `tf32`, `bf16` or `fp16-amp`
     style: `tuned` or `plain`
@@ -45,6 +47,7 @@ class Factors(NamedTuple):
     steps: measured steps, where a study limits them
     workload: `inference`, of a run that predicts
     weights: `trained` or `initial`, of a run that predicts
+    program: the name of a script of the user in its study
     """
 
     framework: str
@@ -66,6 +69,7 @@ class Factors(NamedTuple):
     weights: Optional[str] = None
     environment: str = PINNED
     style: str = TUNED
+    program: Optional[str] = None
 
 
 class Parameter(NamedTuple):
@@ -474,6 +478,52 @@ class OperationSpec(NamedTuple):
     trials: Optional[List[Trial]] = None
 
 
+class Program(NamedTuple):
+    """A script of the user.
+
+    name: in the study
+    file: its path, from the working folder
+    arguments: that follow it on the command line
+    until: `measured`: the run ends when enough is measured; `end`: when the script ends
+    code: digest of the script, of what it imports from its own folder, and of its other files
+    """
+
+    name: str
+    file: str
+    arguments: List[str]
+    until: str
+    code: str
+
+
+class ProgramSpec(NamedTuple):
+    """A run of a script of the user.
+
+    cell: the name of its cell
+    repeat: from 1
+    seed: the study's + `repeat` - 1
+    factors: settings that tables and records name
+    program: the script
+    deviations: none
+    execution: its device, threads and variables; the script decides the rest
+    phases: how long
+    limits: what ends it early
+    sampling_interval: of the sensors, s
+    trials: none
+    """
+
+    cell: str
+    repeat: int
+    seed: int
+    factors: Factors
+    program: Program
+    deviations: List[str]
+    execution: Execution
+    phases: TimedPhases
+    limits: Limits
+    sampling_interval: float
+    trials: Optional[List[Trial]] = None
+
+
 class ParitySteps(NamedTuple):
     """Single steps of training, which the comparison of frameworks keeps.
 
@@ -530,9 +580,9 @@ class ProfileSpec(NamedTuple):
         return self.training.execution
 
 
-RunSpec = Union[TrainingSpec, InferenceSpec, OperationSpec]
+RunSpec = Union[TrainingSpec, InferenceSpec, OperationSpec, ProgramSpec]
 """The spec of a run of a study."""
-Spec = Union[TrainingSpec, InferenceSpec, OperationSpec, ParitySpec, ProfileSpec]
+Spec = Union[RunSpec, ParitySpec, ProfileSpec]
 
 
 def epochs_of(spec: TrainingSpec) -> Epochs:
@@ -544,6 +594,7 @@ KINDS: Dict[str, Any] = {
     "training": TrainingSpec,
     "inference": InferenceSpec,
     "operation": OperationSpec,
+    "program": ProgramSpec,
     "parity": ParitySpec,
     "profile": ProfileSpec,
 }

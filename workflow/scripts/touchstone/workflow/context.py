@@ -15,7 +15,7 @@ from touchstone.plan.max_batch import searches
 from touchstone.plan.model import Cell
 from touchstone.plan.names import Stack
 from touchstone.plan.parity import REFERENCE
-from touchstone.plan.setting import OPERATION, TRAINING
+from touchstone.plan.setting import OF_A_NETWORK, TRAINING
 from touchstone.plan.study import Plan
 from touchstone.results.turn_groups import groups
 
@@ -42,7 +42,7 @@ class Context:
     @cached_property
     def trained(self) -> list[Cell]:
         """The cells that train or predict with a network."""
-        return [cell for cell in self.plan.cells.values() if cell.kind != OPERATION]
+        return [cell for cell in self.plan.cells.values() if cell.kind in OF_A_NETWORK]
 
     @cached_property
     def scaling(self) -> bool:

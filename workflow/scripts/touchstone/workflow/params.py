@@ -14,7 +14,7 @@ from touchstone.plan.model import Cell
 from touchstone.plan.names import BEST, Stack
 from touchstone.plan.parity import parity_spec
 from touchstone.plan.read import canonical, digest
-from touchstone.plan.setting import INFERENCE, OPERATION
+from touchstone.plan.setting import INFERENCE, OPERATION, PROGRAM, TRAINING, Kind
 from touchstone.plan.spec import spec_digests
 from touchstone.schema.spec import TUNED
 from touchstone.workflow.context import Context, Wildcards, inspected
@@ -96,7 +96,13 @@ class JobParams:
         its runs."""
         cell = self.plan.cells[name]
         settings = canonical(cell.model_dump(exclude_defaults=True))
-        return settings, spec_digests(cell, self.plan.study.repeats, self.context.root)
+        program = self.plan.program(cell)
+        return settings, spec_digests(cell, self.plan.study.repeats, self.context.root, program)
+
+    def program_of(self, cell: Cell) -> list[str]:
+        """The option of a command that has the program of a cell, if it runs one."""
+        program = self.plan.program(cell)
+        return ["--program", program.model_dump_json()] if program else []
 
     @inspected
     def run(self, wildcards: Wildcards) -> dict[str, Any]:
@@ -112,7 +118,7 @@ class JobParams:
             "settings": settings,
             "spec": specs[int(wildcards.repeat) - 1],
             "pins": self.installed_for(cell),
-            "environment": self.options_of(cell.environment),
+            "environment": [*self.options_of(cell.environment), *self.program_of(cell)],
             "code": code_of_runs(cell.framework, kind_of(cell), cell.style, cell.mode == BEST),
             "errors": attempts.errors(wildcards),
             "weights": self.weights(wildcards),
@@ -188,13 +194,20 @@ class JobParams:
         }
 
 
+MODULES: dict[Kind, str] = {
+    TRAINING: "train", INFERENCE: "infer", OPERATION: "operate", PROGRAM: "program",
+}  # fmt: skip
+
+
 def kind_of(cell: Cell) -> str:
     """The module of the runner that a cell's runs begin with."""
-    return "operate" if cell.kind == OPERATION else "infer" if cell.kind == INFERENCE else "train"
+    return MODULES[cell.kind]
 
 
 def runner(framework: str, kind: str, style: str = TUNED) -> list[str]:
     """The code that a run of that kind begins with in a framework's environment."""
+    if kind == "program":
+        return ["runner/main.py", "runner/program.py", "../steps/touchstone_steps.py"]
     modules = frameworks.adapter_files(framework, style)
     files = ["main.py", f"{kind}.py", *(f"adapters/{framework}/{name}.py" for name in modules)]
     # Found by their names, so that no import shows them.

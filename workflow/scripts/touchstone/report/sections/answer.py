@@ -40,6 +40,7 @@ WHOSE_CODE = (
     "Each framework ran through this project's adapter, in the mode in brackets; plain user code"
     " may differ (docs/styles.md)."
 )
+AUTHORS = "That the programs do the same work is their authors' claim."
 AGES_APART = 3
 """Years between releases that the answer mentions."""
 SENTENCES = 3
@@ -59,7 +60,7 @@ def view(findings: Findings) -> dict[str, Any]:
         "trust": trust_sentence(findings.answer.trust),
         "next_step": next_step(findings),
         "caveat": caveat(findings),
-        "whose_code": WHOSE_CODE if findings.answer.cells_with_throughput else "",
+        "whose_code": _whose_code(findings),
         "matrix": table.table() if table else None,
         "crossed": table is not None and table.crossed,
         "hints": findings.setup.hints,
@@ -99,6 +100,11 @@ def not_compared(findings: Findings) -> list[str]:
     return texts
 
 
+def _whose_code(findings: Findings) -> str:
+    texts = [WHOSE_CODE] if findings.answer.cells_with_throughput else []
+    return " ".join(texts + [AUTHORS] * bool(findings.cells_of("program")))
+
+
 def _with_speed(cell: CellSummary) -> str:
     unit = UNIT_OF[cell.workload]
     name = f"{full_label(cell)}, {cell.network} with {cell.dataset}, batch size {cell.batch_size}"
@@ -110,7 +116,7 @@ def _with_speed(cell: CellSummary) -> str:
 
 def _nothing_to_compare(findings: Findings) -> str:
     speeds = [(c, c.metrics["throughput"]) for c in findings.cells if "throughput" in c.metrics]
-    known = [(cell, speed) for cell, speed in speeds if cell.workload == "training"]
+    known = [(c, speed) for c, speed in speeds if c.workload in ("training", "program")]
     if not known:
         return _operations(findings) or (
             "No run reached the end of its measured phase: there is no throughput to compare."
@@ -118,10 +124,13 @@ def _nothing_to_compare(findings: Findings) -> str:
     if len(known) == 1:
         ((cell, speed),) = known
         runs = f"the median of {speed.n} runs" if speed.n > 1 else "one run"
+        what = f"trained {cell.network} with {cell.dataset}"
+        if cell.workload == "program":
+            what = "ran"
         return (
-            f"{full_label(cell)} trained {cell.network} with {cell.dataset} at"
-            f" {number(speed.median)} images/s ({runs}). The study has no other configuration with"
-            " a speed, so there is nothing to compare."
+            f"{full_label(cell)} {what} at"
+            f" {number(speed.median)} {UNIT_OF[cell.workload]} ({runs}). The study has no"
+            " other configuration with a speed, so there is nothing to compare."
         )
     return (
         "No two configurations with a speed do the same work: they differ in network, data set or"

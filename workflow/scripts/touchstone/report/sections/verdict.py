@@ -7,6 +7,7 @@ from typing import Any
 from touchstone.analysis.findings_model import CellSummary, Findings
 from touchstone.analysis.part import UNIT_OF
 from touchstone.analysis.ranking_model import ComparedPair, ComparisonSummary
+from touchstone.plan.setting import PROGRAM
 from touchstone.report.sections.answer import SENTENCES, rankings
 from touchstone.report.sections.columns import MetricColumn, has_values, metric_columns
 from touchstone.report.sections.ranking import begun, counted, leads_of
@@ -67,7 +68,9 @@ def _verdict(findings: Findings, one: ComparisonSummary, headed: bool) -> str:
     else:
         parts = _parts(one, names)
     place = f"{comparison_text(one, common_cell(findings, one))}: " if headed else ""
-    return f"{place}{'. '.join(map(begun, parts))}."
+    if one.workload != PROGRAM:  # whose name its author spells
+        parts = list(map(begun, parts))
+    return f"{place}{'. '.join(parts)}."
 
 
 def _parts(one: ComparisonSummary, names: dict[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The tables of basic operations and of inference."""
+"""The tables of basic operations, of inference and of programs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,11 +45,26 @@ INFERENCE_COLUMNS = (
 )
 
 
+PROGRAM_COLUMNS = (
+    MetricColumn("Speed", "examples/s", "throughput", digits=4),
+    MetricColumn("Steps", "steps/s", "step_rate"),
+    MetricColumn("First step", "s", "first_step_time"),
+    MetricColumn("Whole script", "s", "program_time"),
+    MetricColumn("CPU", "cores", "cpu_cores"),
+    MetricColumn("Memory, peak", "MiB", "host_memory_peak"),
+    MetricColumn("Energy of the CPU", "J", "cpu_energy"),
+    MetricColumn("GPU utilisation", "%", "gpu_utilization"),
+    MetricColumn("GPU memory, peak", "MiB", "gpu_memory_peak"),
+    MetricColumn("Energy of the GPU", "J", "gpu_energy"),
+)
+
+
 def view(findings: Findings) -> dict[str, Any]:
-    """The two tables."""
+    """The tables."""
     return {
         "operations": _operations(findings.cells_of("operation")),
         "inference": _inference(findings.cells_of("inference")),
+        "programs": _programs(findings.cells_of("program")),
     }
 
 
@@ -68,6 +83,18 @@ def _operations(cells: Sequence[CellSummary]) -> Table:
         flags_column(itself),
     )
     return Table("Basic operations", columns, cells, csv="tables/summary.csv", sortable=True)
+
+
+def _programs(cells: Sequence[CellSummary]) -> Table:
+    measured = [column for column in PROGRAM_COLUMNS if has_values(cells, [column.metric])]
+    columns = (
+        Column("Program", lambda cell: stack_name(cell, cell.factors["program"])),
+        Column("Framework", lambda cell: framework_name(cell.stack), css="text"),
+        batch_column(itself),
+        *metric_columns(measured),
+        flags_column(itself),
+    )
+    return Table("Programs", columns, cells, csv="tables/summary.csv", sortable=True)
 
 
 def _inference(cells: Sequence[CellSummary]) -> Table:
