@@ -17,7 +17,7 @@ from touchstone.paths import ROOT
 from touchstone.plan.model import Cell
 from touchstone.published import machine as machine_tables
 from touchstone.published.arithmetic import CONTRADICTION, Finding, examine
-from touchstone.published.claims import STAND_IN
+from touchstone.published.claims import BY_MAGNITUDE, STAND_IN
 from touchstone.published.dossier import PARAMETERS, Curves, Dossier, FigureSpec
 from touchstone.published.entries import (
     Entry,
@@ -41,6 +41,7 @@ from touchstone.published.exports import (
     texts,
 )
 from touchstone.published.figures import caption, curves_caption, draw, draw_curves
+from touchstone.published.numbers_said import MAGNITUDE
 from touchstone.published.points import (
     BOTTLENECK,
     Level,
@@ -217,6 +218,8 @@ def make(
         ],
         claims=claims,
         stand_in=STAND_IN,
+        magnitude=BY_MAGNITUDE,
+        roughly=number(MAGNITUDE),
         gaps=gaps,
         cells={cell.name: cell for cell in summaries(study, {}, {})} if gaps else {},
         comparable=dossier.comparable,
