@@ -126,8 +126,12 @@ def test_the_page_says_how_many_verdicts_are_expected_to_be_wrong():
         Verdict(claim(TIMES), here, own) for here in [decided] * 30 + [open_] * 10 + [counted] * 5
     ]
     assert expected_wrong(found) == (
-        "Each verdict by intervals may be wrong by chance with 5 %: of the 30 decided ones, out of"
-        " 40, up to 2 are expected to be."
+        "Intervals judge 40 of these claims and decide 30, of which up to 2 are expected to be"
+        " wrong by chance (5 % each)."
+    )
+    assert expected_wrong(found[:10] + found[30:]).endswith(
+        "20 of these claims and decide 10, of which up to 1 is expected to be wrong by chance"
+        " (5 % each)."
     )
     assert expected_wrong(found[30:]) == ""
 

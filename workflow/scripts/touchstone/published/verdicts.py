@@ -116,11 +116,11 @@ def expected_wrong(found: Sequence[Verdict]) -> str:
     judged = decided + at_risk.count(UNDECIDED)
     if not decided:
         return ""
-    most = min(decided, (1 - LEVEL) * judged)
+    wrong = f"{min(decided, (1 - LEVEL) * judged):.2g}"
     level = f"{1 - LEVEL:.0%}".replace("%", " %")
     return (
-        f"Each verdict by intervals may be wrong by chance with {level}: of the {decided} decided"
-        f" ones, out of {judged}, up to {most:.2g} are expected to be."
+        f"Intervals judge {judged} of these claims and decide {decided}, of which up to {wrong}"
+        f" {'is' if wrong == '1' else 'are'} expected to be wrong by chance ({level} each)."
     )
 
 
