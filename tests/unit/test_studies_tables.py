@@ -208,7 +208,7 @@ def test_our_cells_have_the_words_of_the_source(root):
 STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
 
 
-@pytest.mark.parametrize("name", (*STUDIES, "machine-check"))
+@pytest.mark.parametrize("name", (*STUDIES, "lambda2025", "machine-check"))
 def test_every_row_of_every_published_table_is_measured_or_has_its_reason(root, name):
     """What a source prints in its running text only (`table` is `text`) is in no table."""
     result = made(root, name)
@@ -456,3 +456,14 @@ def test_appendix_a_has_one_column_for_the_two_cpus(root):
 def test_what_of_a_source_is_left_out_is_said_with_its_reason(yin):
     text = html.unescape(yin.page)
     assert "What of the source is left out" in text and "Table 2 and figure 1: " in text
+
+
+def test_a_gpu_is_next_to_every_gpu_of_lambdas_table(root):
+    """Of one device, in both precisions; SSD is no network here."""
+    rows = rows_of(made(root, "lambda2025", device="gpu"), "throughput")
+    measured = {(r["gpu"], r["precision"]) for r in rows if r["line"] and r["n"] != "0"}
+    one = ("H100 80GB PCIe", "H100 80GB SXM5", "GH200 96GB", "H200 140GB SXM", "B200 192GB")
+    assert measured == {(gpu, precision) for gpu in one for precision in ("fp16", "fp32")}
+    assert all(r["ratio"] for r in rows if r["line"] and r["n"] != "0")
+    reasons = {r["reason"] for r in rows if r["network"] == "ssd"}
+    assert reasons == {"no network here finds objects in images"}
