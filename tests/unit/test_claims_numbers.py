@@ -136,6 +136,18 @@ def test_the_page_says_how_many_verdicts_are_expected_to_be_wrong():
     assert expected_wrong(found[30:]) == ""
 
 
+def test_rankings_of_machines_are_judged_by_intervals_too():
+    """Their groups show no interval, for each is of two."""
+    points = [
+        point([value, value * 1.01], machine=machine, task=task)
+        for task in ("gemm", "model")
+        for machine, value in zip("ab", (1, 2), strict=True)
+    ]
+    rank = {"kind": "rank", "metric": "throughput", "over": "machine"}
+    found = judged(points, {**rank, "of": {"task": "gemm"}, "to": {"task": "model"}})
+    assert found.by_intervals and all(group.low is None for group in found.groups)
+
+
 NUMBERED = {
     "yin2020": {
         "gpu-nearly-5-times", "gpu-3-times", "gpu-nine-times", "mxnet-host-memory-level",

@@ -75,8 +75,9 @@ class Judgement:
 
     @property
     def by_intervals(self) -> bool:
-        """Whether an interval said something of it, which may be wrong by chance."""
-        return any(group.low is not None and group.low != group.high for group in self.groups)
+        """Whether an interval said something of it, which may be wrong by chance; what is counted
+        has none."""
+        return any(group.n > 1 for group in self.groups)
 
 
 @dataclass(frozen=True)
