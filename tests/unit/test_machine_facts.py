@@ -13,7 +13,7 @@ from touchstone.results.record import build_record
 FACTS = (
     "governor", "frequency_limits_mhz", "smt", "turbo", "huge_pages", "reserved_huge_pages",
     "numa_nodes", "numa_balancing", "numa_nodes_allowed", "cpu_quota_cores", "memory_limit_mib",
-    "swap_mib", "kernel", "microcode", "container", "virtualization",
+    "swap_mib", "kernel", "microcode", "container", "virtualization", "board", "disks",
 )  # fmt: skip
 
 
@@ -36,6 +36,25 @@ def test_facts_are_read_from_the_kernels_files(tmp_path, monkeypatch):
     machine = environment.machine({})
     assert machine["frequency_limits_mhz"] == "400-2000, 400-3600"
     assert machine["huge_pages"] == "madvise"
+
+
+def test_disks_and_board_are_those_of_the_firmware_and_no_loop(tmp_path, monkeypatch):
+    for name, size, rotates in (("sda", 2_000_000_000, "1"), ("nvme0n1", 1_000_000_000, "0")):
+        (tmp_path / name / "device").mkdir(parents=True)
+        (tmp_path / name / "queue").mkdir()
+        (tmp_path / name / "size").write_text(f"{size}\n")
+        (tmp_path / name / "queue/rotational").write_text(f"{rotates}\n")
+    (tmp_path / "sda/device/model").write_text("ST1000  \n")
+    (tmp_path / "loop0").mkdir()
+    for what, text in (("vendor", "Dell Inc."), ("name", "0XY")):
+        (tmp_path / f"board_{what}").write_text(f"{text}\n")
+    monkeypatch.setattr(environment, "DISKS", tmp_path)
+    monkeypatch.setattr(environment, "FIRMWARE", tmp_path)
+    machine = environment.machine({})
+    assert machine["disks"] == "nvme0n1, 512 GB, solid state; ST1000, 1024 GB, rotating"
+    assert machine["board"] == "Dell Inc. 0XY"
+    monkeypatch.setattr(environment, "DISKS", tmp_path / "none")
+    assert environment.machine(unknown := {})["disks"] is None and "machine.disks" in unknown
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,33 @@ def test_the_figures_of_yin2020_have_the_numbers_of_the_thesis(root):
     for spec in specs:
         if numbered := re.match(r"figure-(\d+)-", spec.id):
             found.setdefault(numbered[1], spec.metric)
-            assert spec.title.startswith(f"Figure {numbered[1]}: ")
+            assert spec.number == numbered[1]
     assert found == FIGURES
+
+
+SECTIONS = {
+    "mnist-lenet": "5.2",
+    "cifar10-alexnet": "5.3.1", "cifar10-resnet50": "5.3.2", "cifar10-googlenet": "5.3.3",
+    "cifar10-vgg16": "5.3.4",
+    "imagenet-alexnet": "5.4.1", "imagenet-resnet50": "5.4.2", "imagenet-googlenet": "5.4.3",
+    "imagenet-vgg16": "5.4.4",
+}  # fmt: skip
+"""The sections of the thesis of Piccione on a network, each with figures a, b and c."""
+
+
+def test_the_27_figures_of_piccione2018_have_numbers_that_claims_cite(root):
+    page = made(root, "piccione2018").page
+    found = dict(re.findall(r'<figure id="([^"]+)">\s*<h3>Figure ([0-9.]+[abc]): ', page))
+    letters = {"speed": "a", "memory": "b", "power": "c"}
+    assert found == {
+        f"{place}-{name}": f"{number}.{letter}"
+        for place, number in SECTIONS.items()
+        for name, letter in letters.items()
+    }
+    claims = read_dossier(root / "config/claims/piccione2018.yaml").claims
+    cited = {number for one in claims for number in re.findall(r"figure (\S+)", one.source)}
+    assert len(cited) > 20 and cited <= set(found.values())
+    assert '<a href="#imagenet-vgg16-power">figure 5.4.4.c</a>' in page
 
 
 def test_the_losses_of_every_learning_rate_are_drawn(yin):
@@ -74,7 +99,7 @@ def test_a_figure_repeated_for_factors_has_only_our_own_cells_of_these(root):
     found = made(root, "vo2021").files
     assert {name for name in found if name.endswith(".svg")} == {f"figures/{n}.svg" for n in names}
     page = made(root, "piccione2018").page
-    text = re.search(r"Training speed: cifar10, vgg16</h3>(.*?)<a", page, re.S)[1]
+    text = re.search(r"Figure 5.3.4.a: training speed, cifar10, vgg16</h3>(.*?)<a", page, re.S)[1]
     assert "n = 3 a cell" in text
     counts = re.search(r"(\d+) of (\d+) figures were not measured", text)
     assert int(counts[2]) - int(counts[1]) == 6  # all of our frameworks, on the CPU

@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
         config = read(arguments.config)
         done = make_plan(config, ROOT)
         wholes = whole_cells(done, config, ROOT)
+        left_out = len(make_plan({**config, "scale": "paper"}, ROOT).cells) - len(done.cells)
         dossier = read_dossier(ROOT / f"config/claims/{done.study.study}.yaml")
         table = read_table(ROOT / "config/published" / dossier.published)
     except (ConfigError, DossierError, PublishedError) as error:
@@ -66,6 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
         others,
         turns,
         gaps_of(study, interleaved),
+        left_out,
     )
     for name, content in result.files.items():
         write_atomic(arguments.output / name, content)

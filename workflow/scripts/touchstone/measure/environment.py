@@ -19,6 +19,8 @@ from touchstone.measure.processes import own_group
 
 CPUS = Path("/sys/devices/system/cpu")
 NODES = Path("/sys/devices/system/node")
+DISKS = Path("/sys/block")
+FIRMWARE = Path("/sys/class/dmi/id")
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 CONTAINERS = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
 """Files by which these tell a program that it is in a container."""
@@ -54,6 +56,8 @@ def machine(unknown: Unknown) -> dict[str, Any]:
         "kernel": platform.release(),
         "os": _value("/etc/os-release", "PRETTY_NAME"),
         "virtualization": _virtualization(),
+        "board": _board(),
+        "disks": _disks(),
     }
     reasons = {
         "cpu_model": "/proc/cpuinfo names no model",
@@ -74,6 +78,8 @@ def machine(unknown: Unknown) -> dict[str, Any]:
         "memory_limit_mib": "no control group sets one",
         "os": "/etc/os-release names none",
         "virtualization": "the CPU names no hypervisor",
+        "board": f"no {FIRMWARE}/board_name (usual in a virtual machine)",
+        "disks": f"{DISKS} has none",
     }
     unknown.update(
         {f"machine.{name}": why for name, why in reasons.items() if values[name] is None}
@@ -285,4 +291,24 @@ def _virtualization() -> str | None:
     flags = _after_colon("/proc/cpuinfo", "flags") or ""
     if "hypervisor" not in flags.split():
         return None
-    return next(iter(_lines("/sys/class/dmi/id/sys_vendor")), "unknown hypervisor")
+    return _text(FIRMWARE / "sys_vendor") or "unknown hypervisor"
+
+
+def _board() -> str | None:
+    """The maker and the name of the main board, where the firmware tells its name."""
+    maker, name = (_text(FIRMWARE / f"board_{what}") for what in ("vendor", "name"))
+    return f"{maker} {name}" if maker and name else name
+
+
+def _disks() -> str | None:
+    """Model, size and kind of each disk: what has a device, and no loop or memory behind it."""
+    found = []
+    for disk in sorted(DISKS.glob("*/device")):
+        size = _integer(disk.parent / "size") or 0  # in sectors of 512 bytes, whatever the disk's
+        rotates = _text(disk.parent / "queue/rotational") or ""
+        kind = {"0": "solid state", "1": "rotating"}.get(rotates)
+        model = (_text(disk / "model") or disk.parent.name).strip()
+        words = [model, f"{size * 512 / 1e9:.0f} GB", kind]
+        if size:
+            found.append(", ".join(filter(None, words)))
+    return "; ".join(found) or None

@@ -157,6 +157,11 @@ def unsupported(cell: Cell) -> str | None:
     return capabilities(cell.framework).why_no_optimizer(optimizers.equation(cell.optimizer))
 
 
+def is_installable(framework: str, device: str) -> bool:
+    """Whether an environment has the framework for a kind of device."""
+    return _is_there(environment(framework, device))
+
+
 @cache
 def _has_photos(dataset: str) -> bool:
     """Whether a data set is one of photos."""

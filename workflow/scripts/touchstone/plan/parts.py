@@ -85,7 +85,7 @@ class Program(BaseModel):
 
 
 class Scale(BaseModel):
-    """What a shorter scale of a study changes: every cell stays, with other settings."""
+    """What a shorter scale of a study changes: its cells have other settings, or some stay."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -97,7 +97,10 @@ class Scale(BaseModel):
     ] = {}
     sweeps: Annotated[
         list[dict[str, Any]],
-        Field(description="a mapping for each sweep: settings that replace its own"),
+        Field(
+            description="a mapping for each sweep: settings that replace its own; a list has the "
+            "values of the sweep's list that stay"
+        ),
     ] = []
 
 

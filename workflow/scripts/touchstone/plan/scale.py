@@ -1,4 +1,4 @@
-"""The scale of a study: the same cells, each as short as its `scales` say."""
+"""The scale of a study: its cells, each as short as its `scales` say, or some of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 def scaled(config: dict[str, Any], faults: list[str]) -> dict[str, Any]:
     """The configuration as its `scale` changes it; what it may not change goes to `faults`.
 
-    A scale replaces single values by single values, so the scaled study has as many cells as
-    the whole one, in the same order: each replaces the one at its place.
+    A scale replaces single values by single values, and lists by parts of them. So the scaled
+    study has the cells that it `keeps` of the whole one, in the same order: each replaces the one
+    at its place.
     """
     name, scales = config.get("scale", "paper"), config.get("scales", {})
     if name == "paper" or not isinstance(scales, dict):
@@ -47,13 +48,32 @@ def scaled(config: dict[str, Any], faults: list[str]) -> dict[str, Any]:
     return result
 
 
+def keeps(config: dict[str, Any]) -> dict[str, Any]:
+    """The whole study, with only those cells that its scale keeps."""
+    scale = (config.get("scales") or {}).get(config.get("scale", "paper")) or {}
+    changes = scale.get("sweeps") or [{} for _ in config["sweeps"]]
+    sweeps = [
+        {**sweep, **{key: value for key, value in change.items() if isinstance(value, list)}}
+        for sweep, change in zip(config["sweeps"], changes, strict=True)
+    ]
+    return {**config, "sweeps": sweeps, "scale": "paper"}
+
+
 def _changed(settings: Any, change: Any, where: str, faults: list[str]) -> Any:
     if not isinstance(settings, dict) or not isinstance(change, dict):
         return settings
     for key, value in change.items():
-        if isinstance(value, list) or isinstance(settings.get(key), list):
+        there = settings.get(key)
+        if isinstance(value, list) and isinstance(there, list):
+            faults += [
+                f"scales.{where}.{key}: {one!r} is not among the values of the sweep; a scale keeps"
+                " some of its cells, and adds none"
+                for one in value
+                if one not in there
+            ]
+        elif isinstance(value, list) or isinstance(there, list):
             faults.append(
-                f"scales.{where}.{key}: a list of values; a scale keeps every cell, so it replaces "
-                "a single value by a single one"
+                f"scales.{where}.{key}: a list of values for a single one, or the reverse; a scale "
+                "replaces a single value by a single one, and a list by a part of it"
             )
     return {**settings, **change}

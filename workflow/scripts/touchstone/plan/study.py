@@ -21,7 +21,7 @@ from touchstone.plan.effect import without_effect
 from touchstone.plan.model import RESULTS_FORMAT, Cell, Study, cell_of, checker
 from touchstone.plan.parts import Environment, Interleave, Program, Scale
 from touchstone.plan.read import ConfigError, name_of, read
-from touchstone.plan.scale import scaled
+from touchstone.plan.scale import keeps, scaled
 from touchstone.reading import share_of
 
 MOST_CELLS = 100_000
@@ -172,9 +172,9 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
 def whole_cells(plan: Plan, config: dict[str, Any], root: Path) -> dict[str, Cell]:
     """By name of a planned cell, what it is in the whole study.
 
-    A scale keeps every cell and their order. `plan` is of the configuration `config`.
+    A scale keeps the order of the cells. `plan` is of the configuration `config`.
     """
-    whole = make_plan({**config, "scale": "paper"}, root)
+    whole = make_plan(keeps(config), root)
     return dict(zip(plan.cells, whole.cells.values(), strict=True))
 
 

@@ -14,7 +14,15 @@ from itertools import combinations, pairwise
 from math import isclose, log10
 from typing import NamedTuple
 
-from touchstone.published.table import NUMBERS, UNITS, Row, Table, convert, show
+from touchstone.published.table import (
+    NUMBERS,
+    UNITS,
+    Row,
+    Table,
+    convert,
+    half_of_last_digit,
+    show,
+)
 
 CONTRADICTION, DOUBTFUL, NO_DATA = "contradiction", "doubtful", "no data"
 SLACK = 0.05
@@ -315,10 +323,8 @@ def _devices(row: Row) -> tuple[float, str] | None:
 
 
 def _rounding(row: Row) -> float:
-    """Half of the last printed digit."""
-    mantissa, _, exponent = row.text.lower().partition("e")
-    decimals = len(mantissa.partition(".")[2])
-    return 0.5 * 10.0 ** (int(exponent or 0) - decimals)
+    """How far the figure may be from what was rounded to it."""
+    return half_of_last_digit(row.text)
 
 
 def _rounds_to(one: Row, other: Row) -> bool:

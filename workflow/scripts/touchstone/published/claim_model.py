@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from touchstone.published.numbers_said import Word, bounds_of, order_of_magnitude
+
 Level = str | int | float
 Where = dict[str, Level | list[Level]]
 """Factors with the level, or the levels, that they may have."""
@@ -37,6 +39,8 @@ class Relative(Strict):
     alike: list[str]
 
 
+Number = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(e[0-9]+)?$")]
+"""A number with the digits that the source's text gives."""
 Tolerance = Annotated[float, Field(ge=0)]
 """A share; of accuracies a difference."""
 
@@ -57,15 +61,38 @@ class _Test(Strict):
 
 
 class _Bounded(_Test):
-    """A comparison whose number lies between `least` and `most`."""
+    """A comparison whose number lies between `least` and `most`.
+
+    Where the source's text says a number of one machine, `number` has it with its digits, or the
+    ends of a range, and `word` the word before it; the bounds follow from these.
+    """
 
     least: float | None = None
     most: float | None = None
+    number: Number | Annotated[list[Number], Field(min_length=2, max_length=2)] | None = None
+    word: Word | None = None
+
+    @property
+    def numbers(self) -> list[str]:
+        """The number that the text says, or the two ends of a range; none, if it says none."""
+        return [self.number] if isinstance(self.number, str) else self.number or []
+
+    def bounds(self, exact: bool) -> tuple[float | None, float | None]:
+        """The least and the most that figures may be.
+
+        `exact` are figures of the source, and those that are counted and alike on every machine.
+        """
+        if not self.numbers:
+            return self.least, self.most
+        said = bounds_of(self.numbers, self.word)
+        return said if exact else order_of_magnitude(said)
 
     @model_validator(mode="after")
     def _bounded(self) -> _Bounded:
-        if self.least is None and self.most is None:
-            raise ValueError("no bound; give least, most or both")
+        if bool(self.numbers) == (self.least is not None or self.most is not None):
+            raise ValueError("give least, most or both, or the number that the source says")
+        if self.word and not self.numbers:
+            raise ValueError("word: there is no number that it is before; give one")
         if self.least is not None and self.most is not None and self.least > self.most:
             raise ValueError(f"least {self.least:g} is more than most {self.most:g}; swap them")
         return self
@@ -198,6 +225,7 @@ class Claim(Strict):
     source's. `own_table` is what the source's own figures make of it, computed by hand. `needs`
     are settings that a scale of the study must not change. A claim with `stand_in` was measured
     on a GPU; where there is none, the same comparisons of CPU figures take its place.
+    `not_comparable` is why no other machine's figures can be compared with what it says.
     """
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")]
@@ -209,6 +237,7 @@ class Claim(Strict):
     stand_in: bool = False
     tests: list[Test] = []
     untested: str | None = None
+    not_comparable: str | None = None
 
     @model_validator(mode="after")
     def _tested(self) -> Claim:

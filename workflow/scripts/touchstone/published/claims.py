@@ -25,6 +25,7 @@ from touchstone.published.evidence import FAILS, HOLDS, OPEN, Evidence, Group
 from touchstone.published.points import Level as Given
 from touchstone.published.points import Point, matches
 from touchstone.published.table import number, show
+from touchstone.report.text import listing
 from touchstone.results.metrics import words
 from touchstone.statistics.intervals import LEVEL
 
@@ -32,6 +33,8 @@ REPRODUCED, CONTRADICTED = "reproduced", "contradicted"
 UNDECIDED, NOT_COMPARABLE, NOT_MEASURED = "cannot tell", "not comparable", "not measured"
 STAND_IN = "stand-in"
 """The mark of a claim that was measured on a GPU and is judged by a CPU's figures here."""
+BY_MAGNITUDE = "order of magnitude"
+"""The mark of a claim about a number of one machine, which another has at most roughly."""
 ACROSS_MACHINES = ("machine", "generation")
 """A comparison of levels of one of these has figures of several machines in one group."""
 VERDICTS = (REPRODUCED, CONTRADICTED, UNDECIDED, NOT_COMPARABLE, NOT_MEASURED)
@@ -41,15 +44,18 @@ VERDICTS = (REPRODUCED, CONTRADICTED, UNDECIDED, NOT_COMPARABLE, NOT_MEASURED)
 class Judgement:
     """The verdict on a claim.
 
-    `why` says so in words, `missing` why some of its tests have no figures, and `groups` what
-    each group of each test said. A `stand_in` is judged by a CPU's figures in a GPU's place.
+    `why` says so in words, `missing` why some of its tests have no figures, `groups` what each
+    group of each test said, and `counts` in how many of its groups each test holds: `22 of 28`.
+    A `stand_in` is judged by a CPU's figures in a GPU's place, a `magnitude` by the order of it.
     """
 
     verdict: str
     why: str
     groups: list[Group] = field(default_factory=list)
     missing: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
     stand_in: bool = False
+    magnitude: bool = False
 
     @property
     def n(self) -> int | None:
@@ -58,9 +64,20 @@ class Judgement:
 
     @property
     def count(self) -> str:
-        """In how many of its groups the claim holds: `68 of 78`; empty without groups."""
-        holds = sum(group.outcome == HOLDS for group in self.groups)
-        return f"{holds} of {len(self.groups)}" if self.groups else ""
+        """The counts of its tests, which are not added; empty without groups."""
+        return listing(self.counts) if self.counts else ""
+
+    @property
+    def marks(self) -> list[str]:
+        """What sets the way in which the claim was judged apart."""
+        marks = {STAND_IN: self.stand_in, BY_MAGNITUDE: self.magnitude}
+        return [mark for mark, has in marks.items() if has]
+
+    @property
+    def by_intervals(self) -> bool:
+        """Whether an interval said something of it, which may be wrong by chance; what is counted
+        has none."""
+        return any(group.n > 1 for group in self.groups)
 
 
 @dataclass(frozen=True)
@@ -108,7 +125,12 @@ class Judge:
 
     def _judged(self, claim: Claim, tests: Sequence[Test]) -> Judgement:
         """The verdict by the tests that have figures."""
-        parts = [self._test(test) for test in tests]
+        groups_of = [self._groups(test, Evidence(self.exact)) for test in tests]
+        with_figures = sum(map(bool, groups_of))
+        parts = [
+            self._test(test, len(groups), with_figures)
+            for test, groups in zip(tests, groups_of, strict=True)
+        ]
         missing = tuple(dict.fromkeys(part.why for part in parts if part.verdict == NOT_MEASURED))
         known = [part for part in parts if part.verdict != NOT_MEASURED]
         if not known:
@@ -130,18 +152,32 @@ class Judge:
             if point.values and point.cell
             for cell in point.cell.split("; ")  # a sum names its parts
         }
+        counts = tuple(_count(part.groups) for part in parts if part.groups)
+        found = Judgement("", why, groups, missing, counts, magnitude=self._roughly(tests))
+        if claim.not_comparable and not self.exact:
+            why = f"{claim.not_comparable}; {why}"
+            return replace(found, verdict=NOT_COMPARABLE, why=why, magnitude=False)
         changes = [self.changed.get(cell, {}) for cell in sorted(used)]
         hindered = dict.fromkeys(
             change[name] for name in claim.needs for change in changes if name in change
         )
         if hindered:
             why = f"{'; '.join(hindered)}; {why}"
-            return Judgement(NOT_COMPARABLE, why, groups, missing)
+            return replace(found, verdict=NOT_COMPARABLE, why=why)
         verdicts = [part.verdict for part in known]
         for verdict in (CONTRADICTED, UNDECIDED):
             if verdict in verdicts:
-                return Judgement(verdict, why, groups, missing)
-        return Judgement(REPRODUCED, why, groups, missing)
+                return replace(found, verdict=verdict)
+        return replace(found, verdict=REPRODUCED)
+
+    def _roughly(self, tests: Sequence[Test]) -> bool:
+        """Whether figures of one machine are compared with a number of another."""
+        return not self.exact and any(
+            point.values and not point.counted
+            for test in tests
+            if getattr(test, "number", None)
+            for point in self._asked(test, test.metric)
+        )
 
     def _asked(self, test: Test, metric: str) -> list[Point]:
         """The figures of a metric that a test asks for; a measured one is in no table."""
@@ -153,30 +189,30 @@ class Judge:
             and not any(matches(point.factors, _for(point, one)) for one in test.without)
         ]
 
-    def _test(self, test: Test) -> _Part:
-        """What one test finds."""
-        points = self._asked(test, test.metric)
-        with_values = [point for point in points if point.values]
-        first = self._groups(test, with_values, Evidence(self.exact))
+    def _test(self, test: Test, groups: int, tests: int) -> _Part:
+        """What one test finds in so many groups, one of so many tests that have figures."""
         name = words(test.metric)
-        if not first:
+        if not groups:
+            points = self._asked(test, test.metric)
+            with_values = [point for point in points if point.values]
             return _Part(NOT_MEASURED, f"{name}: {_why_none(test, points, with_values)}", [])
-        groups = self._groups(test, with_values, self._evidence(test, len(first)))
-        holds, fails = (sum(g.outcome == word for g in groups) for word in (HOLDS, FAILS))
-        verdict = _verdict(test.share, len(groups), holds, fails)
-        return _Part(verdict, f"{name}: {self._counted(groups)}", groups)
+        found = self._groups(test, self._evidence(test, groups, tests))
+        holds, fails = (sum(g.outcome == word for g in found) for word in (HOLDS, FAILS))
+        verdict = _verdict(test.share, len(found), holds, fails)
+        return _Part(verdict, f"{name}: {self._counted(found)}", found)
 
-    def _evidence(self, test: Test, groups: int) -> Evidence:
-        """What it takes in each of so many groups.
+    def _evidence(self, test: Test, groups: int, tests: int) -> Evidence:
+        """What it takes in each of so many groups of one of so many tests.
 
         Where one group decides a verdict, it may err by chance only with 5 % / their number
         (Bonferroni): one that fails contradicts most claims, and one that holds is enough for
-        `some`. Where all of them must agree, each may err with 5 %.
+        `some`. Where all of them must agree, each may err with 5 %. One test that fails
+        contradicts its claim, so each may err only with its part of the 5 %.
         """
-        strict = 1 - (1 - LEVEL) / groups
+        error = 1 - LEVEL
         if test.share == SOME:
-            return Evidence(self.exact, holds=strict)
-        return Evidence(self.exact, fails=strict)
+            return Evidence(self.exact, holds=1 - error / groups, fails=1 - error / tests)
+        return Evidence(self.exact, fails=1 - error / (groups * tests))
 
     def _counted(self, groups: Sequence[Group]) -> str:
         counts = {word: sum(g.outcome == word for g in groups) for word in (HOLDS, FAILS, OPEN)}
@@ -189,7 +225,8 @@ class Judge:
             text += " (one run a cell: no interval)"
         return text
 
-    def _groups(self, test: Test, points: list[Point], evidence: Evidence) -> list[Group]:
+    def _groups(self, test: Test, evidence: Evidence) -> list[Group]:
+        points = [point for point in self._asked(test, test.metric) if point.values]
         others: list[Point] = []
         if other := getattr(test, "other", None):
             others = [point for point in self._asked(test, other) if point.values]
@@ -243,6 +280,11 @@ def _verdict(share: float | str, groups: int, holds: int, fails: int) -> str:
     if fails > groups - needed:
         return CONTRADICTED
     return REPRODUCED if holds >= needed else UNDECIDED
+
+
+def _count(groups: Sequence[Group]) -> str:
+    """In how many of its groups a test holds."""
+    return f"{sum(group.outcome == HOLDS for group in groups)} of {len(groups)}"
 
 
 def _joined(label: str, inner: str) -> str:

@@ -34,6 +34,8 @@ from touchstone.results.metrics import words
 
 HARDWARE = ("device", "devices", "replicas", "gpu", "generation")
 """The factors that the word of a source for a piece of hardware says."""
+SETTINGS = ("task", "dataset", "precision")
+"""The factors by which the figures that a ranking is compared with are told apart."""
 
 
 def select(points: Iterable[Point], where: Where) -> list[Point]:
@@ -68,7 +70,7 @@ def ratio(
         if found is None:
             continue
         slack = 1 + test.tolerance
-        low, high = test.least, test.most
+        low, high = test.bounds(evidence.exact or (one.counted and other.counted))
         if found.is_ratio:
             low = low / slack if low is not None else None
             high = high * slack if high is not None else None
@@ -83,7 +85,11 @@ def value(test: ValueTest, points: list[Point], evidence: Evidence) -> list[Grou
     """Each figure by itself."""
     found = [(point, figure(point)) for point in points]
     return [
-        group(point.cell or "", evidence.between(one, test.least, test.most), one)
+        group(
+            point.cell or "",
+            evidence.between(one, *test.bounds(evidence.exact or point.counted)),
+            one,
+        )
         for point, one in found
     ]
 
@@ -179,7 +185,7 @@ def ends(test: EndsTest, points: list[Point], evidence: Evidence) -> list[Group]
     found = contrast(points[-1], points[0])
     if found is None:
         return []
-    said = evidence.between(found, test.least, test.most)
+    said = evidence.between(found, *test.bounds(evidence.exact))
     return [group(_ends(points, test.along), said, found)]
 
 
@@ -187,7 +193,7 @@ def spread(test: SpreadTest, points: list[Point], evidence: Evidence) -> list[Gr
     """How far the figures of several levels are apart."""
     if len({point.factors.get(test.across) for point in points}) < 2:
         return []
-    return _spread(points, test.least, test.most, evidence)
+    return _spread(points, *test.bounds(evidence.exact), evidence)
 
 
 def _spread(
@@ -284,7 +290,7 @@ def mean(test: MeanTest, points: list[Point], evidence: Evidence) -> list[Group]
     found = contrast(ours[0], mean_of(points))
     if found is None:
         return []
-    said = evidence.between(found, test.least, test.most)
+    said = evidence.between(found, *test.bounds(evidence.exact))
     return [group(f"{wanted} / the mean", said, found)]
 
 
@@ -316,7 +322,7 @@ def rank(
     ones = {point.factors.get(test.over): point for point in select(points, test.of)}
     by_setting: dict[tuple[tuple[str, Level], ...], dict[Level | None, Point]] = {}
     for point in select(others or points, test.to):
-        rest = tuple((n, v) for n, v in point.factors.items() if n in ("task", "dataset"))
+        rest = tuple((n, v) for n, v in point.factors.items() if n in SETTINGS)
         by_setting.setdefault(rest, {})[point.factors.get(test.over)] = point
     groups = []
     for rest, theirs in by_setting.items():

@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from touchstone.errors import TouchstoneError
 from touchstone.plan.model import Cell
 from touchstone.published.claim_model import (
+    HOSTS,
     OTHERS,
     Claim,
     Level,
@@ -47,6 +48,7 @@ class Reading(Strict):
     `unit` is the one to read the figures in, where the printed one cannot be, and `why` says so.
     `cells` are those of ours that have it in this sense: an accuracy after 10 epochs, say.
     `when` are the published figures that are read so; all of them, where it is empty.
+    `not_comparable` is why the two sides are next to each other and not compared.
     """
 
     metric: str
@@ -54,6 +56,7 @@ class Reading(Strict):
     cells: Where = {}
     unit: str | None = None
     why: str | None = None
+    not_comparable: str | None = None
 
 
 class Rule(Strict):
@@ -113,7 +116,8 @@ class Sum(Strict):
 class Layout(Strict):
     """A table as the study has it: published figures `where`, and cells of ours in `also`.
 
-    `rows` and `columns` are factors; `metric` may be one of them.
+    `rows` and `columns` are factors; `metric` may be one of them. `called` has by factor a word
+    for several of its levels, which are then in one row or column.
     """
 
     id: Name
@@ -122,12 +126,21 @@ class Layout(Strict):
     also: Where | None = None
     rows: Annotated[list[str], Field(min_length=1)]
     columns: Annotated[list[str], Field(min_length=1)]
+    called: dict[str, dict[str, list[str]]] = {}
+
+    def word(self, factor: str, level: str) -> str:
+        """What a level of a factor is called in this table."""
+        for word, levels in self.called.get(factor, {}).items():
+            if level in levels:
+                return word
+        return level
 
 
 class FigureSpec(Strict):
     """A figure: our `metric` over `x`, a factor of numbers (points) or of words (bars).
 
-    Every level of `series` has its own colour: the framework's own, where it is that.
+    Every level of `series` has its own colour: the framework's own, where it is that. Its number
+    in the source is `number`, after that of its section where the study has `sections`.
     """
 
     id: Name
@@ -137,6 +150,14 @@ class FigureSpec(Strict):
     also: Where | None = None
     x: str
     series: str
+    number: str | None = None
+
+
+class Section(Strict):
+    """The number that the source's section about figures `when` has, which begins theirs."""
+
+    number: str
+    when: dict[str, str]
 
 
 class Curves(Strict):
@@ -151,18 +172,19 @@ class Curves(Strict):
     where: Where
     series: str
     source: str
+    number: str | None = None
 
 
 class MachineTable(Strict):
-    """A table of the source about its machine or software, filled from the runs made here.
+    """A table of the source about what it measured on and how, filled from the runs made here.
 
     `show` says what is in it; `published` are the source's words for a fact, the same for all
-    columns or for each its own.
+    columns or for each its own. Which framework has which network is known from the figures.
     """
 
     id: Name
     title: str
-    show: Literal["frameworks", "hardware", "software"]
+    show: Literal["frameworks", "hardware", "software", "parameters", "available"]
     published: dict[str, str | dict[str, str]] = {}
 
 
@@ -174,10 +196,18 @@ class Comparability(Strict):
     why: str
 
 
+class LeftOut(Strict):
+    """A table or figure of the source that the page has not, and why."""
+
+    what: str
+    why: str
+
+
 class Dossier(Strict):
     """A file of claims: the published table, how to read it, the claims, tables and figures.
 
-    `each` repeats the figures for every combination of these factors that the table has. `further`
+    `each` repeats the figures for every combination of these factors that the table has, and
+    `sections` number them. `further`
     are metrics of ours that the source has not, for tables of our own. A claim may be about these,
     or about any metric that we measure.
     """
@@ -187,6 +217,8 @@ class Dossier(Strict):
     tables: list[Layout] = []
     figures: list[FigureSpec] = []
     each: list[str] = []
+    sections: list[Section] = []
+    left_out: list[LeftOut] = []
     machine: list[MachineTable] = []
     curves: list[Curves] = []
     comparable: list[Comparability] = []
@@ -199,9 +231,12 @@ class Dossier(Strict):
 
     @property
     def claimed(self) -> set[str]:
-        """The metrics that the claims name, and those of which their figures are sums."""
+        """The metrics that the claims name, those of a host that stand in for a GPU's, and those of
+        which their figures are sums."""
         of_sums = {str(part["metric"]) for one in self.sums for part in one.parts}
-        return of_sums.union(*(metrics_named(claim) for claim in self.claims))
+        found = of_sums.union(*(metrics_named(claim) for claim in self.claims))
+        stood_in = set().union(*(metrics_named(one) for one in self.claims if one.stand_in))
+        return found | {host for metric, host in HOSTS.items() if metric in stood_in}
 
     @model_validator(mode="after")
     def _known(self) -> Dossier:
@@ -247,9 +282,10 @@ class Dossier(Strict):
         for shown in layouts:
             named += [(shown.id, key) for key in (*shown.where, *(shown.also or {}))]
             if isinstance(shown, Layout):
-                named += [(shown.id, key) for key in (*shown.rows, *shown.columns)]
+                named += [(shown.id, key) for key in (*shown.rows, *shown.columns, *shown.called)]
             else:
                 named += [(shown.id, key) for key in (shown.x, shown.series)]
+        named += [(f"sections.{one.number}", key) for one in self.sections for key in one.when]
         faults += [
             f"{place}: unknown factor {key!r}"
             for place, key in named

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from math import isclose
 from statistics import median
 
 from touchstone.plan.model import Cell
@@ -24,7 +26,7 @@ class Entry:
     `factors` are the source's words where it has the figure. `values` are by block. `reason`
     says why nothing was measured, `remark` why nothing is published, or how that was read.
     `distinguishing` is what differs from another cell of ours at the same place. `changed` is why
-    the two sides are not compared.
+    the two sides are not compared. `printed` is the figure with the source's own digits.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Entry:
     line: int | None
     distinguishing: str = ""
     changed: str | None = None
+    printed: str | None = None
 
     @property
     def measured(self) -> float | None:
@@ -116,20 +119,29 @@ def _entry(
     percent = point.unit == "1" and point.metric != "final_loss"
     factor = 100.0 if percent else 1.0
     values = partner.values if partner else {}
+    unlike = point.reading.not_comparable if point.reading else None
     return Entry(
         name=name,
         metric=point.metric,
         unit="%" if percent else point.unit,
         factors=factors,
         published=None if published is None else published * factor,
+        printed=_printed(point, None if published is None else published * factor),
         values={block: value * factor for block, value in values.items()},
         reason=reason or (partner.reason if partner else None),
         remark=_remark(point, published),
         flags=partner.flags if partner else (),
         cell=partner.cell if partner else None,
         line=point.row.line if point.row else None,
-        changed=partner.changed if partner else None,
+        changed=unlike or (partner.changed if partner else None),
     )
+
+
+def _printed(point: Point, shown: float | None) -> str | None:
+    """The source's own digits, thousands set apart, where its figure is shown in its unit."""
+    if point.row is None or shown is None or not isclose(float(point.row.text), shown):
+        return None
+    return f"{Decimal(point.row.text):,f}"
 
 
 def _in_source_words(point: Point, dossier: Dossier, beside: Iterable[Entry]) -> dict[str, Level]:
@@ -138,9 +150,16 @@ def _in_source_words(point: Point, dossier: Dossier, beside: Iterable[Entry]) ->
     Where a rule has several levels, it is the one that the source's figures `beside` it have which
     share the dossier's `each` with it, if they have only one of them.
     """
-    factors = dict(point.factors)
+    return in_source_words(point.factors, dossier, beside)
+
+
+def in_source_words(
+    ours: Mapping[str, Level], dossier: Dossier, beside: Iterable[Entry] = ()
+) -> dict[str, Level]:
+    """Factors of a cell of ours in the source's words, where rules tell them (`beside`: above)."""
+    factors = dict(ours)
     for rule in dossier.cells:
-        if not rule.is_ or not matches(point.factors, dict(rule.is_)):
+        if not rule.is_ or not matches(ours, dict(rule.is_)):
             continue
         for name, value in rule.when.items():
             if name in ("table", "metric"):
@@ -232,11 +251,15 @@ def label(entry: Entry, factor: str) -> str:
     return f"here ({', '.join(filter(None, (str(entry.factors['device']), entry.distinguishing)))})"
 
 
-def head(entry: Entry, factors: Sequence[str]) -> tuple[str, ...]:
-    """The labels of an entry for some factors; what all that the source lacks are called, once."""
+def head(entry: Entry, factors: Sequence[str], layout: Layout | None = None) -> tuple[str, ...]:
+    """The labels of an entry for some factors; what all that the source lacks are called, once.
+
+    A table may have words of its own for them.
+    """
     parts: list[str] = []
     for factor in factors:
         part = label(entry, factor)
+        part = layout.word(factor, part) if layout else part
         parts.append("" if part in parts and factor not in entry.factors else part)
     return tuple(parts)
 
@@ -268,7 +291,7 @@ def pivot(layout: Layout, found: list[Entry]) -> Pivot:
     together, numbers in their own."""
     cells: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Entry]] = {}
     for entry in found:
-        place = head(entry, layout.rows), head(entry, layout.columns)
+        place = head(entry, layout.rows, layout), head(entry, layout.columns, layout)
         cells.setdefault(place, []).append(entry)
     rows = list(dict.fromkeys(row for row, _ in cells))
     columns = list(dict.fromkeys(column for _, column in cells))

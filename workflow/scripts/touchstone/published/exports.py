@@ -147,8 +147,10 @@ def texts(entry: Entry) -> tuple[str, str, str]:
         between = f"x {number(entry.ratio)}"
     elif entry.difference is not None:
         between = f"{entry.difference:+.3g}"
-    sides = ("–" if v is None else number(v) for v in (entry.published, entry.measured))
-    return next(sides), next(sides), between
+    published, measured = (
+        "–" if value is None else number(value) for value in (entry.published, entry.measured)
+    )
+    return entry.printed or published, measured, between
 
 
 def sort_key(found: Sequence[Entry]) -> str:

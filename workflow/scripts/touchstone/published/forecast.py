@@ -99,7 +99,10 @@ def forecast(
         len(judged),
         len(decided),
         sum(one.stand_in for one in decided),
-        sum(one.verdict == NOT_COMPARABLE for one in found),
+        sum(
+            one.verdict == NOT_COMPARABLE and not claim.not_comparable
+            for claim, one in zip(dossier.claims, found, strict=True)
+        ),
     )
 
 

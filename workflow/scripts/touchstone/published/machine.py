@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from touchstone.datasets import catalogue
+from touchstone.paths import ROOT
 from touchstone.plan import frameworks
-from touchstone.published.dossier import MachineTable
+from touchstone.plan.model import Cell
+from touchstone.published.dossier import Dossier, MachineTable
+from touchstone.published.entries import in_source_words
 from touchstone.published.exports import csv_of, escaped, latex_of, markdown_of
+from touchstone.published.points import SPEED, Level, Point, factors_of
+from touchstone.results.study import Cell as MeasuredCell
 from touchstone.results.study import Result, Study, machines
 
 LIBRARIES = {
@@ -30,6 +36,23 @@ SETTINGS = {
 """What is read back from the live framework, and what we call it."""
 
 
+IMPERATIVE = ("eager_channels_last", "eager", "imperative")
+"""The execution modes that run one operation after the other; the others run a graph."""
+DEVICES = ("cpu", "gpu")
+
+
+class Context(NamedTuple):
+    """What the facts of a table are taken from.
+
+    `wholes` has by name of a cell what it is in the whole study; `published` are the figures.
+    """
+
+    study: Study
+    wholes: Mapping[str, Cell]
+    published: Sequence[Point]
+    dossier: Dossier
+
+
 class Fact(NamedTuple):
     """What is so of one column's machine or framework; where nothing is known, the reason."""
 
@@ -48,12 +71,16 @@ class Side(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """A table of facts: a row for each `what`, a column for each `of`."""
+    """A table of facts: a row for each `what`, a column for each `of`.
+
+    It is `two_sided` where the source's words are next to ours.
+    """
 
     table: MachineTable
     rows: list[str]
     columns: list[str]
     sides: dict[tuple[str, str], Side]
+    two_sided: bool
 
     @property
     def notes(self) -> list[str]:
@@ -66,26 +93,29 @@ class Sheet(NamedTuple):
         words = side.here or "–"
         if side.reason:
             words += f" [{self.notes.index(side.reason) + 1}]"
-        return f"{side.published or '–'} / {words}" if self.table.published else words
+        return f"{side.published or '–'} / {words}" if self.two_sided else words
 
 
-def sheet(table: MachineTable, study: Study) -> Sheet:
+def sheet(table: MachineTable, context: Context) -> Sheet:
     """A table as the dossier asks for it, with what the runs of the study say."""
-    facts = list(FACTS[table.show](study))
+    facts = list(FACTS[table.show](context))
+    words_of = dict(table.published)
+    if table.show == "available":
+        words_of |= _available_there(context.published)
     columns = list(dict.fromkeys(fact.of for fact in facts))
     rows = list(dict.fromkeys(fact.what for fact in facts))
     known = {(fact.what, fact.of): fact for fact in facts}
-    for what, theirs in table.published.items():
+    for what, theirs in words_of.items():
         rows += [what] if what not in rows else []
         columns += [of for of in theirs if of not in columns] if isinstance(theirs, dict) else []
     sides = {}
     for what in rows:
-        words = table.published.get(what)
+        words = words_of.get(what)
         for of in columns:
             published = words.get(of) if isinstance(words, dict) else words
             fact = known.get((what, of)) or Fact(what, of, None, _why_not(of, known))
             sides[what, of] = Side(published, fact.here, None if fact.here else fact.reason)
-    return Sheet(table, rows, columns, sides)
+    return Sheet(table, rows, columns, sides, bool(words_of))
 
 
 def _why_not(of: str, known: Iterable[tuple[str, str]]) -> str:
@@ -93,7 +123,8 @@ def _why_not(of: str, known: Iterable[tuple[str, str]]) -> str:
     return "nothing tells it" if there else f"{of} is not in this study"
 
 
-def _hardware(study: Study) -> Iterator[Fact]:
+def _hardware(context: Context) -> Iterator[Fact]:
+    study = context.study
     found = machines(study)
     for number, machine in enumerate(found, 1):
         of = "this machine" if len(found) == 1 else f"machine {number}"
@@ -117,6 +148,8 @@ def _hardware(study: Study) -> Iterator[Fact]:
         yield fact("clock governor", "governor", machine.get("governor"))
         yield fact("memory", "memory_mib", f"{size / 1024:.1f} GiB" if size else None)
         yield fact("memory limit", "memory_limit_mib", f"{limit / 1024:.1f} GiB" if limit else None)
+        yield fact("disks", "disks", machine.get("disks"))
+        yield fact("board", "board", machine.get("board"))
         yield fact("GPU", "gpus", "; ".join(names) or None)
         drivers = dict.fromkeys(str(gpu["driver"]) for gpu in gpus if gpu.get("driver"))
         yield fact("GPU driver", "gpus", "; ".join(drivers) or None)
@@ -132,8 +165,8 @@ def _by_framework(study: Study) -> dict[str, list[Result]]:
     return runs
 
 
-def _software(study: Study) -> Iterator[Fact]:
-    for framework, runs in _by_framework(study).items():
+def _software(context: Context) -> Iterator[Fact]:
+    for framework, runs in _by_framework(context.study).items():
         known = [
             run.provenance["software"] for run in runs if "version" in run.provenance["software"]
         ]
@@ -146,9 +179,15 @@ def _software(study: Study) -> Iterator[Fact]:
                 yield Fact(what, framework, None, _never_began(framework, runs))
 
 
-def _traits(study: Study) -> Iterator[Fact]:
-    for framework, runs in _by_framework(study).items():
-        yield Fact("execution modes it has here", framework, ", ".join(frameworks.modes(framework)))
+def _traits(context: Context) -> Iterator[Fact]:
+    for framework, runs in _by_framework(context.study).items():
+        modes = frameworks.modes(framework)
+        devices = [one.upper() for one in DEVICES if frameworks.is_installable(framework, one)]
+        yield Fact("language", framework, "Python")  # in which every adapter is written
+        yield Fact("hardware", framework, ", ".join(devices))
+        for kind, imperative in (("imperative", True), ("symbolic", False)):
+            of_kind = ", ".join(mode for mode in modes if (mode in IMPERATIVE) == imperative)
+            yield Fact(kind, framework, of_kind or None, "its adapter has no such mode")
         yield Fact("record format", framework, frameworks.record_format(framework))
         known = [
             effective
@@ -160,7 +199,65 @@ def _traits(study: Study) -> Iterator[Fact]:
             yield Fact(what, framework, _listed(one.get(key) for one in known), why)
 
 
-FACTS = {"hardware": _hardware, "software": _software, "frameworks": _traits}
+def _parameters(context: Context) -> Iterator[Fact]:
+    """Batch size, steps and learning rate with which each network is trained on its data."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for measured in context.study.cells:
+        cell, row = measured.plan.settings, _row(context, measured)
+        facts = {
+            "batch size": cell.batch_size,
+            "steps": cell.steps or cell.epochs * _steps_of_epoch(cell),
+            "learning rate": cell.learning_rate,
+        }
+        for what, value in facts.items():
+            found.setdefault((row, what), []).append(f"{value:.10g}")
+    for (row, what), values in found.items():
+        yield Fact(row, what, _listed(values))
+
+
+def _available(context: Context) -> Iterator[Fact]:
+    """Which framework trains which network on which data."""
+    places: dict[tuple[str, str], list[Result]] = {}
+    for cell in context.study.cells:
+        places.setdefault((_row(context, cell), cell.series.framework), []).extend(cell.runs)
+    for (row, framework), runs in places.items():
+        trained = any(run.status == "ok" for run in runs)
+        reasons = dict.fromkeys(run.reason or run.status for run in runs)
+        yield Fact(row, framework, "yes" if trained else None, "; ".join(reasons))
+
+
+def _available_there(published: Sequence[Point]) -> dict[str, str | dict[str, str]]:
+    """The same in the source: where it has a speed."""
+    found: dict[str, dict[str, str]] = {}
+    for point in published:
+        if point.metric == SPEED and point.row:
+            factors = point.row.factors
+            row = found.setdefault(_named(factors), {})
+            framework = str(factors["framework"])
+            row[framework] = "yes" if point.values else row.get(framework, "no")
+    return {**found}
+
+
+def _row(context: Context, cell: MeasuredCell) -> str:
+    """The data and network of a cell, in the source's words."""
+    return _named(in_source_words(factors_of(context.wholes[cell.plan.name]), context.dossier))
+
+
+def _named(factors: Mapping[str, Level]) -> str:
+    return f"{factors['dataset']}, {factors['network']}"
+
+
+def _steps_of_epoch(cell: Cell) -> int:
+    return cell.batches(catalogue.load(cell.dataset, ROOT / "config/datasets").splits.train).steps
+
+
+FACTS = {
+    "hardware": _hardware,
+    "software": _software,
+    "frameworks": _traits,
+    "parameters": _parameters,
+    "available": _available,
+}
 """What yields the facts of a table, by its `show`."""
 
 
@@ -185,14 +282,14 @@ def as_csv(one: Sheet) -> str:
 def as_markdown(one: Sheet) -> str:
     """The table in its layout, its reasons below it."""
     rows = [[what, *(one.text(what, of) for of in one.columns)] for what in one.rows]
-    below = ["", "Each cell: published / here."] if one.table.published else []
+    below = ["", "Each cell: published / here."] if one.two_sided else []
     below += ["", *(f"[{place}] {text}." for place, text in enumerate(one.notes, 1))]
     return markdown_of(one.table.title, ["", *one.columns], rows, below)
 
 
 def as_latex(one: Sheet) -> str:
     """The table as LaTeX (booktabs)."""
-    kind = ": published / here" if one.table.published else ""
+    kind = ": published / here" if one.two_sided else ""
     rows = [
         [escaped(what), *(escaped(one.text(what, of).replace("–", "--")) for of in one.columns)]
         for what in one.rows

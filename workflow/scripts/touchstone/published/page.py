@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from markupsafe import Markup
 
 from touchstone.analysis.again import Kept
 from touchstone.analysis.cells import summaries
@@ -17,7 +21,7 @@ from touchstone.paths import ROOT
 from touchstone.plan.model import Cell
 from touchstone.published import machine as machine_tables
 from touchstone.published.arithmetic import CONTRADICTION, Finding, examine
-from touchstone.published.claims import STAND_IN
+from touchstone.published.claims import BY_MAGNITUDE, STAND_IN
 from touchstone.published.dossier import PARAMETERS, Curves, Dossier, FigureSpec
 from touchstone.published.entries import (
     Entry,
@@ -41,6 +45,7 @@ from touchstone.published.exports import (
     texts,
 )
 from touchstone.published.figures import caption, curves_caption, draw, draw_curves
+from touchstone.published.numbers_said import MAGNITUDE
 from touchstone.published.points import (
     BOTTLENECK,
     Level,
@@ -95,6 +100,7 @@ class Drawn(NamedTuple):
     caption: str
     alt: str
     data: str
+    number: str | None
 
 
 class Result(NamedTuple):
@@ -115,7 +121,7 @@ def make(
     title: str, kept: Kept, scale: str, repeats: tuple[int, int], table: Table, dossier: Dossier,
     study: Study, wholes: Mapping[str, Cell], folder: str,
     others: Sequence[OtherMachine] = (), turns: Sequence[Measured] = (),
-    gaps: Sequence[StyleGap] = (),
+    gaps: Sequence[StyleGap] = (), left_out: int = 0,
 ) -> Result:  # fmt: skip
     """Judge, tabulate and draw a study.
 
@@ -127,6 +133,7 @@ def make(
         others: what other machines measured of the study; it counts for its claims only.
         turns: what the groups of cells show that were measured in turn.
         gaps: what tuned code gains over plain code in the study.
+        left_out: cells of the whole study that its scale has not.
     """
     published = published_points(table, dossier)
     names = source_names(dossier)
@@ -157,7 +164,8 @@ def make(
         files[f"{place}.csv"] = as_csv(found, factors)
         files[f"{place}.md"] = as_markdown(laid[-1].pivot, said)
         files[f"{place}.tex"] = as_latex(laid[-1].pivot, said)
-    sheets = [machine_tables.sheet(one, study) for one in dossier.machine]
+    context = machine_tables.Context(study, wholes, published, dossier)
+    sheets = [machine_tables.sheet(one, context) for one in dossier.machine]
     for one in sheets:
         for kind, make_text in SHEET_FILES.items():
             files[f"tables/{one.table.id}.{kind}"] = make_text(one)
@@ -181,8 +189,9 @@ def make(
                 files[f"figures/{spec.id}.{kind}"] = image
             said = _said(found, by_cell, scale, repeats)
             text = " ".join([caption(spec, found, CLOCKS.get(spec.metric, ""), machine), *said])
-            alt = f"{spec.title}: published left, measured right; the tables have the numbers"
-            figures.append(Drawn(spec.id, spec.title, text, alt, _inline(images["svg"])))
+            alt = f"{_titled(spec)}: published left, measured right; the tables have the numbers"
+            data = _inline(images["svg"])
+            figures.append(Drawn(spec.id, _titled(spec), text, alt, data, spec.number))
         for curves in dossier.curves:
             lines = _curves(curves, study, wholes)
             if not lines:
@@ -193,10 +202,14 @@ def make(
             changed_here = changes([by_cell[cell.plan.name] for _, cell in lines])
             text = curves_caption(curves, lines, machine)
             text = f"{text} {_all_changes(changed_here, scale, repeats)}".rstrip()
-            alt = f"{curves.title}: a line for each run measured here"
-            figures.append(Drawn(curves.id, curves.title, text, alt, _inline(images["svg"])))
+            alt = f"{_titled(curves)}: a line for each run measured here"
+            data = _inline(images["svg"])
+            figures.append(Drawn(curves.id, _titled(curves), text, alt, data, curves.number))
 
     environment = templates(HERE)
+    environment.globals["cited"] = partial(
+        cited, figures={one.number: one.id for one in figures[::-1] if one.number}
+    )
     for function in (texts, sort_key, dashed, joined, words, full_label, ratio_text, interval_text):
         environment.globals[function.__name__] = function
     grouped: dict[tuple[str, str], list[Finding]] = {}
@@ -213,13 +226,18 @@ def make(
         answer=[
             *reached(study),
             *taken_in_turn(turns),
-            *answer(claims, findings, _all_changes(changes(by_cell.values()), scale, repeats)),
+            *answer(
+                claims, findings, _all_changes(changes(by_cell.values()), scale, repeats, left_out)
+            ),
         ],
         claims=claims,
         stand_in=STAND_IN,
+        magnitude=BY_MAGNITUDE,
+        roughly=number(MAGNITUDE),
         gaps=gaps,
         cells={cell.name: cell for cell in summaries(study, {}, {})} if gaps else {},
         comparable=dossier.comparable,
+        left_out=dossier.left_out,
         sheets=sheets,
         tables=laid,
         figures=figures,
@@ -291,10 +309,14 @@ def _said(
     return [text] if text else []
 
 
-def _all_changes(changed: Mapping[str, str], scale: str, repeats: tuple[int, int]) -> str:
+def _all_changes(
+    changed: Mapping[str, str], scale: str, repeats: tuple[int, int], left_out: int = 0
+) -> str:
     changes_made = list(changed.values())
     if repeats[0] != repeats[1]:
         changes_made.append(f"repeats {repeats[1]} for {repeats[0]}")
+    if left_out:
+        changes_made.append(f"{left_out} configurations left out")
     if not changes_made:
         return ""
     return f"This is not the whole study but its scale {scale!r}: {'; '.join(changes_made)}."
@@ -314,12 +336,33 @@ def _figures(dossier: Dossier, table: Table) -> Iterator[tuple[FigureSpec, dict[
         )
     )
     for one, spec in product(levels, dossier.figures):
-        where = {**spec.where, **dict(zip(dossier.each, one, strict=True))}
-        name = "-".join([*one, spec.id])
-        yield (
-            spec.model_copy(update={"id": name, "title": f"{spec.title}: {', '.join(one)}"}),
-            where,
-        )
+        levels_of = dict(zip(dossier.each, one, strict=True))
+        where = ", ".join(one)
+        changed = {"id": "-".join([*one, spec.id]), "title": f"{spec.title}: {where}"}
+        for section in dossier.sections:
+            if spec.number and section.when == levels_of:
+                changed["number"] = f"{section.number}.{spec.number}"
+                changed["title"] = f"{spec.title}, {where}"
+        yield spec.model_copy(update=changed), {**spec.where, **levels_of}
+
+
+def _titled(spec: FigureSpec | Curves) -> str:
+    """The title of a figure, with its number in the source if it has one."""
+    return f"Figure {spec.number}: {spec.title}" if spec.number else spec.title
+
+
+def cited(source: str, figures: Mapping[str, str]) -> Markup:
+    """The place of a claim in the source, its figures linked to those of the page.
+
+    Args:
+        figures: by number, what the page calls each.
+    """
+    parts = re.split(r"(\bfigure [0-9.]+[a-z]?)", source)
+    links = {f"figure {number}": name for number, name in figures.items()}
+    return Markup("").join(
+        Markup('<a href="#{}">{}</a>').format(links[part], part) if part in links else part
+        for part in parts
+    )
 
 
 def _curves(

@@ -117,6 +117,13 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def half_of_last_digit(text: str) -> float:
+    """Half of the last printed digit of a number."""
+    mantissa, _, exponent = text.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    return 0.5 * 10.0 ** (int(exponent or 0) - decimals)
+
+
 def convert(value: float, unit: str, wanted: str) -> float | None:
     """`value` in another unit of its dimension; None where they have not the same one."""
     if unit not in UNITS or wanted not in UNITS or UNITS[unit][0] != UNITS[wanted][0]:

@@ -20,6 +20,7 @@ from touchstone.published.claims import (
 from touchstone.published.exports import csv_of
 from touchstone.published.points import Point
 from touchstone.report.text import listing
+from touchstone.statistics.intervals import LEVEL
 
 OWN_WORDS = {
     REPRODUCED: "holds",
@@ -96,6 +97,9 @@ def summary(found: Sequence[Verdict]) -> list[str]:
     text = f"Of the source's {len(found)} claims, the runs here {done}."
     if here[NOT_MEASURED] == len(found):
         text = f"The runs here measured none of the source's {len(found)} claims."
+    chance = expected_wrong(found)
+    if chance:
+        text += f" {chance}"
     if stand_ins:
         verb = "is" if stand_ins == 1 else "are"
         text += f" {stand_ins} {verb} judged by a {STAND_IN}, a CPU in place of the source's GPU."
@@ -103,6 +107,21 @@ def summary(found: Sequence[Verdict]) -> list[str]:
         f"{own[word]} {words[own[word] > 1]}" for word, words in COUNTED.items() if own[word]
     )
     return [text, f"By the source's own table, {counts}."]
+
+
+def expected_wrong(found: Sequence[Verdict]) -> str:
+    """How many of the verdicts by intervals are expected to be wrong, in a sentence."""
+    at_risk = [one.here.verdict for one in found if one.here.by_intervals]
+    decided = sum(verdict in (REPRODUCED, CONTRADICTED) for verdict in at_risk)
+    judged = decided + at_risk.count(UNDECIDED)
+    if not decided:
+        return ""
+    wrong = f"{min(decided, (1 - LEVEL) * judged):.2g}"
+    level = f"{1 - LEVEL:.0%}".replace("%", " %")
+    return (
+        f"Intervals judge {judged} of these claims and decide {decided}, of which up to {wrong}"
+        f" {'is' if wrong == '1' else 'are'} expected to be wrong by chance ({level} each)."
+    )
 
 
 def as_csv(found: Sequence[Verdict]) -> str:
@@ -123,7 +142,7 @@ def as_csv(found: Sequence[Verdict]) -> str:
                 one.claim.ours,
                 one.frameworks,
                 one.networks,
-                STAND_IN if judgement.stand_in else None,
+                ", ".join(judgement.marks) or None,
             ]
             rows += [[*start, *group, *end] for group in groups or [[None] * 6]]
     return csv_of((*head, "statement", "source", "ours", "frameworks", "networks", "mark"), rows)
