@@ -517,7 +517,7 @@ class ParitySpec(NamedTuple):
 
 
 class ProfileSpec(NamedTuple):
-    """Some steps of a run that trains, under the framework's profiler (docs/profile.md).
+    """Some steps of a run that trains, under the framework's profiler (docs/bottleneck.md).
 
     training: the run
     """
