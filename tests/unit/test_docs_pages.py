@@ -1,4 +1,4 @@
-"""The pages of the documentation: short, each reached from the index, a command for each question."""
+"""The pages of the documentation: short, linked from the index, a command for each question."""
 
 import re
 

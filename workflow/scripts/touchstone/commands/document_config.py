@@ -48,8 +48,8 @@ GROUPS: Mapping[str, Callable[[Setting], bool]] = {
     "Inference and operations": lambda traits: TRAINING not in traits.of,
     "How a cell runs, and how it is measured": lambda traits: True,
 }
-"""The settings as the page groups them: each is in the first group whose test its traits pass. Those
-of the group without a heading come first on the page."""
+"""The settings as the page groups them: each is in the first group whose test its traits pass.
+Those of the group without a heading come first on the page."""
 FOOT = """`make docs` generates this page from `workflow/scripts/touchstone/plan/model.py`.
 """
 
