@@ -111,7 +111,7 @@ bench: .venv/base #- compare our speed with experts' loops; leave the machine id
 	.venv/bin/python benchmarks/readers.py
 
 simulate: export PYTHONPATH = workflow/scripts
-simulate: .venv/base #- simulate how often an answer is wrong, as in docs/statistics.md
+simulate: .venv/base #- simulate how often an answer is wrong, as in docs/measured.md
 	.venv/bin/python benchmarks/simulate.py
 
 lint: snakefmt ruff format mypy words spelling #- check style, types, workflow and docs
@@ -171,7 +171,7 @@ error: no Python from 3.11 to 3.14 with venv on PATH; install one of them, for i
   Fedora                dnf install python3.13
   pyenv                 pyenv install 3.11 && pyenv shell 3.11
   uv                    make run PYTHON="$$(uv python find 3.12)", after uv python install 3.12
-  conda                 see docs/conda.md
+  conda                 see docs/installation.md
 endef
 export no_python
 

@@ -2,7 +2,7 @@
 
 PYTHONPATH=workflow/scripts .venv/bin/python benchmarks/simulate.py [--studies 2000] [--seed 1]
 
-Prints the tables of docs/statistics.md. The verdicts are those of the product
+Prints the tables of docs/measured.md. The verdicts are those of the product
 (`touchstone.statistics.groups`); only the speeds are drawn here.
 """
 

@@ -66,7 +66,7 @@ def shares(
 
 
 def print_table(studies: int, seed: int) -> None:
-    """The table of docs/statistics.md."""
+    """The table of docs/measured.md."""
     places = [(repeats, cv) for repeats in (3, 5, 10) for cv in (0.02, 0.05, 0.10)]
     print(f"\nReproduced / contradicted, of a claim that a speed rises, {studies} studies each:\n")
     print("| the speed |", " | ".join(f"n = {n}, CV {cv:.0%}" for n, cv in places), "|")

@@ -63,7 +63,7 @@ def drifting_share(noise: str, chunks: int, runs: int, seed: int, change: float 
 
 
 def print_table(runs: int, seed: int) -> None:
-    """The table of docs/statistics.md."""
+    """The table of docs/measured.md."""
     print(f"\nRuns that are called drifting, chunks with CV {CV:.0%}:\n")
     print("| chunks | step time grows by |", " | ".join(NOISES), "|")
     print("| --- | --- |", " | ".join("---" for _ in NOISES), "|")

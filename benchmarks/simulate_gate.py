@@ -108,7 +108,7 @@ def shares(gates: list[Gate]) -> dict[int, float]:
 
 
 def print_table(studies: int, seed: int) -> None:
-    """The tables of docs/statistics.md."""
+    """The tables of docs/measured.md."""
     rng = np.random.default_rng(seed)
 
     def fails(logs: np.ndarray, cv: float) -> str:

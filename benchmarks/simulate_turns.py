@@ -92,7 +92,7 @@ def _outcome(sets: list[MeasuredSet], precision: float | None) -> tuple[bool, in
 
 
 def print_table(studies: int, seed: int) -> None:
-    """The tables of docs/statistics.md."""
+    """The tables of docs/measured.md."""
     names = ["without" if p is None else f"{p:g}" for p in PRECISIONS]
     head = f"{' | '.join(names)} |\n| --- | --- | {' | '.join('---' for _ in names)} |"
     print(

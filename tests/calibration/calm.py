@@ -1,5 +1,5 @@
 """Tests that measure are tried again where other programs used the machine meanwhile, or its cores
-moved (docs/interleaving.md)."""
+moved (docs/measuring.md)."""
 
 import functools
 import os

@@ -2,7 +2,7 @@
 
 The environment files are the shipped ones, untouched. Their channel is a local one, made from
 this machine's own Python and pip, which conda is pointed to by an environment variable. Where
-the machine has no conda, a stand-in is brought (docs/conda.md says what that proves).
+the machine has no conda, a stand-in is brought (docs/installation.md says what that proves).
 """
 
 import csv

@@ -296,7 +296,7 @@ def test_what_an_h100_did_is_shown_beside_a_machine_without_a_gpu(packed, tmp_pa
     named = {
         f"{cell.partition('-here')[0]} {cell.partition(training)[2].rpartition('-lr')[0]}": speed
         for cell, speed in speeds.items()
-        # The settings of those rows of docs/performance.md that have no mode and no records.
+        # The settings of those rows of docs/measured.md that have no mode and no records.
         if cell.endswith(("4f501441", "fb8644aa")) and training in cell
     }
     assert sorted(named, key=named.__getitem__, reverse=True) == [

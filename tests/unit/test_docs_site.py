@@ -48,12 +48,9 @@ def test_every_page_is_there_and_nothing_is_fetched(root, site):
 
 
 @pytest.mark.long
-def test_pages_that_include_others_have_their_tables(site):
+def test_a_page_that_includes_another_file_has_its_tables(site):
     text = (site / "configuration.html").read_text()
     assert "sampling_interval" in text and "<table" in text
-    text = (site / "metrics.html").read_text()
-    assert "involuntary_context_switch_rate" in text and "noisy_machine" in text
-    assert "max_batch_size" not in text  # what follows in contracts.md
 
 
 @pytest.mark.long

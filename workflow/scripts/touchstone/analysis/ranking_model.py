@@ -38,7 +38,7 @@ class ComparedCell(Part):
 
 
 class InTurn(Part):
-    """How cells were measured in turn, whose ratios a comparison has (docs/interleaving.md)."""
+    """How cells were measured in turn, whose ratios a comparison has (docs/measuring.md)."""
 
     sets: int
     """Sets of fresh processes that count."""

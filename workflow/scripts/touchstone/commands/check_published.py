@@ -20,7 +20,7 @@ COLUMNS = ("file", "grade", "check", "lines", "finding")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tables", type=Path, nargs="+", help="CSV files as docs/studies.md says")
+    parser.add_argument("tables", type=Path, nargs="+", help="CSV files as docs/adding.md says")
     parser.add_argument("--output", type=Path, help="the findings as CSV")
 
 

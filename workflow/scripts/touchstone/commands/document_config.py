@@ -18,20 +18,12 @@ from touchstone.plan.setting import TRAINING, Setting
 
 HEAD = """# Configuration
 
-`config/config.yaml` is the default study. `snakemake --configfile config/studies/NAME.yaml` runs
-another one: its keys replace those of the default study, in `defaults` and `interleave` one by one.
-`--config repeats=5` replaces a single key. Unknown keys, wrong types, impossible values and
-settings without an effect on any cell are errors, which are all reported at once before any run.
-An editor can check the file while you type: begin it with
-`# yaml-language-server: $schema=schema.json`.
-
-A sweep combines every value of each list with every value of the others. A study can have several
-sweeps, but no cell may be in two of them.
-
-A default "in `config/config.yaml`" is what a study has that leaves the key out. What follows "else"
-is for a configuration that nothing is merged with, as in a module (`docs/module.md`).
+A study is a YAML file. `config/config.yaml` is the default one; a study of yours replaces its keys,
+in `defaults` and `interleave` one by one. `make run CONFIG=my-study.yaml` runs it. Unknown keys,
+wrong types and settings without an effect are all reported at once before any run.
 
 ```yaml
+# yaml-language-server: $schema=schema.json
 study: batches
 title: Three frameworks at two batch sizes, PyTorch also at a second learning rate
 repeats: 3
@@ -40,15 +32,24 @@ sweeps:
   - {framework: [pytorch, tensorflow, mxnet], batch_size: [64, 128]}
   - {framework: pytorch, batch_size: 64, learning_rate: 0.02}
 ```
+
+A sweep combines every value of each list with every value of the others. No cell may be in two
+sweeps. With the first line an editor checks the file, if the path of `config/schema.json` is right.
+
+A default "in `config/config.yaml`" is what a study has that leaves the key out. What follows "else"
+is for a configuration that nothing is merged with, as in a module (`docs/module.md`).
 """
 
+FIRST = ("study", "title", "repeats", "defaults", "sweeps")
+"""The keys of a study that come first, with the settings of cells that most studies set."""
 GROUPS: Mapping[str, Callable[[Setting], bool]] = {
-    "What most studies set": lambda traits: traits.common,
+    "": lambda traits: traits.common,
     "The training": lambda traits: traits.decides is not None,
     "Inference and operations": lambda traits: TRAINING not in traits.of,
     "How a cell runs, and how it is measured": lambda traits: True,
 }
-"""The settings as the page groups them: each is in the first group whose test its traits pass."""
+"""The settings as the page groups them: each is in the first group whose test its traits pass.
+Those of the group without a heading come first on the page."""
 FOOT = """`make docs` generates this page from `workflow/scripts/touchstone/plan/model.py`.
 """
 
@@ -74,16 +75,20 @@ def schema() -> dict[str, Any]:
 def readme() -> str:
     """The page of every key: type, default, meaning."""
     usual = read(ROOT / "config/config.yaml")
-    parts = [HEAD, "## The study\n", _table(Study, usual)]
-    in_turn = _table(Interleave, usual.get("interleave") or {})
-    parts += ["## Measuring in turn, in `interleave`\n", in_turn]
-    parts += ["## Environments of your own, in `environments`\n", _table(Environment)]
-    parts.append("## The settings of a cell, in `defaults` and in `sweeps`\n")
     groups: dict[str, list[str]] = {heading: [] for heading in GROUPS}
     for name, traits in SETTINGS.items():
         groups[next(heading for heading, has in GROUPS.items() if has(traits))].append(name)
+    defaults = usual.get("defaults") or {}
+    others = [name for name in Study.model_fields if name not in FIRST]
+    parts = [HEAD, "## What most studies set\n", _table(Study, usual, FIRST)]
+    parts += ["In `defaults` and in `sweeps`:\n", _table(Cell, defaults, groups.pop(""))]
+    parts += ["## More of a study\n", _table(Study, usual, others)]
+    in_turn = _table(Interleave, usual.get("interleave") or {})
+    parts += ["## Measuring in turn, in `interleave`\n", in_turn]
+    parts += ["## Environments of your own, in `environments`\n", _table(Environment)]
+    parts.append("## More settings, in `defaults` and in `sweeps`\n")
     for heading, names in groups.items():
-        parts += [f"### {heading}\n", _table(Cell, usual.get("defaults") or {}, names)]
+        parts += [f"### {heading}\n", _table(Cell, defaults, names)]
     return "\n".join([*parts, FOOT])
 
 

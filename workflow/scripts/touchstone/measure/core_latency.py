@@ -4,7 +4,7 @@ A hypervisor places virtual cores on the machine's cores, and moves them, mostly
 nothing to do goes on. Cores that share a cache pass data several times as fast as cores that do
 not. Frameworks whose threads wait for one another after every operation then run at another speed,
 each in its own measure, and no counter of the guest shows it. So this is measured before and after
-what is compared. It never looks at the speed of a framework (docs/interleaving.md has figures).
+what is compared. It never looks at the speed of a framework (docs/measuring.md has figures).
 
 The file is also a program of its own: it must not run beside the threads of its caller.
 """

@@ -5,7 +5,7 @@ environments", ICPE) interleave trials in random order; Bulej et al. (2020, "Due
 ICPE) run what is compared at the same time. Here the slices of a round follow one another, so that
 what slows down the machine for longer than a round slows down all cells. A slice in which other
 programs used the cores, or the hypervisor had moved the cores apart, is set aside and repeated,
-whatever its speed is (docs/interleaving.md). So is one in which time passed without work
+whatever its speed is (docs/measuring.md). So is one in which time passed without work
 (`standstill.py`), until there is one without.
 """
 

@@ -596,7 +596,7 @@ class Study(BaseModel):
         Field(
             description="also measure the cells of each comparison in turn, slice by slice, and"
             " take the ratios of speeds from there: noise of the machine changes all cells alike"
-            " (`docs/interleaving.md`); null: no"
+            " (`docs/measuring.md`); null: no"
         ),
     ] = None
     profile: Annotated[
@@ -604,7 +604,7 @@ class Study(BaseModel):
         Field(
             description="also profile some steps of every cell that trains, after its runs and in"
             " a process of its own: the time of each layer, forward and backward, in every"
-            " framework (`docs/profile.md`)"
+            " framework (`docs/bottleneck.md`)"
         ),
     ] = False
     environments: Annotated[

@@ -105,7 +105,7 @@ class Scale(BaseModel):
 
 
 class Interleave(BaseModel):
-    """How cells that are compared are measured in turn (`docs/interleaving.md`)."""
+    """How cells that are compared are measured in turn (`docs/measuring.md`)."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 

@@ -1,6 +1,6 @@
 """A claim of a published study, and the comparisons that test it, as its file has them.
 
-docs/studies.md explains every key.
+docs/adding.md explains every key.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ValueTest(_Bounded):
 
 
 class TrendTest(_Test):
-    """The metric along a factor of numbers: docs/studies.md says what the words mean."""
+    """The metric along a factor of numbers: docs/adding.md says what the words mean."""
 
     kind: Literal["trend"]
     along: str

@@ -98,7 +98,7 @@ def mean_of(points: Sequence[Point]) -> Point:
 def contrast(one: Point, other: Point) -> Contrast | None:
     """The ratio or difference of two figures, paired by blocks (docs/statistics.md).
 
-    Two cells that took turns with each other are paired by sets (docs/interleaving.md). Runs of
+    Two cells that took turns with each other are paired by sets (docs/measuring.md). Runs of
     two machines have no blocks in common: their ratio is that of two sittings.
 
     None where no block has both, or where a ratio has a value that is not positive.

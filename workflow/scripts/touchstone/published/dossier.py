@@ -1,7 +1,7 @@
 """What is known of a published study besides its figures: `config/claims/<study>.yaml`.
 
 It says how the source's words read in ours, and which claims there are with the comparisons
-that test them. docs/studies.md explains every key.
+that test them. docs/adding.md explains every key.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ def taken_in_turn(turns: Sequence[Measured]) -> list[str]:
     text = (
         f"The configurations of {len(turns)} comparison{'s' * (len(turns) > 1)} also took turns:"
         " ratios between their throughputs are from there, not from their runs"
-        " (docs/interleaving.md)."
+        " (docs/measuring.md)."
     )
     return [text + f" Other programs disturbed the turns of {disturbed}." * (disturbed > 0)]
 

@@ -202,7 +202,7 @@ def with_changed_labels(
 
 
 def with_turns(points: Iterable[Point], turns: Iterable[Measured]) -> list[Point]:
-    """Measured figures, of which throughputs have what turns show (docs/interleaving.md)."""
+    """Measured figures, of which throughputs have what turns show (docs/measuring.md)."""
     known = {
         cell: InTurn(place, speeds, ADAPTIVE if one.adaptive else 1.0)
         for place, one in enumerate(turns)

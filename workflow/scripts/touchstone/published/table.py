@@ -1,4 +1,4 @@
-"""Read a published table: the CSV format of `config/published/`, as docs/studies.md explains it.
+"""Read a published table: the CSV format of `config/published/`, as docs/adding.md explains it.
 
 Comment lines at the head (`# key: value`) say where the figures come from, and may give a
 factor that is the same in every row. Then a line of column names, and a row for each figure.

@@ -1,6 +1,6 @@
 """Runs before or after which the cores were further apart than they are at best.
 
-A hypervisor may move the cores of a virtual machine (docs/interleaving.md).
+A hypervisor may move the cores of a virtual machine (docs/measuring.md).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What cells that were measured in turn show: their speeds, set by set (docs/interleaving.md)."""
+"""What cells that were measured in turn show: their speeds, set by set (docs/measuring.md)."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import combinations
@@ -198,7 +198,7 @@ def speeds_of(one: MeasuredSet, first: str, counts: Callable[[Round], bool]) -> 
 
     The ratio of two speeds is from the medians over the rounds that count of each cell's speed /
     that of its round, which rounds in which a cell was slowed down hardly move
-    (docs/interleaving.md). The level is that at which the speeds are nearest, by least squares of
+    (docs/measuring.md). The level is that at which the speeds are nearest, by least squares of
     logarithms, to the medians of each cell's slices: speeds that the cells had.
     """
     logs = {first: 0.0}

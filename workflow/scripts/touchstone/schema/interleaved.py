@@ -10,7 +10,7 @@ FORMAT = 2
 QUIET = 0.1
 """Cores that other programs may use, on average over a slice, in a quiet round."""
 APART = 70.0
-"""How far above a machine's least core latency its cores are apart, ns (docs/interleaving.md)."""
+"""How far above a machine's least core latency its cores are apart, ns (docs/measuring.md)."""
 
 
 class Answer(NamedTuple):

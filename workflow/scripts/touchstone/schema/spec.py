@@ -567,7 +567,7 @@ class ParitySpec(NamedTuple):
 
 
 class ProfileSpec(NamedTuple):
-    """Some steps of a run that trains, under the framework's profiler (docs/profile.md).
+    """Some steps of a run that trains, under the framework's profiler (docs/bottleneck.md).
 
     training: the run
     """

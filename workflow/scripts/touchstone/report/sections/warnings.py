@@ -105,7 +105,7 @@ def doubt_warning(doubt: Doubt, kept: Kept) -> Alert:
             f"Before or after {doubt.runs} of {doubt.total} runs the hypervisor had moved the cores"
             " further apart than they were at best. Frameworks whose threads often wait for one"
             " another are slower then, some more than others.",
-            "Comparisons in turn leave such moments out (docs/interleaving.md); a machine without"
+            "Comparisons in turn leave such moments out (docs/measuring.md); a machine without"
             " a hypervisor, or one whose virtual cores are pinned, has none.",
         )
     if len(doubt.flags) == 1:

@@ -2,7 +2,7 @@
 
 Images stay in the order (batch, height, width, channels); weights are reordered from the
 canonical layout once, when the network is built. XLA's CPU kernels are slow for some layers;
-those are spelled out here in operations that it compiles well (docs/performance.md).
+those are spelled out here in operations that it compiles well (docs/measured.md).
 """
 
 import os

@@ -140,7 +140,7 @@ def _lstm(layer: Layer, x: Any, own: Any) -> Any:
     """The states of an LSTM.
 
     On the CPU each step multiplies its own inputs: all products at once, and the gradients of all
-    steps kept for one product, took twice the CPU time (docs/performance.md).
+    steps kept for one product, took twice the CPU time (docs/measured.md).
     """
     at_once = jax.default_backend() != "cpu"
 

@@ -101,7 +101,7 @@ class ClassToken(nn.HybridBlock):
 class LayerScale(nn.HybridBlock):
     """Images whose channels are multiplied by learned numbers: a convolution of single pixels.
 
-    A product with broadcasting takes 14 to 17 times the CPU time (docs/performance.md).
+    A product with broadcasting takes 14 to 17 times the CPU time (docs/measured.md).
     """
 
     def __init__(self, layer: Layer, shape: Any, precision: str) -> None:
@@ -115,7 +115,7 @@ class LayerScale(nn.HybridBlock):
 
 class ChannelNorm(nn.LayerNorm):
     """Layer normalisation over the channels of images, which are put last for it: MXNet's own way
-    along the first axis takes 2.4 times the CPU time (docs/performance.md)."""
+    along the first axis takes 2.4 times the CPU time (docs/measured.md)."""
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         x = super().hybrid_forward(F, F.transpose(x, axes=(0, 2, 3, 1)), gamma, beta)
@@ -168,7 +168,7 @@ def _gelu(F: Any, x: Any, precision: str) -> Any:
 
 def _relu6(F: Any, x: Any, layer: Layer) -> Any:
     """max(0, x) - max(0, x - 6): steps of MobileNetV2 take 1.4 times the CPU time with `clip`
-    (docs/performance.md)."""
+    (docs/measured.md)."""
     return F.Activation(x, act_type="relu") - F.Activation(x - 6, act_type="relu")
 
 
@@ -250,7 +250,7 @@ class Network(nn.HybridBlock):
                 inputs = F.amp_multicast(*inputs, num_outputs=len(inputs))
             return F.concat(*inputs, dim=1)
         if op == "multiply":
-            # `broadcast_mul` takes 2.5 times the CPU time (docs/performance.md).
+            # `broadcast_mul` takes 2.5 times the CPU time (docs/measured.md).
             factors = F.reshape(inputs[1], shape=(0, 0, 1, 1))
             return value * F.broadcast_like(factors, value)
         if op == "lrn":

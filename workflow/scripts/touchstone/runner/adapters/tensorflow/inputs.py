@@ -127,7 +127,7 @@ class Inputs(base.TrainingAdapter):
                 self.sets.append((tf.constant(images, self.dtype), tf.constant(labels)))
 
     def _gathered(self, batches: Any) -> Any:
-        """For each replica, the images and labels of a whole chunk (docs/performance.md)."""
+        """For each replica, the images and labels of a whole chunk (docs/measured.md)."""
         parts = []
         for i, place in enumerate(self.places):
             rows = batches[:, self._part(i, batches[0])]
