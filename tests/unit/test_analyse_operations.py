@@ -12,13 +12,13 @@ from fixtures.specs import timed
 from touchstone.analysis.again import Kept
 from touchstone.analysis.findings import compute
 from touchstone.analysis.peaks import peaks, share_of_peak
-from touchstone.plan.setting import INFERENCE, OPERATION
+from touchstone.plan.setting import OPERATION
 from touchstone.report.figures.operations import _name
 from touchstone.report.figures.render import drawing, make_figures, render
 from touchstone.report.page import make_report
 from touchstone.results.files import InputError
 from touchstone.results.gathering import gather
-from touchstone.results.metrics import METRICS
+from touchstone.results.metrics import METRICS, NOT_OF
 from touchstone.results.record import build_record
 from touchstone.results.study import read_study
 from touchstone.schema.spec import Calls, OperationSpec, spec_from_json, spec_to_json
@@ -50,7 +50,7 @@ def test_an_operation_has_rates_and_nothing_of_training(tmp_path):
     assert value(record, "deviation") == 2.0**-20
     assert value(record, "cpu_cores") == 1.5
     for name, metric in METRICS.items():
-        if OPERATION not in metric.of and metric.of != (INFERENCE,):
+        if OPERATION not in metric.of and metric.of not in NOT_OF:
             assert record["metrics"][name]["reason"] == "an operation is called, not trained"
 
 

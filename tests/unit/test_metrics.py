@@ -4,7 +4,7 @@ import pytest
 
 from touchstone.measure import sensors
 from touchstone.measure.sensors import AMOUNT, BITS, COUNTER, GAUGE, PEAK
-from touchstone.plan.setting import INFERENCE, OF_ALL, TRAINING
+from touchstone.plan.setting import INFERENCE, OF_ALL, OPERATION, PROGRAM, TRAINING
 from touchstone.results.metrics import (
     AVERAGED,
     BATCH,
@@ -28,7 +28,7 @@ def test_speeds_and_times_are_these():
     assert set(TIMES) == {
         "training_time", "total_training_time", "first_step_time", "step_time_p50",
         "step_time_p95", "step_time_p99", "time_to_accuracy", "model_load_time", "latency_p50",
-        "latency_p95", "latency_p99", "total_inference_time",
+        "latency_p95", "latency_p99", "total_inference_time", "program_time",
     }  # fmt: skip
 
 
@@ -49,10 +49,14 @@ def test_kinds_of_runs_have_these():
     of_training = {"training_time", "total_training_time", "training_accuracy", "final_loss"}
     assert having(lambda metric: metric.of == (TRAINING,)) == of_training
     assert having(lambda metric: metric.of == (TRAINING, INFERENCE)) == {
-        "throughput", "test_accuracy", "token_rate", "perplexity", "mean_iou",
-        "cpu_time_per_1000_images", "gpu_energy_per_image", "cpu_energy_per_image",
+        "test_accuracy", "token_rate", "perplexity", "mean_iou",
     }  # fmt: skip
-    assert len(having(lambda metric: metric.of == OF_ALL)) == len(METRICS) - 5 - 4 - 8
+    assert having(lambda metric: metric.of == (TRAINING, INFERENCE, PROGRAM)) == {
+        "throughput", "cpu_time_per_1000_images", "gpu_energy_per_image", "cpu_energy_per_image",
+    }  # fmt: skip
+    assert having(lambda metric: metric.of == (TRAINING, INFERENCE, OPERATION)) == {"flop_rate"}
+    assert having(lambda metric: metric.of == (PROGRAM,)) == {"program_time"}
+    assert len(having(lambda metric: metric.of == OF_ALL)) == len(METRICS) - 5 - 4 - 8 - 2
 
 
 def test_runs_have_them_from_here_on():
@@ -63,6 +67,7 @@ def test_runs_have_them_from_here_on():
     ended = having(lambda metric: metric.since == ENDED)
     assert ended == {name for name in METRICS if name.endswith(("_peak", "_run", "_per_gpu"))} | {
         "host_memory_high_water", "test_accuracy", "training_accuracy", "perplexity", "mean_iou",
+        "program_time",
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from touchstone.commands.document_run import PAGE, page_with_tables
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.parity import parity_spec
+from touchstone.plan.parts import Program
 from touchstone.plan.spec import make_spec
 from touchstone.schema.events import (
     Chunk,
@@ -29,6 +30,7 @@ CELLS: dict[str, dict[str, Any]] = {
     "training": {"network": "resnet20-cifar", "dataset": "cifar10", "optimizer": "adam"},
     "inference": {"network": "lenet5", "dataset": "mnist-5k", "workload": "inference"},
     "operation": {"network": "gemm", "dataset": "3x4x5"},
+    "program": {"network": "program", "dataset": "own", "program": "mine"},
 }
 
 
@@ -37,7 +39,8 @@ def spec_of(kind, root):
         return parity_spec("lstm-text", "jax")
     if kind == "profile":
         return ProfileSpec(spec_of("training", root))
-    return make_spec(Cell(framework="pytorch", mode="eager", **CELLS[kind]), 1, root)
+    program = Program(file=__file__, framework="pytorch") if kind == "program" else None
+    return make_spec(Cell(framework="pytorch", mode="eager", **CELLS[kind]), 1, root, program)
 
 
 @pytest.mark.parametrize("kind", KINDS)

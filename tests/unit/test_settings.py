@@ -8,15 +8,19 @@ from pydantic import BaseModel, Field
 from touchstone import optimizers
 from touchstone.analysis.scaling import FREE
 from touchstone.plan.effect import lacks
+from touchstone.plan.frameworks import modes
 from touchstone.plan.inference import DECIDE
 from touchstone.plan.max_batch import SHARED
 from touchstone.plan.model import SETTINGS, Cell, traits_of
+from touchstone.plan.parts import Program
 from touchstone.plan.read import NAMED, name_of
 from touchstone.plan.setting import (
     INFERENCE,
     INITIAL_WEIGHTS,
     OF_A_NETWORK,
+    OF_ALL,
     OPERATION,
+    PROGRAM,
     TRAINING,
     Setting,
 )
@@ -29,10 +33,13 @@ CELLS = {
     TRAINING: {"framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k"},
     OPERATION: {"framework": "pytorch", "network": "rnn_forward", "dataset": "64x8x4"},
 }
+SCRIPT = Program(file=__file__, framework="pytorch", arguments=["{batch_size}"])
+CELLS[PROGRAM] = {"framework": "pytorch", "network": "n", "dataset": "d", "program": "mine"}
 CELLS[INFERENCE] = {**CELLS[TRAINING], "workload": "inference"}
 STEP = {"schedule": "step", "milestones": [2.0]}
 CHANGES = {
-    "framework": "mxnet", "environment": "other", "style": "plain", "network": "lenet-caffe",
+    "framework": "mxnet", "program": "other", "environment": "other", "style": "plain",
+    "network": "lenet-caffe",
     "dataset": "mnist-5k-32", "device": "gpu", "precision": "fp64", "mode": "compile",
     "input": "synthetic", "weights": "initial", "trained_batch_size": 32,
     "reader_threads": 3, "replicas": 2, "nodes": 2, "batch_split": "per_replica",
@@ -46,6 +53,7 @@ CHANGES = {
     "kept_weights": "best", "seed": 1, "threads": 1, "wait_policy": "passive",
     "variables": {"A": "b"}, "deterministic": True, "warmup_steps": 1, "warmup_seconds": 1.0,
     "chunk_seconds": 1.0, "operation_seconds": 1.0, "inference_seconds": 1.0,
+    "program_seconds": 1.0,
     "sampling_interval": 2.0, "time_limit": 7.0, "time_limit_factor": None, "memory_limit": 7.0,
 }  # fmt: skip
 """By setting, another value than the usual one; `workload` is a cell's kind."""
@@ -65,13 +73,16 @@ def specs(kind, name, root):
     """The specs of a cell and of the same with another value, without what no runner reads."""
     cell = {**CELLS[kind], **CONTEXT.get(name, {})}
     change = OF_AN_OPERATION.get(name, CHANGES[name]) if kind == OPERATION else CHANGES[name]
-    made = [make_spec(Cell(**each), 1, root) for each in (cell, {**cell, name: change})]
-    read = (lambda factors: None) if kind == OPERATION else (lambda f: (f.input, f.batch_size))
+    script = SCRIPT if kind == PROGRAM else None
+    made = [make_spec(Cell(**each), 1, root, script) for each in (cell, {**cell, name: change})]
+    read = (lambda f: (f.input, f.batch_size)) if kind in OF_A_NETWORK else (lambda factors: None)
     return [spec._replace(cell="", factors=read(spec.factors)) for spec in made]
 
 
 ELSEWHERE = {
-    "environment": (TRAINING, INFERENCE, OPERATION),
+    **dict.fromkeys(("framework", "environment", "network", "dataset"), OF_ALL),
+    "precision": (TRAINING, INFERENCE, OPERATION),
+    "program": (PROGRAM,),
     **dict.fromkeys(("weights", "trained_batch_size"), (INFERENCE,)),
     "reader_threads": (TRAINING,),
     **dict.fromkeys(
@@ -102,10 +113,13 @@ def test_a_setting_is_of_the_kinds_of_cells_whose_runs_it_changes(kind, name, ro
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("kind", CELLS)
 def test_a_setting_stands_in_the_plan_and_is_read_as_it_was(kind, name):
-    cell = Cell(**{**CELLS[kind], **({} if kind == OPERATION else {name: CHANGES[name]})})
+    if name == "program" and kind != PROGRAM:
+        return  # it would be a program
+    heeded = kind in OF_A_NETWORK or (kind == PROGRAM and PROGRAM in SETTINGS[name].of)
+    cell = Cell(**{**CELLS[kind], **({name: CHANGES[name]} if heeded else {})})
     row = texts(cell)
     assert settings(cell_of(row)) == settings(cell)
-    assert kind == OPERATION or cell_of(row) == cell
+    assert kind not in OF_A_NETWORK or cell_of(row) == cell
 
 
 def test_an_operation_that_this_version_lacks_is_refused():
@@ -149,7 +163,8 @@ def test_names_spell_these_out_and_no_others():
     assert name_of(Cell(**cell)) == "pytorch-plain-mine-lenet5-mnist-5k-cpu-fp32-b64-lr0.01"
     name, _, digest = name_of(Cell(**CELLS[OPERATION])).rpartition("-")
     assert (name, len(digest)) == ("pytorch-rnn_forward-64x8x4-cpu-fp32", 8)
-    assert len(NAMED) == 9
+    assert name_of(Cell(**CELLS[PROGRAM], mode=modes("pytorch")[0])) == "pytorch-mine-n-d-cpu-b64"
+    assert len(NAMED) == 10
 
 
 def test_memory_does_not_depend_on_these():
@@ -159,7 +174,7 @@ def test_memory_does_not_depend_on_these():
         "last_batch": "drop", "training_accuracy": False, "kept_weights": "last", "steps": None,
         "evaluate_every": 0, "target_accuracy": None, "seed": 0, "warmup_steps": 0,
         "warmup_seconds": 0.0, "chunk_seconds": 0.05, "sampling_interval": 0.1,
-        "time_limit_factor": None,
+        "time_limit_factor": None, "program": None,
     }  # fmt: skip
     Cell(**{**CELLS[TRAINING], **SHARED})
 
@@ -205,7 +220,8 @@ def test_these_come_first_in_the_list_for_users():
 
 def test_tables_and_records_show_these():
     assert FACTORS == (
-        "framework", "style", "environment", "network", "dataset", "device", "precision", "mode",
+        "framework", "program", "style", "environment", "network", "dataset", "device",
+        "precision", "mode",
         "input", "batch_size", "learning_rate",
     )  # fmt: skip
     more = {"optimizer", "momentum", "weight_decay", "schedule", "epochs", "steps"}
@@ -213,7 +229,7 @@ def test_tables_and_records_show_these():
 
 
 def test_compared_cells_may_differ_in_these():
-    assert COMPARED == ("framework", "style", "environment", "mode")
+    assert COMPARED == ("framework", "program", "style", "environment", "mode")
     assert set(COMPARED_ELSE) == {
         "device", "precision", "input", "reader_threads", "batch_size", "threads", "wait_policy",
         "deterministic", "replicas", "nodes", "batch_split",

@@ -212,7 +212,7 @@ def _certificates(plan: Plan, kit: Kit, end: float) -> None:
 
 def _data(plan: Plan) -> dict[str, Any]:
     """Write the records that cells read."""
-    read = (cell for cell in plan.cells.values() if cell.input != "synthetic")
+    read = (cell for cell in plan.cells.values() if cell.reads)
     written = {(cell.dataset, frameworks.record_format(cell.framework)) for cell in read}
     for dataset, kind in sorted(written):
         sources = Path("results/downloads") / dataset

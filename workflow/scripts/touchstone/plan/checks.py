@@ -113,8 +113,7 @@ class Known:
         unheeded = [name for name in SETTINGS if foreign(cell, name)]
         if cell.kind == PROGRAM:
             mode = frameworks.modes(cell.framework)[0]
-            fixed = {"batch_size": cell.batch_size, "input": "synthetic", "mode": mode}
-            return [usual(cell, unheeded).model_copy(update=fixed)]
+            return [usual(cell, unheeded).model_copy(update={"mode": mode})]
         if cell.kind != OPERATION:
             if cell.kind == INFERENCE and cell.trained_batch_size is None:
                 cell = cell.model_copy(update={"trained_batch_size": cell.batch_size})

@@ -161,7 +161,7 @@ def cell_faults(
 def _lacking(place: Place, cell: Cell, photos: bool) -> list[str]:
     """The packages that a run of a cell needs and that an interpreter lacks."""
     needed = frameworks.modules(cell.framework, cell.style)
-    if cell.input != "synthetic":
+    if cell.reads:
         kind = frameworks.record_format(cell.framework)
         needed |= READERS.get(kind, {}) | (PHOTOS.get(kind, {}) if photos else {})
     absent = _read(place).lacking

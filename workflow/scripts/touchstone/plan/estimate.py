@@ -168,7 +168,7 @@ def _graph(network: str, dataset: str, folder: Path) -> Graph:
 
 def _bytes(plan: Plan, sets: Mapping[str, catalogue.Dataset]) -> float:
     """Downloads, and records in every format that is read. A photo counts as 110 kB."""
-    read = {(cell.dataset, _format(cell)) for cell in plan.cells.values() if _reads(cell)}
+    read = {(cell.dataset, _format(cell)) for cell in plan.cells.values() if cell.reads}
     size = 0.0
     for name in {name for name, _ in read}:
         size += sum(source.size or 0 for source in sets[name].sources)
@@ -177,10 +177,6 @@ def _bytes(plan: Plan, sets: Mapping[str, catalogue.Dataset]) -> float:
         example = math.prod(data.shape) if data.photos is None else 110e3
         size += (data.splits.train + data.splits.test) * example
     return size
-
-
-def _reads(cell: Cell) -> bool:
-    return cell.kind in OF_A_NETWORK and cell.input != "synthetic"
 
 
 def _format(cell: Cell) -> str:

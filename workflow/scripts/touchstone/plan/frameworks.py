@@ -12,7 +12,7 @@ from touchstone import optimizers
 from touchstone.datasets import catalogue
 from touchstone.networks.graph import OwnStart
 from touchstone.paths import ROOT
-from touchstone.plan.setting import OF_A_NETWORK, TRAINING
+from touchstone.plan.setting import TRAINING
 from touchstone.schema.capabilities import Capabilities
 from touchstone.schema.spec import PINNED, PLAIN, TUNED, Network
 
@@ -144,8 +144,7 @@ def unsupported(cell: Cell) -> str | None:
     path = environment(cell.framework, cell.device, cell.style)
     if cell.environment == PINNED and not _is_there(path):
         return f"no environment has {cell.framework} for {cell.device.upper()}s: no {path}"
-    reads = cell.kind in OF_A_NETWORK and cell.input != "synthetic"
-    if reads and not of_records(cell.framework, "PHOTOS") and _has_photos(cell.dataset):
+    if cell.reads and not of_records(cell.framework, "PHOTOS") and _has_photos(cell.dataset):
         kind = record_format(cell.framework)
         return (
             f"{cell.dataset} has photos, and {cell.framework} reads {kind} records, which hold none"

@@ -95,7 +95,7 @@ class Cell(BaseModel):
             description="one of the study's `programs`, a script of your own, instead of a network "
             "(`docs/programs.md`)"
         ),
-        Setting((PROGRAM,), in_names="", shown=TABLES, compared=FIRST),
+        Setting((PROGRAM,), in_names="", probe=None, shown=TABLES, compared=FIRST),
     ] = None
     style: Annotated[
         Literal["tuned", "plain"],
@@ -503,6 +503,11 @@ class Cell(BaseModel):
         if self.program is not None:
             return PROGRAM
         return OPERATION if self.network in operations.names() else self.workload
+
+    @property
+    def reads(self) -> bool:
+        """Whether it reads record files."""
+        return self.kind in OF_A_NETWORK and self.input != "synthetic"
 
     @property
     def world_size(self) -> int:

@@ -105,11 +105,11 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
         own_programs = study.programs if study else {}
         known = Known(root, own_environments, own_programs)
         faults += known.own_faults
-        faults += [
-            fault
+        wrong = {
+            name: programs.faults(name, program, own_environments)
             for name, program in own_programs.items()
-            for fault in programs.faults(name, program, own_environments)
-        ]
+        }
+        faults += [fault for found in wrong.values() for fault in found]
         usual = _settings("defaults", defaults, known, faults, lists=False)
         for index, sweep in enumerate(sweeps):
             if not isinstance(sweep, dict):
@@ -123,6 +123,8 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
                 if key not in sweep and key not in defaults:
                     faults.append(f"sweeps[{index}].{key}: missing; name one: {known.listed(key)}")
             if len(faults) > before or any(not values for values in settings.values()):
+                continue
+            if any(wrong.get(name) for name in settings.get("program", ())):
                 continue
             where = f"sweeps[{index}]"
             if (size := prod(map(len, settings.values()))) > MOST_CELLS:

@@ -53,7 +53,11 @@ WITHOUT: dict[str, str] = {
     PROGRAM: "a program does not tell it",
 }
 """Why a run of each kind has no metrics of training."""
-NO_INFERENCE = "the cell does not predict"
+NOT_OF: dict[tuple[str, ...], str] = {
+    (INFERENCE,): "the cell does not predict",
+    (PROGRAM,): "the cell runs no program",
+}
+"""Why a run has no metrics that only these kinds have."""
 BEGUN, MEASURED, ENDED = "begun", "measured", "ended"
 """What a run has reached that has a metric: what it is computed from, also in an unfinished run;
 all its planned steps; its end, with the status `ok`."""
@@ -636,7 +640,7 @@ def values_of(evidence: Evidence, status_reason: str) -> dict[str, MetricValue |
 
     def value(metric: Metric) -> MetricValue | Censored:
         if kind not in metric.of and evidence.finished:
-            return NO_INFERENCE if metric.of == (INFERENCE,) else WITHOUT[kind]
+            return NOT_OF.get(metric.of) or WITHOUT[kind]
         if kind not in metric.of or not reached[metric.since]:
             return status_reason
         computed = metric.compute(evidence)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from touchstone.plan.model import Cell, settings
 from touchstone.plan.names import BEST, Stack
-from touchstone.plan.setting import ELSE, FIRST, TABLES, Kind
+from touchstone.plan.setting import ELSE, FIRST, PROGRAM, TABLES, Kind
 from touchstone.plan.table import cell_of, texts
 from touchstone.reading import rows_of
 from touchstone.results import digests
@@ -24,6 +24,8 @@ What changes the work or its result is missing here (network, data set, optimize
 MOST_COMPARED = 40
 """Cells that such a group has at most: the number of pairs grows with the square."""
 
+LATER = settings(lambda traits: traits.of == (PROGRAM,) and traits.shown == TABLES)
+"""Factors that a plan of an older version lacks, as it knew no such cells."""
 UNKNOWN = "not measured by this version"
 """Why a record has no value of a metric that did not exist when it was made."""
 
@@ -47,7 +49,7 @@ class PlannedCell(NamedTuple):
     @classmethod
     def of_row(cls, name: str, row: dict[str, str], repeats: int) -> "PlannedCell":
         """The cell whose settings stand in a row; raises ValueError as `plan.table.cell_of`."""
-        return cls(name, cell_of(row), repeats, row)
+        return cls(name, cell_of(row), repeats, dict.fromkeys(LATER, "") | row)
 
     @property
     def stack(self) -> Stack:
@@ -68,7 +70,7 @@ def read_plan(path: Path) -> list[PlannedCell]:
     """
     try:
         (_, header), *rows = rows_of(read_text(path, REMAKE), "\t")
-        if missing := {"cell", "repeats", *FACTORS} - set(header):
+        if missing := {"cell", "repeats", *FACTORS} - set(header) - set(LATER):
             raise ValueError(f"columns are missing: {', '.join(sorted(missing))}")
         cells: dict[str, PlannedCell] = {}
         for line, row in rows:

@@ -216,10 +216,11 @@ def run_script(loop: Loop, work: Callable[[Loop], None]) -> None:
             raise Failed("{} ended with {}".format(program.file, told))
     except BaseException as fault:
         traceback.print_exc()
-        said = "".join(traceback.format_exception_only(type(fault), fault)).strip()
-        if isinstance(fault, MemoryError) or any(text in said for text in OUT_OF_MEMORY):
-            raise MemoryError(said.splitlines()[-1] or "the host ran out of memory")
-        raise Failed("{}: {}".format(program.file, said.splitlines()[-1]))
+        name, (text, *_) = type(fault).__name__, str(fault).splitlines() or [""]
+        said = "{}: {}".format(name, text) if text else name
+        if isinstance(fault, MemoryError) or any(sign in said for sign in OUT_OF_MEMORY):
+            raise MemoryError(said)
+        raise Failed("{}: {}".format(program.file, said))
 
 
 def program(spec: ProgramSpec, events: Any, threads: int) -> None:

@@ -112,5 +112,5 @@ class JobInputs:
 
 def _manifest(cell: Cell) -> list[str]:
     """The manifest of a cell's data, or no file."""
-    unread = cell.input == "synthetic" or frameworks.unsupported(cell)
-    return [] if unread else [f"{data_folder(cell)}/manifest.json"]
+    reads = cell.reads and not frameworks.unsupported(cell)
+    return [f"{data_folder(cell)}/manifest.json"] if reads else []
