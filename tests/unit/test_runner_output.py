@@ -36,7 +36,7 @@ WRITTEN = {
     "event of a wrong type": (b'{"event": ["result"]}\n', "it is no event"),
     "field of a wrong type": (MEMORY.replace(b"null", b'"much"'), "'device_peak_mib' is 'much'"),
     "unknown status": (RESULT.replace(b"ok", b"fine"), "the unknown status 'fine'"),
-    "status of the supervisor": (RESULT.replace(b"ok", b"error"), "unknown status 'error'"),
+    "status of the supervisor": (RESULT.replace(b"ok", b"timeout"), "unknown status 'timeout'"),
     "no reason": (RESULT.replace(b"ok", b"oom"), "its result is 'oom' with the reason None"),
     "blank reason": (
         b'{"event": "result", "status": "diverged", "reason": " "}\n', "with the reason ' '",

@@ -35,7 +35,7 @@ LONGEST_TEXT = 1000
 """Characters of a reason, or of a line of the log's end."""
 LARGEST_COUNT = 2**53
 """Steps; larger whole numbers have no exact float."""
-RESULTS = (status.OK, status.DIVERGED, status.OOM, status.UNSUPPORTED)
+RESULTS = (status.OK, status.DIVERGED, status.OOM, status.UNSUPPORTED, status.ERROR)
 """How a runner may say that it ended."""
 
 
