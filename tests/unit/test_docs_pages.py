@@ -62,7 +62,7 @@ def test_every_question_has_a_row_and_a_page_of_its_own():
     assert len(set(found.values())) == len(found)
     for words_of in (
         "new version", "batch size", "threads", "precision", "predictions", "own images",
-        "own network", "cluster",
+        "own network", "own code", "cluster",
     ):  # fmt: skip
         assert any(words_of in question for question in found), words_of
 

@@ -71,7 +71,7 @@ def test_parquet_has_the_rows_of_the_tables_with_types(results, tmp_path):
 
 
 def test_every_column_is_described():
-    text = (ROOT / "docs/exports.md").read_text()
+    text = (ROOT / "docs/contracts.md").read_text()
     assert not [name for name in {*MEASUREMENTS, *SUMMARY} if f"| `{name}` |" not in text]
 
 
