@@ -10,10 +10,12 @@ import statistics
 import sys
 import tempfile
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from fixtures.commands import call
+from fixtures.interpreters import plant
 from fixtures.turns import computed
 from touchstone.analysis.compare_in_turn import (
     Configuration,
@@ -185,6 +187,44 @@ def test_a_slower_python_ends_with_1_and_leaves_a_table_a_page_and_the_sets(
     assert len(sets["sets"]) == 3
     page = (folder / "changes.html").read_text()
     assert f"SciPy {version} -&gt; {version}" in page and ">slower<" in page
+
+
+SCRIPT = """
+import sys, time
+from touchstone_steps import steps
+
+_, pause = sys.argv
+for item in steps(iter(int, 1), examples=2):
+    time.sleep(float(pause) * (4 if "slower" in sys.prefix else 1))
+"""
+
+
+@pytest.mark.slow
+def test_a_script_is_slower_in_another_python(study, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    slower = plant(tmp_path / "slower", beside=Path(sys.executable))
+    ended = call("compare", sys.executable, slower, *QUICK, "--program", "script.py 0.002")
+    assert ended.returncode == 1, ended.stderr
+    assert ended.stdout.splitlines()[1].startswith("SciPy, a script: about ")
+    assert ended.stdout.splitlines()[-1].startswith("Slower: scipy-script-program-own-cpu-b1")
+    with (tmp_path / "results/compare/changes.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["verdict"], row["unit"]) == ("slower", "examples/s")
+    assert 0.1 < float(row["ratio"]) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("none.py", "programs.script.file: none.py is no file"),
+        ("'", "--program: No closing quotation"),
+    ],
+)
+def test_a_script_that_cannot_be_is_refused(study, tmp_path, monkeypatch, program, message):
+    monkeypatch.chdir(tmp_path)
+    ended = call("compare", sys.executable, sys.executable, *QUICK, "--program", program)
+    assert ended.returncode == 2 and message in ended.stderr
 
 
 @pytest.mark.parametrize("asked", [(), ("--framework", "scipy")])

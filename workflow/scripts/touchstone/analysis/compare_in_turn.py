@@ -6,15 +6,12 @@ from typing import Any, NamedTuple
 from touchstone.analysis.compare_results import NOT_COMPARABLE, Change, Run, differences_of
 from touchstone.plan.names import framework_name
 from touchstone.results.interleaved import Measured, compare_turns, measured
-from touchstone.results.metrics import METRICS
 from touchstone.schema.events import Event, Software, Start
 from touchstone.schema.interleaved import Interleaved
 from touchstone.statistics.groups import Group
 
 OLD, NEW = "old", "new"
 """The names of the two installations in turns and in the text."""
-UNIT = METRICS["throughput"].unit
-CALLS = "calls/s"
 
 
 class Recorded(NamedTuple):

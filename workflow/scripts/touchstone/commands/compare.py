@@ -10,17 +10,17 @@ together: the exit status is 1 by chance in at most 5 % of comparisons of equal 
 import argparse
 import json
 import os
+import shlex
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from touchstone.analysis.compare_in_turn import (
-    CALLS,
     NEW,
     OLD,
-    UNIT,
     Configuration,
     Recorded,
     changes_in_turn,
@@ -29,6 +29,7 @@ from touchstone.analysis.compare_in_turn import (
 from touchstone.analysis.compare_results import compare, read_results
 from touchstone.analysis.gate import NOT_COMPARED, Gate, judged_in_turn, judged_together
 from touchstone.analysis.gate_text import as_table, as_text, configurations, verdict_of
+from touchstone.analysis.part import UNIT_OF
 from touchstone.commands.interleave import candidate, measure
 from touchstone.environments import EnvironmentFault, ensure, installed
 from touchstone.errors import UsageError, explained
@@ -44,11 +45,11 @@ from touchstone.plan.estimate import seconds_of_turns
 from touchstone.plan.installations import Installation, framework_of
 from touchstone.plan.model import Cell
 from touchstone.plan.names import framework_name
-from touchstone.plan.parts import Interleave
+from touchstone.plan.parts import Interleave, Program
 from touchstone.plan.read import ConfigError, read_on_default
-from touchstone.plan.setting import OPERATION
+from touchstone.plan.setting import PROGRAM
 from touchstone.plan.spec import make_spec
-from touchstone.plan.study import make_plan
+from touchstone.plan.study import Plan, make_plan
 from touchstone.reading import share_of
 from touchstone.report.gate import make_page
 from touchstone.results.files import InputError
@@ -129,6 +130,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " in memory (default: the default study)",
     )
     turns.add_argument(
+        "--program",
+        help="instead of a study's configurations, a script of yours with its arguments, as"
+        " 'train.py --batch-size 64' (docs/programs.md)",
+    )
+    turns.add_argument(
         "--precision",
         type=float,
         help="measure until each interval reaches at most this share beyond its ratio (default:"
@@ -193,17 +199,24 @@ def _compare_installations(
     sides = {OLD: old, NEW: new}
     print(f"Compares {OLD}, {old.place}, with {NEW}, {new.place}", flush=True)
     try:
-        cells = _cells(arguments.config)
-        studied = list(dict.fromkeys(cell.framework for cell in cells.values()))
-        framework = framework_of(sides, studied, arguments.framework)
-        cells = {name: cell for name, cell in cells.items() if cell.framework == framework}
+        if arguments.program:
+            usual = [arguments.framework] if arguments.framework else frameworks.names()
+            framework = framework_of(sides, usual, arguments.framework)
+            plan = make_plan(_study_of(arguments.program, framework), ROOT)
+            cells = plan.cells
+        else:
+            plan = make_plan(read_on_default(ROOT, arguments.config), ROOT)
+            cells = _cells(plan)
+            studied = list(dict.fromkeys(cell.framework for cell in cells.values()))
+            framework = framework_of(sides, studied, arguments.framework)
+            cells = {name: cell for name, cell in cells.items() if cell.framework == framework}
         print(_announcement(framework, cells, options), flush=True)
         with (
             machine_to_itself(f"compare, {framework}"),
             tempfile.TemporaryDirectory() as folder,
         ):
             compared = [
-                _measured(name, cell, sides, options, Path(folder) / name)
+                _measured(name, cell, plan.program(cell), sides, options, Path(folder) / name)
                 for name, cell in cells.items()
             ]
     except (ConfigError, EnvironmentFault, Fault, OSError) as fault:
@@ -244,18 +257,32 @@ def _announcement(framework: str, cells: dict[str, Cell], options: Interleave) -
     times = [seconds_of_turns([cell] * 2, options, folder, cores) for cell in cells.values()]
     about = f"about {duration(sum(filter(None, times)))}; " if all(times) else ""
     last = duration(len(cells) * options.max_seconds)
+    scripts = any(cell.kind == PROGRAM for cell in cells.values())
+    what = "a script" if scripts else f"{configurations(len(cells))} on noise in memory"
     return (
-        f"{framework_name(framework)}, {configurations(len(cells))} on noise in memory: {about}on a"
+        f"{framework_name(framework)}, {what}: {about}on a"
         f" busy machine sets begin until {last} have passed"
     )
 
 
-def _cells(file: Path | None) -> dict[str, Cell]:
+def _study_of(command: str, framework: str) -> dict[str, Any]:
+    """The study of one script with its arguments. Raises ConfigError."""
+    try:
+        file, *given = shlex.split(command)
+    except ValueError as fault:
+        raise ConfigError(f"--program: {fault}; give a script and its arguments") from None
+    program = {"file": file, "arguments": given, "framework": framework}
+    return {
+        "study": "compare", "title": "Compare", "programs": {"script": program},
+        "sweeps": [{"program": "script"}],
+    }  # fmt: skip
+
+
+def _cells(plan: Plan) -> dict[str, Cell]:
     """The cells of a study that take turns, on noise, by name. Raises ConfigError."""
-    planned = make_plan(read_on_default(ROOT, file), ROOT).cells
     found = {
-        name: cell if cell.kind == OPERATION else cell.model_copy(update={"input": "synthetic"})
-        for name, cell in planned.items()
+        name: cell.model_copy(update={"input": "synthetic"}) if cell.reads else cell
+        for name, cell in plan.cells.items()
         if cell.world_size == 1
     }
     if not found:
@@ -264,12 +291,17 @@ def _cells(file: Path | None) -> dict[str, Cell]:
 
 
 def _measured(
-    name: str, cell: Cell, sides: dict[str, Installation], options: Interleave, folder: Path
+    name: str,
+    cell: Cell,
+    program: Program | None,
+    sides: dict[str, Installation],
+    options: Interleave,
+    folder: Path,
 ) -> Configuration:
-    candidates = [_candidate(key, cell, one, folder / key) for key, one in sides.items()]
+    candidates = [_candidate(key, cell, program, one, folder / key) for key, one in sides.items()]
     turns = measure(name, "", options, candidates, {}, folder / "sets")
     recorded = {one.cell: _recorded(one.events) for one in candidates}
-    unit = CALLS if cell.kind == OPERATION else UNIT
+    unit = UNIT_OF[cell.kind]
     return Configuration(turns, unit, _device(cell.device), recorded)
 
 
@@ -288,9 +320,11 @@ def _device(device: str) -> str:
     return f"{device.upper()} ({', '.join(dict.fromkeys(filter(None, names))) or 'unknown'})"
 
 
-def _candidate(key: str, cell: Cell, one: Installation, folder: Path) -> Candidate:
+def _candidate(
+    key: str, cell: Cell, program: Program | None, one: Installation, folder: Path
+) -> Candidate:
     """A side, which does the first run's work of a cell. Raises EnvironmentFault."""
     pinned = one.root / frameworks.environment(cell.framework, cell.device, cell.style)
     python = one.python or str(ensure(pinned, installed()))
-    spec = make_spec(cell, 1, ROOT)._replace(cell=key)
+    spec = make_spec(cell, 1, ROOT, program)._replace(cell=key)
     return candidate(spec, python, folder, one.root / RUNNER.relative_to(ROOT))
