@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from touchstone_steps import steps
+from touchstone_steps import report, steps
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=16)
@@ -90,4 +90,6 @@ for step in steps(range(1, arguments.steps + 1), examples=arguments.batch_size):
     begins = np.random.randint(len(text) - length - 1, size=arguments.batch_size)
     batch = np.stack([text[begin : begin + length + 1] for begin in begins])
     weights, first, second, loss = train_step(weights, first, second, step, batch)
+    if step % 20 == 1:
+        report(loss=loss)
 print("last loss", float(loss))

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.nn import functional as F
-from touchstone_steps import steps
+from touchstone_steps import report, steps
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=16)
@@ -59,10 +59,12 @@ text = torch.frombuffer(bytearray(b"".join(map(Path.read_bytes, files))), dtype=
 device = "cuda" if torch.cuda.is_available() else "cpu"
 text, model = text.long().to(device), GPT().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), 3e-4)
-for batch in steps(batches(text), examples=arguments.batch_size):
+for step, batch in enumerate(steps(batches(text), examples=arguments.batch_size)):
     logits = model(batch[:, :-1])
     loss = F.cross_entropy(logits.reshape(-1, 256), batch[:, 1:].reshape(-1))
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+    if step % 20 == 0:
+        report(loss=loss)
 print("last loss", loss.item())

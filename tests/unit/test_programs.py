@@ -102,6 +102,19 @@ def test_a_script_runs_to_its_end_if_asked(tmp_path):
                for part in named(events, name)) == 150  # fmt: skip
 
 
+def test_what_a_script_reports_has_the_step_it_was_at(tmp_path):
+    script = LOOP.replace("steps\n", "report, steps\n", 1).replace(
+        "time.sleep(0.001)", "report(loss=item, accuracy='0.5') if item % 7 == 0 else None"
+    )
+    events, _ = ran(tmp_path, script, program_seconds=0.1)
+    found = [event for event in events if event["event"] == "report"]
+    assert found[:3] == [
+        {"event": "report", "step": step, "loss": step, "accuracy": 0.5} for step in (0, 7, 14)
+    ]
+    assert {"event": "report", "step": 50, "loss": 0, "accuracy": 0.5} in found
+    assert all(event["step"] % 50 == event["loss"] for event in found)
+
+
 def test_a_script_without_a_marked_loop_is_one_step(tmp_path):
     events, _ = ran(tmp_path, "import time; time.sleep(0.2)", until="end")
     (whole,) = named(events, "measured")

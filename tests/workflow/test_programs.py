@@ -13,11 +13,12 @@ from workflow.project import ENVIRONMENTS, IN_TURN, ROOT, Project
 SCRIPT = """
 import time
 from beside import PAUSE
-from touchstone_steps import steps
+from touchstone_steps import report, steps
 
 while True:
     for item in steps(range(20), examples=4):
         time.sleep(PAUSE * FACTOR)
+        report(loss=2.0 * FACTOR / (item + 1), accuracy=0.9)
 """
 STUDY = {
     "study": "own", "title": "My own code", "repeats": 2, "parity": False,
@@ -65,6 +66,14 @@ def test_two_scripts_are_compared_in_turn(studied):
     assert "-quick-" in pair.faster and 1.4 < pair.ratio.value < 2.6
     assert "quick (SciPy) was fastest with" in studied.output.replace("\n", " ")
     assert "examples/s" in studied.output and "images/s" not in studied.output
+
+
+def test_what_the_scripts_report_is_side_by_side(studied):
+    reports = record_of(studied, "quick")["reports"]
+    assert len(reports) <= 201 and reports[0] == {"step": 0, "loss": 2.0, "accuracy": 0.9}
+    text = " ".join(re.sub(r"<[^>]*>", " ", studied.page).split())
+    assert "The first losses lie between 2.000 and 4.000, those after" in text
+    assert studied.page.count("<polyline") == 2
 
 
 def test_a_script_that_fails_is_a_result_and_not_tried_again(studied):

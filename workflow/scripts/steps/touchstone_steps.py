@@ -59,8 +59,22 @@ class _Steps:
                 if done == left:
                     left = loop.advance(done, total)
                     done = total = 0
+                loop.doing = done
         finally:
             loop.close(done, total)
+
+
+def report(loss: Any = None, accuracy: Any = None) -> None:
+    """Have the report show a loss, or an accuracy from 0 to 1, beside those of other scripts.
+
+    Args:
+        loss, accuracy: of what the script likes; numbers, or what `float` makes numbers of, which
+            may wait for the device.
+    """
+    loop = _measuring()
+    if loop is not None:
+        numbers = (None if value is None else float(value) for value in (loss, accuracy))
+        loop.report(*numbers)
 
 
 def step_callback(examples: Any = 1, wait: Optional[Callable[[], Any]] = None) -> Any:

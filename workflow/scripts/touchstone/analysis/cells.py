@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from statistics import median
 
-from touchstone.analysis.findings_model import CellSummary, MetricSummary, PeakRates
+from touchstone.analysis.findings_model import CellSummary, MetricSummary, PeakRates, Reported
 from touchstone.analysis.peaks import Place, place_of, share_of_peak, why_no_share
 from touchstone.plan.setting import INFERENCE, TRAINING
 from touchstone.results.metrics import CENSORED, METRICS
@@ -52,12 +52,19 @@ def _summary(cell: Cell, peak: PeakRates | None, released: str | None) -> CellSu
         metrics=_metrics(cell),
         missing_metrics=_missing(cell),
         phases=_phases(cell.runs),
+        reports=_reports(cell.runs),
         peak_place=place_of(cell).label,
         share_of_peak=share,
         share_of_peak_missing=(
             why_no_share(cell, peak) if cell.kind == TRAINING and share is None else None
         ),
     )
+
+
+def _reports(runs: list[Result]) -> list[Reported]:
+    """Those of the first run that has any."""
+    reported = next((run.reports for run in runs if run.reports), ())
+    return [Reported(**one) for one in reported]
 
 
 def _metrics(cell: Cell) -> dict[str, MetricSummary]:

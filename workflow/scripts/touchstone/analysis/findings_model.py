@@ -35,6 +35,17 @@ class MetricSummary(Part):
     """Runs without a value, counted by their outcome; `no value` is a run that is ok."""
 
 
+class Reported(Part):
+    """What a program said of itself."""
+
+    step: int
+    """How many steps were done."""
+    loss: float | None
+    """A loss, or null."""
+    accuracy: float | None
+    """An accuracy, or null."""
+
+
 class CellSummary(Part):
     """A cell of the plan with its numbers."""
 
@@ -72,6 +83,8 @@ class CellSummary(Part):
     """By reason, the metrics that a run of the cell has no value of for that reason."""
     phases: dict[str, float]
     """Median seconds of each phase over the runs that are ok."""
+    reports: list[Reported]
+    """Of a program, what its first run that reports anything said of itself."""
     peak_place: str
     """Device, precision and threads whose measured peak limits the cell."""
     share_of_peak: float | None

@@ -21,6 +21,7 @@ from touchstone.report.sections import (
     outcomes,
     parity,
     profile,
+    reported,
     setup,
     speed,
     strip,
@@ -40,7 +41,19 @@ from touchstone.report.text import (
 from touchstone.results.files import REMAKE, InputError, parse_json, read_text
 from touchstone.results.study import describe_machine
 
-SECTIONS = (answer, verdict, strip, outcomes, speed, parity, numbers, profile, workloads, setup)
+SECTIONS = (
+    answer,
+    verdict,
+    strip,
+    outcomes,
+    speed,
+    parity,
+    numbers,
+    profile,
+    workloads,
+    reported,
+    setup,
+)
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
 

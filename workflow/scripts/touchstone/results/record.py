@@ -19,10 +19,13 @@ from touchstone.results.phases import (
 )
 from touchstone.results.run_files import Run, read_run
 from touchstone.safe_text import one_line
-from touchstone.schema.events import Outcome, Result, Settings, Software
+from touchstone.schema.events import Outcome, Report, Result, Settings, Software
 from touchstone.schema.spec import ProgramSpec, TrainingSpec, epochs_of
 from touchstone.schema.status import DIVERGED, ERROR, OK
 from touchstone.schema.values import to_json
+
+REPORTS = 200
+"""Reports of a program that its record keeps, about."""
 
 
 def build_record(folder: Path, fault: str | None = None) -> dict[str, Any]:
@@ -73,6 +76,7 @@ def build_record(folder: Path, fault: str | None = None) -> dict[str, Any]:
         "metrics": {name: _metric(name, value) for name, value in values.items()},
         "phases": {name: phase.seconds for name, phase in phases.items()},
         "evaluations": evaluations,
+        **({"reports": reports} if (reports := _reports(run)) else {}),
         "losses": [{"epoch": i, "loss": mean} for i, mean in enumerate(means, start=1)],
         "provenance": {
             "seed": run.spec.seed,
@@ -100,6 +104,14 @@ def _metric(name: str, value: MetricValue | Censored) -> dict[str, Any]:
     if isinstance(value, str):
         return absent(name, value)
     return {"value": value, "unit": METRICS[name].unit}
+
+
+def _reports(run: Run) -> list[dict[str, Any]]:
+    """What a program reported: of many reports the first, the last and some between them."""
+    found = list(run.of(Report))
+    every = -(-len(found) // REPORTS) or 1
+    kept = [*found[::every], *(found[-1:] if (len(found) - 1) % every else [])]
+    return [{"step": one.step, "loss": one.loss, "accuracy": one.accuracy} for one in kept]
 
 
 def _nodes(run: Run) -> list[dict[str, Any]]:

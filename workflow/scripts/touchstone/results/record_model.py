@@ -159,6 +159,14 @@ class EpochLoss(Part):
     ]
 
 
+class Reported(Part):
+    """What a program says of itself."""
+
+    step: Annotated[int, _described("how many steps were done", ge=0)]
+    loss: Annotated[float | None, _described("a loss; null: none, or not finite")]
+    accuracy: Annotated[float | None, _described("an accuracy, or null", "1")]
+
+
 class Evaluation(Part):
     """What the network did on the test set."""
 
@@ -377,6 +385,9 @@ class Record(Part):
     ]
     evaluations: Annotated[list[Evaluation], _described("on the test set, in order")]
     losses: Annotated[list[EpochLoss], _described("of each complete epoch, in order")]
+    reports: Annotated[
+        list[Reported], _described("of a program: the first, the last and some between them")
+    ] = ABSENT
     provenance: Annotated[Provenance, _described("where the numbers come from")]
     log_tail: Annotated[
         list[str],

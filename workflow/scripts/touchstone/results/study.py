@@ -43,6 +43,7 @@ class Result(NamedTuple):
     phases: dict[str, float]
     provenance: dict[str, Any]
     log_tail: list[str]
+    reports: Sequence[dict[str, Any]] = ()
 
 
 class Series(NamedTuple):
@@ -288,6 +289,7 @@ class StudyBuilder:
             phases=record["phases"],
             provenance=record["provenance"],
             log_tail=record.get("log_tail", []),
+            reports=record.get("reports", []),
         )
 
     def study(self) -> Study:

@@ -15,12 +15,12 @@ import traceback
 from typing import Any, Callable, Dict, Optional
 
 from touchstone.runner import BEGIN
-from touchstone.runner.events import sample_now
+from touchstone.runner.events import json_number, sample_now
 from touchstone.runner.outcome import PATIENCE, Failed, exit_now
 from touchstone.runner.slicer import Slicer
 from touchstone.runner.work import Extent, NoEvents, Phases, Work, extent_of
 from touchstone.schema import status
-from touchstone.schema.events import Chunk, Phase, Result, Software
+from touchstone.schema.events import Chunk, Phase, Report, Result, Software
 from touchstone.schema.spec import UNTIL_END, ProgramSpec
 
 STEPS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "steps")
@@ -39,6 +39,7 @@ class Loop(Work):
 
     Attributes:
         is_closed: whether the script is between two loops, or before the first.
+        doing: steps that it has done since it last said how many.
         measured: steps of the measured phase.
     """
 
@@ -48,7 +49,7 @@ class Loop(Work):
         self.wait: Optional[Callable[[], Any]] = None
         self.is_closed, self.is_open, self.is_over = True, False, False
         self.fault: Optional[BaseException] = None
-        self.wanted = self.measured = 0
+        self.wanted = self.measured = self.doing = 0
         self.end = BEGIN  # of the last step
         self.total_examples = 0
         self.examples_before: Dict[int, int] = {0: 0}  # by steps made, at edges of chunks
@@ -124,9 +125,15 @@ class Loop(Work):
         self.is_open, self.is_closed = False, True
         self._next(steps, examples)
 
+    def report(self, loss: Optional[float], accuracy: Optional[float]) -> None:
+        """Write what the script says of itself, after so many steps."""
+        numbers = (None if value is None else json_number(value) for value in (loss, accuracy))
+        self.chunks.write(Report(self.made + self.doing, *numbers))
+
     def _next(self, steps: int, examples: int) -> int:
         """Let the other thread go on; returns the steps that it asks for."""
         self.end = time.monotonic()
+        self.doing = 0
         self.made += steps
         self.total_examples += int(examples)
         self.examples_before[self.made] = self.total_examples

@@ -141,6 +141,19 @@ class Deviation(NamedTuple):
     tolerance: float
 
 
+class Report(NamedTuple):
+    """What a program says of itself.
+
+    step: how many steps were done
+    loss: by the script; null: none, or not a finite number
+    accuracy: by the script, from 0 to 1
+    """
+
+    step: int
+    loss: Optional[float] = None
+    accuracy: Optional[float] = None
+
+
 class Memory(NamedTuple):
     """What the framework's allocator says in the end.
 
@@ -191,6 +204,7 @@ Event = Union[
     Evaluation,
     Fit,
     Deviation,
+    Report,
     Memory,
     Result,
     Outcome,
@@ -199,7 +213,8 @@ Event = Union[
 KINDS: Dict[str, Any] = {
     cls.__name__.lower(): cls
     for cls in (
-        Start, Phase, Software, Settings, Chunk, Evaluation, Fit, Deviation, Memory, Result, Outcome
+        Start, Phase, Software, Settings, Chunk, Evaluation, Fit, Deviation, Report, Memory, Result,
+        Outcome,
     )
 }  # fmt: skip
 """The class of each `event`."""
