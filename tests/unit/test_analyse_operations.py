@@ -125,8 +125,7 @@ def test_a_study_of_operations_only_has_its_figures_and_its_page(tmp_path):
         config_text="",
     )
     assert "Basic operations" in page and "memory copy" in page
-    assert page.count("<figure") == 6
-    assert page.index('id="figure-operations"') < page.index('id="figure-throughput"')
+    assert page.count("<figure") == 1 and 'id="figure-operations"' in page
     for share in ("100", "50.0"):
         assert f"<td>{share}</td>" in page
 

@@ -54,6 +54,7 @@ SECTIONS = (
     reported,
     setup,
 )
+# Of training; a study that trains nothing has none of them.
 FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
 
@@ -132,9 +133,9 @@ def make_report(
     values["warnings"] = warnings.of_changed(changed)
     values["alerts"] = warnings.of_study(findings, kept)
     values["cautions"] = warnings.cautions(findings.disturbed, findings.doubts, kept)
-    trains = bool(findings.cells_of("training")) or not findings.cells_of("operation")
-    first = "throughput" if trains else "operations"
-    drawn = sorted(_figures(figures), key=lambda figure: figure["name"] != first)
+    drawn = _figures(figures)
+    if not findings.cells_of("training"):
+        drawn = [figure for figure in drawn if figure["name"] not in FIGURES]
     return environment.get_template("report.html.j2").render(
         values,
         title=title,
