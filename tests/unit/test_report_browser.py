@@ -188,7 +188,7 @@ def test_the_answer_is_read_without_scrolling(request, name, width, height, tmp_
     page = page_of(request.getfixturevalue(name))
     found = evaluate(page, PLACES, tmp_path, width, unfolded=False)
     assert found["verdict"] < 300 and found["trust"] < found["strip"] < height
-    assert found["folds"] == [False] * 3
+    assert len(found["folds"]) == 2 + (name != "inference") and not any(found["folds"])
 
 
 def test_the_default_study_is_short_before_its_folds(default, tmp_path):

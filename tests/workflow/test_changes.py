@@ -1,6 +1,7 @@
 """Every file of a finished study that decides a number: a change of it is named."""
 
 import os
+import re
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -138,14 +139,14 @@ def test_the_page_names_what_its_answer_may_be_from(results):
     for name in deciding(results):
         if any(fnmatch(name, one) for one in NOT_ON_THE_PAGE):
             continue
-        # A digit in text: what is no longer readable ends in a message.
+        # A digit of a number rather than of a name: what is unreadable then ends in a message.
         content = (results / name).read_bytes()
-        place = next(
-            (i for i in range(len(content) // 2, len(content)) if content[i : i + 1] in b"345"),
-            None,
-        )
-        if place is None:
+        numbers = (rb"\.\d*?([345])", rb"([345])")
+        found = (re.compile(number).search(content, len(content) // 2) for number in numbers)
+        digit = next(filter(None, found), None)
+        if digit is None:
             continue
+        place = digit.start(1)
         change = lambda text, place=place: text[:place] + b"6" + text[place + 1 :]  # noqa: E731
         with changed(results / name, change):
             page = report(results)

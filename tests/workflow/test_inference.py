@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from touchstone.measure.progress import short_names
 from workflow.project import ENVIRONMENTS, Project
 
 pytestmark = pytest.mark.long
@@ -68,9 +69,12 @@ def test_inference_follows_the_training_of_its_weights(finished):
 
 
 def test_the_terminal_has_the_throughput_of_the_records(finished):
-    shown = re.findall(r"run \d of 6  (\S+) rep(\d)  ok  ([0-9,.]+) images/s", finished.output)
+    shown = re.findall(r"run \d of 6  (\S+) +rep(\d)  ok  ([0-9,.]+) images/s", finished.output)
     assert len(shown) == 6
-    for cell, repeat, speed in shown:
+    cells = {path.name for path in finished.folder.glob("results/records/*")}
+    names = {short: cell for cell, short in short_names(cells).items()}
+    for name, repeat, speed in shown:
+        cell = names[name]
         path = finished.folder / f"results/records/{cell}/rep{repeat}.json"
         recorded = json.loads(path.read_text())["metrics"]["throughput"]["value"]
         assert float(speed.replace(",", "")) == pytest.approx(recorded, rel=0.01), cell

@@ -4,7 +4,9 @@ The docstrings of the classes and of their fields are the reference in docs/cont
 """
 
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from touchstone.analysis.bottleneck_model import Bottleneck
 from touchstone.analysis.disturbed import Disturbed
@@ -379,6 +381,14 @@ class Findings(Part):
     """Where the time of training steps goes, as far as the study has `profile`."""
     setup: Setup
     """Machine, software and settings."""
+
+    @model_validator(mode="after")
+    def _of_its_cells(self) -> Self:
+        for one in self.comparisons:
+            for cell in one.cells:
+                if cell.cell not in self.cell:
+                    raise ValueError(f"comparisons: no cell is named {cell.cell}")
+        return self
 
     @cached_property
     def cell(self) -> dict[str, CellSummary]:
