@@ -68,6 +68,14 @@ def test_a_dry_run_removes_no_lock(executed, monkeypatch):
     assert called == [["release-lock"]] and len(executed) == 3
 
 
+def test_the_option_of_a_dry_run_may_come_first(executed, root, monkeypatch):
+    monkeypatch.setattr(entry, "_ours", lambda *words: None)
+    entry.main(["run", "-n", "my.yaml", "--quiet"])
+    (command,) = executed
+    assert command[command.index("--configfile") + 1] == "my.yaml"
+    assert command[-2:] == ["-n", "--quiet"]
+
+
 def test_a_study_with_faults_is_not_run(executed, tmp_path, capsys):
     (tmp_path / "bad.yaml").write_text("study: bad\n")
     with pytest.raises(SystemExit) as ended:

@@ -6,6 +6,7 @@ of `commands/` is for users if it has a `GROUP`; the others are for rules and de
 """
 
 import ast
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -72,9 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(words: Sequence[str]) -> None:
     """Replace this process by Snakemake, after the study was checked.
 
-    The first of the words is the study's file, unless it is an option; the rest goes to Snakemake.
+    The first of the words is the study's file, unless it is an option; only that for a dry run may
+    come before it. The rest goes to Snakemake.
     """
-    study, *others = words if words and not words[0].startswith("-") else ("", *words)
+    dry = list(itertools.takewhile(DRY_RUN.__contains__, words))
+    rest = words[len(dry) :]
+    study, *others = rest if rest and not rest[0].startswith("-") else ("", *rest)
+    others = dry + others
     if not {"--help", "-h"}.isdisjoint(others):
         print(f"usage: touchstone run [STUDY] [OPTIONS OF SNAKEMAKE]\n\n{OWN[RUN]}")
         return
