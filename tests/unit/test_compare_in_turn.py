@@ -195,7 +195,7 @@ from touchstone_steps import steps
 
 _, pause = sys.argv
 for item in steps(iter(int, 1), examples=2):
-    time.sleep(float(pause) * (4 if "slower" in sys.prefix else 1))
+    time.sleep(float(pause) * (8 if "slower" in sys.prefix else 1))
 """
 
 
@@ -211,7 +211,7 @@ def test_a_script_is_slower_in_another_python(study, tmp_path, monkeypatch):
     with (tmp_path / "results/compare/changes.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert (row["verdict"], row["unit"]) == ("slower", "examples/s")
-    assert 0.1 < float(row["ratio"]) < 0.6
+    assert 0.03 < float(row["ratio"]) < 0.5
 
 
 @pytest.mark.parametrize(
