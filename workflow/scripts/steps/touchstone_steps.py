@@ -91,38 +91,32 @@ def step_callback(examples: Any = 1, wait: Optional[Callable[[], Any]] = None) -
     else:
         raise ImportError("step_callback: import Keras before it is called")
     loop = _measuring()
+    if loop is None:
+        return keras.callbacks.Callback()
 
     class StepCallback(keras.callbacks.Callback):  # type: ignore
         """Counts by Keras's number of the batch, which may grow by several at once."""
 
         left = done = seen = 0
-        is_open = False
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             """The training loop of an epoch begins."""
-            if loop is not None:
-                self.left, self.done, self.seen = loop.open(wait), 0, -1
-                self.is_open = True
+            self.left, self.done, self.seen = loop.open(wait), 0, -1
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             """Some steps were done."""
             self.done += batch - self.seen
             self.seen = batch
-            if self.is_open and self.done >= self.left:
+            if self.done >= self.left:
                 self.left = loop.advance(self.done, self.done * examples)
                 self.done = 0
 
-        def _close(self) -> None:
-            if self.is_open:
-                self.is_open = False
-                loop.close(self.done, self.done * examples)
-
         def on_test_begin(self, logs: Any = None) -> None:
             """The training loop of an epoch has ended: validation begins."""
-            self._close()
+            loop.close(self.done, self.done * examples)
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             """It has ended without a validation."""
-            self._close()
+            loop.close(self.done, self.done * examples)
 
     return StepCallback()

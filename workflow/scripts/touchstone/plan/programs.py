@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +79,12 @@ def filled(
     return {**usual, **given, "framework": framework}
 
 
-def unused(sweep: Mapping[str, Any], programs: Mapping[str, Program]) -> list[str]:
-    """A fault where a sweep sets a batch size that none of its programs is told."""
-    names = sweep.get("program")
-    used = [programs[name] for name in names if name in programs] if isinstance(names, list) else []
-    if isinstance(names, str) and names in programs:
-        used = [programs[names]]
+def unused(
+    sweep: Mapping[str, Any], cells: Iterable[Cell], programs: Mapping[str, Program]
+) -> list[str]:
+    """A fault where a sweep, which has these cells, sets a batch size that none of its programs is
+    told."""
+    used = [programs[name] for cell in cells if (name := cell.program or "") in programs]
     if "batch_size" not in sweep or not used or any("batch_size" in named(one) for one in used):
         return []
     return ["batch_size: no program is told it; write `{batch_size}` into its arguments"]

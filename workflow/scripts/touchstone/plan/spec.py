@@ -196,10 +196,10 @@ def spec_digests(cell: Cell, repeats: int, root: Path, program: Program | None =
 
     The digest of a network is computed once, and what the repeats share is written out once.
     """
-    if program:
+    if program and "seed" in programs.named(program):  # the repeats have other arguments
         every = range(1, repeats + 1)
         return [digest(spec_to_json(make_spec(cell, n, root, program))) for n in every]
-    spec = make_spec(cell, 1, root)
+    spec = make_spec(cell, 1, root, program)
     if isinstance(spec, OperationSpec | ProgramSpec):
         values = spec_to_json(spec)
     else:

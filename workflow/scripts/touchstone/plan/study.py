@@ -137,7 +137,9 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
                 cell_of(programs.filled(values, own_programs, own_environments)) for values in named
             ]
             faults += [f"{where}.{fault}" for fault in without_effect(sweep, planned)]
-            faults += [f"{where}.{fault}" for fault in programs.unused(sweep, own_programs)]
+            faults += [
+                f"{where}.{fault}" for fault in programs.unused(sweep, planned, own_programs)
+            ]
             every += planned
             for one in planned:
                 for cell in known.resolved(one):

@@ -106,7 +106,7 @@ def entries(
                 continue
             unused = point.metric.startswith("gpu_") and point.factors.get("device") == "cpu"
             if (point.metric, point.cell) not in used and not unused:
-                factors = _in_source_words(point, dossier, found)
+                factors = in_source_words(point.factors, dossier, found)
                 found.append(_entry(point, point, None, names[point.metric], factors, None))
     return found
 
@@ -144,19 +144,14 @@ def _printed(point: Point, shown: float | None) -> str | None:
     return f"{Decimal(point.row.text):,f}"
 
 
-def _in_source_words(point: Point, dossier: Dossier, beside: Iterable[Entry]) -> dict[str, Level]:
-    """The factors of a cell of ours that the source has not, in its words where rules tell them.
+def in_source_words(
+    ours: Mapping[str, Level], dossier: Dossier, beside: Iterable[Entry] = ()
+) -> dict[str, Level]:
+    """Factors of a cell of ours that the source has not, in its words where rules tell them.
 
     Where a rule has several levels, it is the one that the source's figures `beside` it have which
     share the dossier's `each` with it, if they have only one of them.
     """
-    return in_source_words(point.factors, dossier, beside)
-
-
-def in_source_words(
-    ours: Mapping[str, Level], dossier: Dossier, beside: Iterable[Entry] = ()
-) -> dict[str, Level]:
-    """Factors of a cell of ours in the source's words, where rules tell them (`beside`: above)."""
     factors = dict(ours)
     for rule in dossier.cells:
         if not rule.is_ or not matches(ours, dict(rule.is_)):

@@ -6,27 +6,30 @@ from touchstone.results.losses import last_evaluation
 from touchstone.results.measured import MetricValue
 from touchstone.results.phases import Phase
 from touchstone.results.run_files import Run
-from touchstone.schema.spec import OperationSpec, ProgramSpec
+from touchstone.schema.spec import NO_NETWORK, Network, OperationSpec, ProgramSpec
 
 NO_TOKENS = "the network predicts no tokens"
 NO_PIXELS = "the network labels no pixels"
 
 
-def _task(run: Run) -> str | None:
-    """The task of the run's network; None without one."""
-    return None if isinstance(run.spec, OperationSpec | ProgramSpec) else run.spec.network.task
+def _network(run: Run) -> Network:
+    """The network of the run; one without a task where there is none."""
+    if isinstance(run.spec, OperationSpec | ProgramSpec):
+        return NO_NETWORK
+    return run.spec.network
 
 
 def token_rate(run: Run, measured: Phase) -> MetricValue:
     """Predicted tokens per second of the measured phase."""
-    if isinstance(run.spec, OperationSpec | ProgramSpec) or _task(run) != "next_token":
+    network = _network(run)
+    if network.task != "next_token":
         return NO_TOKENS
-    return measured.examples * run.spec.network.labels / measured.seconds
+    return measured.examples * network.labels / measured.seconds
 
 
 def perplexity_of(run: Run) -> MetricValue:
     """e to the power of the mean loss of the test set's tokens."""
-    if _task(run) != "next_token":
+    if _network(run).task != "next_token":
         return NO_TOKENS
     last = last_evaluation(run)
     if isinstance(last, str):
@@ -41,7 +44,7 @@ def perplexity_of(run: Run) -> MetricValue:
 
 def mean_iou_of(run: Run) -> MetricValue:
     """The mean intersection over union of the test set's pixels."""
-    if _task(run) != "label_per_pixel":
+    if _network(run).task != "label_per_pixel":
         return NO_PIXELS
     last = last_evaluation(run)
     if isinstance(last, str):

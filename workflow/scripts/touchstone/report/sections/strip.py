@@ -102,7 +102,7 @@ def view(findings: Findings) -> dict[str, Any]:
     ends: dict[tuple[str, ...], float] = {}
     for one in comparisons if not is_many else ():
         drawn = _speed(one)
-        ends[_work(one)] = max(_reach(one, drawn), ends.get(_work(one), 0.0))
+        ends[_work(one)] = max(_reach(drawn), ends.get(_work(one), 0.0))
     strips = [_strip(findings, one, ends.get(_work(one))) for one in comparisons[:CHOICES]]
     return {
         "strips": strips[:1] if is_many else strips,
@@ -177,21 +177,23 @@ def _contrasts(metric: ComparedMetric) -> dict[tuple[str, str], tuple[float, ...
     return found
 
 
-def _ends(metric: ComparedMetric, cell: str, baseline: MetricOfCell) -> tuple[float, ...]:
+def _ends(contrast: tuple[float, ...], baseline: float, is_ratio: bool) -> list[float]:
     """The interval of a cell in the metric's unit: that of its ratio times the baseline's value,
     or that of its difference from it. Empty where there is none."""
-    _, *ends = _contrasts(metric).get((cell, baseline.cell), (0.0,))
-    if has_ratios(metric.metric):
-        return tuple(end * baseline.value for end in ends)
-    return tuple(end + baseline.value for end in ends)
+    _, *ends = contrast
+    return [end * baseline if is_ratio else end + baseline for end in ends]
 
 
-def _reach(one: ComparisonSummary, metric: ComparedMetric) -> float:
+def _reach(metric: ComparedMetric) -> float:
     """The largest dot, or the end of an interval against the first cell that is not far beyond."""
     most = max(max(cell.values, default=0.0) for cell in metric.cells)
     most = max(most, *(cell.value for cell in metric.cells))
-    first = metric.cells[0]
-    highs = [max(_ends(metric, cell.cell, first), default=0.0) for cell in metric.cells[1:]]
+    first, is_ratio = metric.cells[0], has_ratios(metric.metric)
+    highs = (
+        max(_ends(contrast, first.value, is_ratio), default=0.0)
+        for (_, baseline), contrast in _contrasts(metric).items()
+        if baseline == first.cell
+    )
     return max([most, *(min(high, ROOM * most) for high in highs)])
 
 
@@ -211,7 +213,7 @@ def _chart(
     unit: str,
     reach: float | None = None,
 ) -> Chart:
-    end, ticks = axis(reach or _reach(one, metric))
+    end, ticks = axis(reach or _reach(metric))
     names = {c.cell: compared_name(one, findings.cell[c.cell]) for c in metric.cells}
     what = "set" if one.in_turn and metric.metric == SPEED_OF[one.workload] else "run"
     contrasts = _contrasts(metric)
@@ -223,7 +225,7 @@ def _chart(
                 yield names[cell], Against("baseline")
             elif contrast := contrasts.get((cell, baseline.cell)):
                 text = contrast_text(contrast, is_ratio)
-                ends = _ends(metric, cell, baseline)
+                ends = _ends(contrast, baseline.value, is_ratio)
                 places = [_place(min(max(x, 0.0), end), end) for x in ends] or ["", ""]
                 yield (
                     names[baseline.cell],
