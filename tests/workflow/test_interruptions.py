@@ -152,18 +152,17 @@ _quick = run
 
 
 def run(arguments):
-    print("begun", flush=True)
     time.sleep(600)
 """
 """Added to a command, it takes ten minutes."""
 
 
-def interrupt(project, pause, is_awaited):
-    """Interrupt an execution once it has started an awaited command: it ends in one line."""
+def interrupt(project, is_awaited):
+    """Interrupt an execution as soon as it has started an awaited command: it ends in one line."""
     process = project.start("--cores", "all")
     while not any(map(is_awaited, commands(process))):
         assert process.poll() is None, process.stdout.read()
-        time.sleep(pause)
+        time.sleep(0.01)
     others = descendants(process)
     process.send_signal(signal.SIGINT)
     status, output = ended(process, others)
@@ -176,7 +175,7 @@ def test_an_execution_that_is_interrupted_beside_its_runs_continues(tmp_path, co
     """A stage of data, or one after the runs: no result is lost, and nothing is left."""
     project = Project(tmp_path / "project", ENVIRONMENTS, {**USUAL, **STAGES[command]})
     project.add(f"commands/{command}", SLOW)
-    interrupt(project, 0.05, lambda words: words[2:3] == [command])
+    interrupt(project, lambda words: words[2:3] == [command])
     kept = {path: path.stat().st_mtime_ns for path in project.folder.glob("results/runs/**/rep*")}
     assert bool(kept) == (command != "convert") and not project.locked()
     project.add(f"commands/{command}", "run = _quick\n")
@@ -188,7 +187,7 @@ def test_an_execution_that_is_interrupted_beside_its_runs_continues(tmp_path, co
 def test_an_installation_that_is_interrupted_is_made_again(tmp_path):
     config = {**USUAL, **STAGES["report"]}
     project = Project(tmp_path / "project", tmp_path / "environments", config)
-    interrupt(project, 0.01, lambda words: "install" in words)
+    interrupt(project, lambda words: "install" in words)
     assert "Report: " in project.run("--cores", "all")
 
 

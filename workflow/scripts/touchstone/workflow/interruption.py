@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -22,6 +23,8 @@ from touchstone.paths import CLI
 SAID = """\
 Interrupted: what is in progress ends now, and finished runs are kept. The same command continues.
 """
+START = 1.0
+"""Seconds that a command has to start: until then Python would answer SIGINT with a traceback."""
 _came: list[int] = []
 
 
@@ -52,13 +55,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         os.write(2, f"\n{SAID}".encode())
     # What ignores SIGINT, as in the background of a script, has commands that ignore it too.
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    _send(signal.SIGTERM if ignored else signal.SIGINT)
+    _send(signal.SIGTERM if ignored else signal.SIGINT, after=START)
     finish()
 
 
-def _send(number: int) -> None:
-    for process in _commands():
+def _send(number: int, after: float = 0.0) -> None:
+    """Send a signal to our commands, to each when it is so many seconds old."""
+    for process in list(_commands()):
         with contextlib.suppress(psutil.NoSuchProcess):
+            time.sleep(max(0.0, min(after, process.create_time() + after - time.time())))
             process.send_signal(number)
 
 
