@@ -33,8 +33,9 @@ def run(arguments: argparse.Namespace) -> None:
     digests.warn_of(arguments.interleaved)
     captions = {}
     written = [arguments.output / "captions.json"]
+    in_turn = speeds_in_turn(study.compared_as(TRAINING), interleaved)
     with drawing():
-        for drawn in make_figures(study, profiles, speeds_in_turn(study.compared_as(TRAINING), interleaved)):
+        for drawn in make_figures(study, profiles, in_turn):
             captions[drawn.name] = drawn.texts
             for kind, image in render(drawn.figure).items():
                 written.append(arguments.output / f"{drawn.name}.{kind}")

@@ -5,8 +5,8 @@ from pathlib import Path
 from touchstone.plan import frameworks, programs
 from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.names import BEST
-from touchstone.plan.read import NAMED, UNSAID, digest
 from touchstone.plan.parts import Program
+from touchstone.plan.read import NAMED, UNSAID, digest
 from touchstone.plan.setting import OWN, PROGRAM, TRAINING
 from touchstone.plan.spec import make_spec, training_examples
 from touchstone.plan.study import Plan
