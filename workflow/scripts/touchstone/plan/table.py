@@ -26,7 +26,7 @@ def settings(cell: Cell) -> dict[str, Any]:
     """The settings of a cell by name; those that it does not heed are empty texts."""
     values = cell.model_dump()
     if cell.kind in (OPERATION, PROGRAM):
-        shown = ("mode", "batch_size")
+        shown = ("mode", "batch_size") if cell.kind == OPERATION else ("batch_size",)
         values |= {name: None for name in values if name not in shown and foreign(cell, name)}
     return {key: "" if value is None else value for key, value in values.items()}
 
