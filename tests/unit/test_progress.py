@@ -8,6 +8,7 @@ import pytest
 from fixtures.specs import changed, training_spec
 from touchstone.measure import progress
 from touchstone.schema.events import Chunk, Phase, event_to_line
+from touchstone.schema.variables import DRIVER
 
 SPEC = changed(
     training_spec(), cell="one", factors__batch_size=10, data__train_examples=100, phases__epochs=2
@@ -38,6 +39,16 @@ def test_the_closing_line_sets_wall_time_against_measured_time(folder, monkeypat
     assert "run 1 of 2" in follow(folder, 4.0)  # 1010 to 1016
     assert "run 2 of 2" in follow(folder, 8.0)  # 1020 to 1029
     assert progress.closing() == ("2 runs in 36 s: 15 s in runs, 12 s measured")
+
+
+def test_the_closing_line_says_how_long_the_machine_was_waited_for(folder, monkeypatch):
+    progress.start(["one"])
+    progress.add_wait(5.0)  # by no execution
+    monkeypatch.setenv(DRIVER, "an execution")
+    progress.add_wait(100.0)
+    follow(folder, 4.0)
+    progress.add_wait(20.0)
+    assert progress.closing().endswith("4 s measured, 2 min of waiting for the machine")
 
 
 def test_nothing_measured_is_nothing_to_say(folder):

@@ -5,7 +5,7 @@ from pathlib import Path
 from touchstone.plan import frameworks
 from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.names import BEST
-from touchstone.plan.read import NAMED, UNSAID, digest
+from touchstone.plan.read import NAMED, OMITTED_FROM_NAMES, digest
 from touchstone.plan.setting import OWN, TRAINING
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import Plan
@@ -41,7 +41,7 @@ def searches(plan: Plan) -> dict[str, Cell]:
 def _name(cell: Cell) -> str:
     """What a cell's name spells out but what searches share, and a hash of all other settings."""
     values = cell.model_dump(exclude={*SHARED, "nodes"})  # which is 1
-    for key, usual in UNSAID:
+    for key, usual in OMITTED_FROM_NAMES:
         if values[key] == usual:
             del values[key]
     slug = [str(values.pop(key)) for key in NAMED if key in values]

@@ -29,6 +29,7 @@ HIDDEN_BEGINS = (
     "Assuming unrestricted shared filesystem usage",
     "Building DAG of jobs",
     "Conda environments: ignored",
+    "Config file ",
     "Select jobs to execute",
     "Storing output in storage",
     "Touching output file ",
@@ -75,6 +76,15 @@ class Steps(logging.Handler):
             if line and line not in self.announced:
                 self.announced.add(line)
                 print(line, file=sys.stderr, flush=True)
+
+
+class Finished(logging.Handler):
+    """Counts the runs that have finished, for the line of an interruption."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = str(record.msg)
+        if getattr(record, "event", None) == LogEvent.JOB_FINISHED and message.endswith("train)"):
+            interruption.finished(message)
 
 
 class NothingToDo(logging.Handler):
@@ -129,6 +139,7 @@ def quieten(
             logger.addHandler(Preview(preview))
         return
     logger.addHandler(NothingToDo(up_to_date))
+    logger.addHandler(Finished())
     if asked.verbose or asked.printshellcmds:
         return
     if _filter(Filter()):
