@@ -7,6 +7,7 @@ import pytest
 from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from touchstone.measure import attempts
 from touchstone.workflow import interruption, start, terminal
 
 
@@ -82,19 +83,28 @@ def test_a_dry_run_prints_its_preview_once_and_faults(monkeypatch):
     [
         (8, 3, ["train", "parse_run"], "6 of 8 runs are kept"),
         (2, 2, ["train", "mine_train"], "all 2 runs are kept"),
+        (2, 2, ["train", "disturbed_train"], "1 of 2 runs are kept"),
         (0, 0, ["report"], "finished runs are kept"),
     ],
 )
-def test_an_interruption_counts_the_runs_that_are_kept(planned, missing, ended, line, monkeypatch):
+def test_an_interruption_counts_the_runs_that_are_kept(
+    planned, missing, ended, line, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(interruption, "_runs", [])
     monkeypatch.setattr(interruption, "_finished", [])
     assert interruption.kept_text() == "finished runs are kept"
     interruption.expect(planned, missing)
     handler = terminal.Finished()
     for number, rule in enumerate(ended):
-        said = f"Finished jobid: {number} (Rule: {rule})"
-        handler.emit(record(said, event=LogEvent.JOB_FINISHED))
-        handler.emit(record(said))
+        run = tmp_path / f"results/runs/one/rep{number}"
+        run.mkdir(parents=True)
+        attempts.note(run, "an older one")
+        of_job = {"jobid": number, "wildcards": {"cell": "one", "repeat": str(number)}}
+        handler.emit(record("", event=LogEvent.JOB_INFO, rule_name=rule, **of_job))
+        if rule == "disturbed_train":
+            attempts.note(run, "other programs used the cores")
+        handler.emit(record("", event=LogEvent.JOB_FINISHED, job_id=number))
     assert interruption.kept_text() == line
 
 

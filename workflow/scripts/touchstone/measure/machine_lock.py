@@ -147,16 +147,16 @@ def _wait_for(lock: int, file: Path) -> None:
 def _say_until(has_it: threading.Event, lock: int, file: Path, begin: float) -> None:
     """Print who holds the lock, this process's place in the queue and the time waited."""
     is_terminal = sys.stderr.isatty()
-    interval = NO_LINE
+    interval, is_first = NO_LINE, True
     while not has_it.wait(interval):
         waited = time.monotonic() - begin
         run, user, more = _holder(lock)
-        parts = ["" if is_terminal else more, _place_in_queue()]
+        in_full = is_first and not is_terminal
+        parts = [more * in_full, _place_in_queue()]
         parts += [progress.duration(waited)] * (waited >= INTERVAL)
-        rest = "".join(f", {part}" for part in parts if part)
-        where = "" if is_terminal else f" ({file})"
-        progress.show(sys.stderr, "waiting for ", run, user + rest + where, end="")
-        interval = INTERVAL if is_terminal else progress.PLAIN_INTERVAL
+        rest = "".join(f", {part}" for part in parts if part) + f" ({file})" * in_full
+        progress.show(sys.stderr, "waiting for ", run, user + rest, end="")
+        interval, is_first = INTERVAL if is_terminal else progress.PLAIN_INTERVAL, False
 
 
 def _place_in_queue() -> str:

@@ -35,7 +35,7 @@ class Runs(NamedTuple):
 
 _runs: list[Runs] = []
 _finished: list[str] = []
-"""What Snakemake said of each run that has finished."""
+"""The folders of the runs that have finished."""
 
 
 def expect(planned: int, missing: int) -> None:
@@ -43,13 +43,13 @@ def expect(planned: int, missing: int) -> None:
     _runs.append(Runs(planned, missing))
 
 
-def finished(message: str) -> None:
-    """Note that a run has finished."""
-    _finished.append(message)
+def finished(run: str) -> None:
+    """Note that a run has finished, whose folder this is."""
+    _finished.append(run)
 
 
 def kept_text() -> str:
-    """How many runs an interruption leaves: those that Snakemake knows to be whole."""
+    """How many runs an interruption leaves: those that the next execution does not make again."""
     if not (_runs and _runs[-1].planned):
         return "finished runs are kept"
     planned, missing = _runs[-1]

@@ -13,6 +13,7 @@ from typing import Any
 from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from touchstone.measure import attempts
 from touchstone.workflow import interruption
 
 HIDDEN_EVENTS = {
@@ -79,12 +80,24 @@ class Steps(logging.Handler):
 
 
 class Finished(logging.Handler):
-    """Counts the runs that have finished, for the line of an interruption."""
+    """Counts the runs that have finished and that no later execution repeats, for the line of an
+    interruption."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: dict[int, tuple[str, int]] = {}
+        """By job, the folder of its run, and how many faults were recorded for that."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = str(record.msg)
-        if getattr(record, "event", None) == LogEvent.JOB_FINISHED and message.endswith("train)"):
-            interruption.finished(message)
+        event = getattr(record, "event", None)
+        if event == LogEvent.JOB_INFO and getattr(record, "rule_name", "").endswith("train"):
+            wildcards = getattr(record, "wildcards", {})
+            folder = f"results/runs/{wildcards['cell']}/rep{wildcards['repeat']}"
+            self.begun[getattr(record, "jobid", 0)] = folder, attempts.faults(folder)
+        elif event == LogEvent.JOB_FINISHED:
+            folder, faults = self.begun.pop(getattr(record, "job_id", 0), ("", 0))
+            if folder and attempts.faults(folder) == faults:
+                interruption.finished(folder)
 
 
 class NothingToDo(logging.Handler):
