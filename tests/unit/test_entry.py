@@ -122,7 +122,7 @@ def test_messages_name_it_where_it_was_the_start():
     assert started.verify() == "touchstone verify"
     assert started.unlock() == "touchstone run --unlock"
     assert started.repeat("all", "my study.yaml") == (
-        "touchstone repeat all 'my study.yaml' && touchstone run --configfile 'my study.yaml'"
+        "touchstone repeat all 'my study.yaml' && touchstone run 'my study.yaml'"
     )
 
 

@@ -62,10 +62,12 @@ def test_a_probe_says_what_it_tries(folder):
     assert follow(folder, 4.0, probe_steps=6).startswith("does a batch of 10 fit?  pytorch  ok")
 
 
-def test_names_in_the_terminal_are_what_the_cells_have_not_in_common():
+def test_names_in_the_terminal_are_what_the_cells_have_not_in_common(folder):
     names = [f"{f}-resnet20-cifar-fp32-b{b}" for f in ("mxnet", "jax") for b in (32, 64)]
     short = ["mxnet-b32", "mxnet-b64", "jax-b32", "jax-b64"]
     assert list(progress.short_names(names).values()) == short
+    progress.start(names[:1], names)
+    assert progress._account().begun.names == {names[0]: "mxnet-b32"}
     for cells in ([], names[:1], ["a", "a-b"], ["a-a-b", "a-b-a"]):
         assert progress.short_names(cells) == dict(zip(cells, cells, strict=True))
 

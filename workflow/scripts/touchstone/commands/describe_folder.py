@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from pathlib import Path
 
 import yaml
@@ -90,4 +91,5 @@ def describe(arguments: argparse.Namespace) -> None:
         raise
     found_by_name = catalogue.path_of(arguments.output.stem)
     if not (found_by_name.exists() and found_by_name.samefile(arguments.output)):
-        print(f"note: a study finds it in {catalogue.OWN}/, in the folder in which it is run")
+        where = f"{catalogue.OWN}/, in the folder in which it is run"
+        print(f"note: a study finds it in {where}", file=sys.stderr)

@@ -76,10 +76,12 @@ class Account(NamedTuple):
         return f"so far, one run each, which is no answer yet: {', '.join(speeds)}"
 
 
-def start(runs: Sequence[str]) -> None:
-    """Begin the account of an execution; `runs` has the cell of each run."""
+def start(runs: Sequence[str], cells: Iterable[str] = ()) -> None:
+    """Begin the account of an execution; `runs` has the cell of each run, `cells` all of the
+    study's, whose names are shortened alike whichever of them run."""
     PATH.parent.mkdir(exist_ok=True)
-    begun = Begun(len(runs), time.monotonic(), time.time(), short_names(runs))
+    short = short_names([*cells, *runs])
+    begun = Begun(len(runs), time.monotonic(), time.time(), {cell: short[cell] for cell in runs})
     PATH.write_text(json.dumps(to_json(begun)) + "\n")
 
 

@@ -131,7 +131,7 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     # With its limit of jobs per second, Snakemake would search all waiting jobs once a second for
     # every job that has ended, during a measured run.
     workflow.scheduler.job_rate_limiter = None
-    progress.start([job.wildcards.cell for job in runs])
+    progress.start([job.wildcards.cell for job in runs], context.plan.cells)
     if workflow.is_main_process:
         every = sum(is_of(job, "train") for job in workflow.dag.jobs)
         interruption.expect(every, len(runs))

@@ -461,4 +461,5 @@ def _accuracy_sentence(findings: Findings, gap: AccuracyGap) -> str:
         lower, higher = (compared_name(one, cell) for cell in cells)
         if gap.comparisons > 1:
             place = f"In {comparison_text(one, common_cell(findings, one))}, "
-    return f"{place}{lower} is {points} less accurate than {higher}."
+    text = f"{place}{lower} is {points} less accurate than {higher}."
+    return text[0].upper() + text[1:]
