@@ -26,6 +26,14 @@ CELL = {
 }  # fmt: skip
 """Runs of some 5 s: two jobs begin within a second or two, and Slurm suspends within two more. They
 have one thread where other tests run: two would wait for each other at every operation."""
+LOOP = """
+import time
+from touchstone_steps import steps
+
+for _ in steps(iter(int, 1), examples=2):
+    time.sleep(0.01)
+"""
+"""A script whose loop does not end."""
 MEMORY = 1500
 """MiB that a job asks for."""
 
@@ -304,6 +312,21 @@ def test_a_run_on_two_nodes(cluster, tmp_path):
     assert job["JobState"] == "COMPLETED" and job["ProcCnt"] == str(2 * CPUS)
     rows = (project.folder / "results/tables/scaling.csv").read_text().splitlines()
     assert len(rows) == 2 and ",strong,2,1,2," in rows[1]
+    assert project.jobs() == {}
+
+
+@pytest.mark.usefixtures("both")
+def test_a_script_of_the_user_is_measured(cluster, tmp_path):
+    project = OnCluster(tmp_path / "project", cluster, [])
+    (project.folder / "loop.py").write_text(LOOP)
+    project.study["programs"] = {"loop": {"file": "loop.py", "framework": "scipy"}}
+    project.study["defaults"] = {"threads": 1, "warmup_seconds": 0.0, "program_seconds": 1.0}
+    project.study["sweeps"] = [{"program": "loop"}]
+    project.configure(project.study)
+    project.run()
+    (record,) = project.records()
+    assert record["status"] == "ok" and record["metrics"]["throughput"]["value"] > 0
+    assert record["provenance"]["machine"]["hostname"] in ("loopback1", "loopback2")
     assert project.jobs() == {}
 
 

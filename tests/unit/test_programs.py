@@ -10,11 +10,14 @@ import pytest
 
 from touchstone.paths import RUNNER
 from touchstone.plan import programs
+from touchstone.plan.max_batch import as_planned, probe_spec, searches
 from touchstone.plan.model import Cell
 from touchstone.plan.parts import Program
 from touchstone.plan.read import ConfigError
 from touchstone.plan.spec import make_spec
 from touchstone.plan.study import make_plan
+from touchstone.plan.table import texts
+from touchstone.results.planned import PlannedCell, comparable, kind_of
 from touchstone.schema.spec import spec_to_json
 
 LOOP = """
@@ -233,6 +236,51 @@ def test_faults_name_key_cause_and_remedy(root, changes, sweep, fault):
     config["sweeps"][0] |= sweep
     with pytest.raises(ConfigError, match=fault):
         make_plan(config, root)
+
+
+def beside(**changes):
+    """A study of two programs, of which the first names what a network trains on."""
+    config = study(arguments=["{batch_size}"])
+    config["programs"]["other"] = dict(config["programs"]["mine"])
+    named = {"network": "lenet5", "dataset": "mnist-5k", "batch_size": [64, 128]}
+    sweeps = [{"program": "mine", **named}, {"program": "other", "batch_size": 64}]
+    networks = {**named, "framework": ["pytorch", "mxnet"], "batch_size": 64, **changes}
+    return {**config, "parity": False, "sweeps": [*sweeps, networks]}
+
+
+def compared(config, root):
+    """The groups that a study compares, as names of programs and frameworks."""
+    cells = make_plan(config, root).cells.items()
+    groups = comparable([PlannedCell.of(name, cell) for name, cell in cells])
+    names = [[(c.settings.program or c.settings.framework) for c in group] for group in groups]
+    return names, [kind_of(group) for group in groups]
+
+
+def test_a_program_is_compared_with_the_networks_whose_work_it_names(root):
+    Path("script.py").write_text("")
+    assert compared(beside(), root) == ([["mine", "pytorch", "mxnet"]], ["training"])
+    # One network is enough, and so is a network at each batch size.
+    assert compared(beside(framework="mxnet"), root)[0] == [["mine", "mxnet"]]
+    both = compared(beside(batch_size=[64, 128], framework="mxnet"), root)
+    assert both == ([["mine", "mxnet"]] * 2, ["training"] * 2)
+    # Of two precisions nobody knows which one is the program's.
+    apart, _ = compared(beside(precision=["fp32", "bf16"], framework="pytorch"), root)
+    assert apart == [["mine", "mine"], ["pytorch", "pytorch"]]
+
+
+def test_a_search_for_the_largest_batch_needs_a_program_that_is_told_its_own(root):
+    Path("script.py").write_text("")
+    config = {**study(arguments=["{batch_size}"]), "find_max_batch": True}
+    config["sweeps"][0] |= {"batch_size": [8, 16], "program_seconds": 60}
+    plan = make_plan(config, root)
+    ((name, cell),) = searches(plan).items()
+    assert name.startswith("scipy-mine-program-own-cpu-") and cell.program_seconds < 1
+    spec = probe_spec(cell, 300, 512.0, root, plan.program(cell))
+    assert spec.program.arguments == ["300"] and spec.limits.memory_mib == 512.0
+    for planned in plan.cells.values():
+        assert as_planned(cell).items() <= texts(planned).items()
+    for changes in ({"arguments": []}, {"arguments": ["{batch_size}"], "until": "end"}):
+        assert searches(make_plan({**study(**changes), "find_max_batch": True}, root)) == {}
 
 
 def test_what_a_script_imports_from_its_folder_decides_that_it_runs_again(tmp_path):

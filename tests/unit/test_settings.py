@@ -174,7 +174,7 @@ def test_memory_does_not_depend_on_these():
         "last_batch": "drop", "training_accuracy": False, "kept_weights": "last", "steps": None,
         "evaluate_every": 0, "target_accuracy": None, "seed": 0, "warmup_steps": 0,
         "warmup_seconds": 0.0, "chunk_seconds": 0.05, "sampling_interval": 0.1,
-        "time_limit_factor": None, "program": None,
+        "time_limit_factor": None, "program_seconds": 0.5,
     }  # fmt: skip
     Cell(**{**CELLS[TRAINING], **SHARED})
 

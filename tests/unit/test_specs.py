@@ -107,7 +107,7 @@ def test_one_replica_has_the_whole_batch_whatever_the_split(study, root):
 
 def test_a_probe_has_few_steps_of_its_batch_size_under_the_limit(study, root):
     cell = next(iter(searches(make_plan({**study, "find_max_batch": True}, root)).values()))
-    spec = probe_spec(cell, 300, 512.0, root)
+    spec = probe_spec(cell, 300, 512.0, root, None)
     assert spec.factors.batch_size == 300 and spec.limits.memory_mib == 512.0
     assert spec.phases.probe_steps == STEPS
 

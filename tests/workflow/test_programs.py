@@ -110,6 +110,93 @@ def test_what_the_scripts_import_repeats_them_and_a_comment_does_not(studied):
     beside.write_text("PAUSE = 0.002\n")
 
 
+BAD = {
+    "hangs": ("import time\ntime.sleep(600)", "timeout", "it ran longer than"),
+    "killed": ("import os\nos.kill(os.getpid(), 9)", "error", "SIGKILL"),
+    "hungry": ("import time\nkept = bytearray(10 ** 9)\ntime.sleep(600)", "oom", "memory"),
+    "loud": ("for _ in range(100_000): print('x' * 10_000)", "error", "without a step"),
+    "more": (SCRIPT.replace("FACTOR", "1").replace("examples=4", "examples=64"), "ok", None),
+}  # fmt: skip
+"""By name a script, its outcome and a part of the reason."""
+
+
+@pytest.mark.long
+def test_bad_scripts_have_an_outcome_and_a_sentence(tmp_path):
+    common = {"framework": "scipy", "arguments": ["{batch_size}"]}
+    study = {
+        **STUDY, "repeats": 1, "interleave": None,
+        "programs": {name: {"file": f"{name}.py", **common} for name in BAD},
+        "defaults": {
+            **STUDY["defaults"], "batch_size": 16, "time_limit": 5.0, "memory_limit": 500.0,
+        },
+        "sweeps": [{"program": list(BAD)}],
+    }  # fmt: skip
+    project = Project(tmp_path / "project", ENVIRONMENTS, study)
+    (project.folder / "beside.py").write_text("PAUSE = 0.002\n")
+    for name, (script, _, _) in BAD.items():
+        (project.folder / f"{name}.py").write_text(script)
+    project.run("--cores", "all")
+    assert project.jobs() == {}
+    for name, (_, status, reason) in BAD.items():
+        record = record_of(SimpleNamespace(project=project), name)
+        assert record["status"] == status, (name, record["reason"])
+        assert reason is None or reason in record["reason"], (name, record["reason"])
+        assert ("more_examples" in record["flags"]) == (name == "more")
+    (log,) = project.folder.glob("results/runs/scipy-loud-*/rep1/train.log")
+    assert log.stat().st_size < 4 * 2**20
+
+
+@pytest.mark.long
+def test_a_script_and_a_network_are_compared_in_turn(tmp_path):
+    """LeNet-5 in plain PyTorch, as a script and through the adapter."""
+    script = {
+        "file": str(ROOT / "benchmarks/programs/lenet5_torch.py"), "framework": "pytorch",
+        "arguments": ["{batch_size}"],
+    }  # fmt: skip
+    work = {"network": "lenet5", "dataset": "mnist-5k", "batch_size": 64}
+    study = {
+        **STUDY, "programs": {"script": script},
+        "sweeps": [
+            {"program": "script", **work}, {"framework": "pytorch", "style": "plain", **work}
+        ],
+    }  # fmt: skip
+    project = Project(tmp_path / "project", ENVIRONMENTS, study)
+    project.run("--cores", "all")
+    findings = read_findings(project.folder / "results/findings.json")
+    (comparison,) = findings.comparisons
+    assert comparison.workload == "training" and comparison.in_turn
+    assert {cell.equal_computation for cell in comparison.cells} == {"not shown"}
+    assert {"program"} <= {*comparison.compared} <= {"program", "style", "mode"}
+    page = (project.folder / "results/report/own/index.html").read_text()
+    text = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+    assert "The networks ran through this project's adapters" in text
+
+
+FILLED = """
+import sys
+from touchstone_steps import steps
+
+for _ in steps(iter(int, 1), examples=int(sys.argv[1])):
+    kept = b"x" * int(sys.argv[1]) * 10 ** 6
+"""
+"""A script that takes a megabyte for each example of a batch."""
+
+
+@pytest.mark.long
+def test_the_largest_batch_of_a_script_is_found_on_request(tmp_path):
+    program = {"file": "filled.py", "framework": "scipy", "arguments": ["{batch_size}"]}
+    study = {
+        **STUDY, "repeats": 1, "interleave": None, "programs": {"filled": program},
+        "find_max_batch": True,
+        "sweeps": [{"program": "filled", "batch_size": [16, 32], "memory_limit": 400.0}],
+    }  # fmt: skip
+    project = Project(tmp_path / "project", ENVIRONMENTS, study)
+    (project.folder / "filled.py").write_text(FILLED)
+    project.run("--cores", "all")
+    (found,) = read_findings(project.folder / "results/findings.json").largest_batches
+    assert 100 < found.max_batch_size < 400 and found.status == "ok"
+
+
 @pytest.mark.parametrize(
     ("name", "framework", "small"),
     [

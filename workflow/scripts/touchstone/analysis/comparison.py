@@ -23,9 +23,10 @@ from touchstone.analysis.ranking_model import (
     Unit,
 )
 from touchstone.analysis.ratio import estimate
+from touchstone.plan.model import SETTINGS
 from touchstone.plan.names import setting_name
-from touchstone.plan.setting import Kind
-from touchstone.results.certificates import Certificates, proof
+from touchstone.plan.setting import PROGRAM, Kind
+from touchstone.results.certificates import Certificates, proof_of
 from touchstone.results.interleaved import (
     TOO_WIDE,
     Measured,
@@ -121,7 +122,7 @@ def compare(
     ]
     comparisons = []
     for group, (model, runs, in_turn, all_turns) in zip(groups, models, strict=True):
-        first = group[0]
+        first = next((cell for cell in group if cell.kind != PROGRAM), group[0])
         factors = first.plan.factors
         setting = ", ".join(
             setting_name(name, factors[name], first.series.framework) for name in varying
@@ -149,12 +150,19 @@ def speeds_in_turn(study: Study, interleaved: Sequence[Interleaved]) -> dict[str
 
 
 def _differing(cells: Iterable[Cell]) -> list[str]:
-    """The factors in which cells differ."""
+    """The factors in which cells differ; of programs beside networks, those that both heed."""
     values: dict[str, set[str]] = {}
+    kinds = set()
     for cell in cells:
+        kinds.add(cell.kind)
         for name, value in cell.plan.factors.items():
             values.setdefault(name, set()).add(value)
-    return [name for name, of_cells in values.items() if len(of_cells) > 1]
+    return [
+        name
+        for name, of_cells in values.items()
+        if len(of_cells) > 1
+        and (len(kinds) == 1 or name in COMPARED or kinds <= {*SETTINGS[name].of})
+    ]
 
 
 def comparisons(
@@ -169,7 +177,7 @@ def comparisons(
         certificates: of the study's networks, as far as there are any.
         interleaved: what was measured in turn.
     """
-    part = study.doing(workload)
+    part = study.compared_as(workload)
     groups = part.comparable()
     places = {cell.plan.name: place for place, group in enumerate(groups) for cell in group}
     models = {name: models_of(groups, name) for name in HEADED if part.why_empty(name) is None}
@@ -309,9 +317,7 @@ def _values(comparison: Comparison, cell: Cell) -> list[float]:
 
 def _equal_computation(cell: Cell, certificates: Certificates) -> str:
     """What is known of equal computation; outputs of inference are compared with the training's."""
-    settings = cell.plan.settings
-    computed = settings.precision, settings.optimizer
-    certificate = proof(certificates, cell.facet[0], cell.series.stack, *computed)
+    certificate = proof_of(certificates, cell.plan.settings, cell.series.stack)
     if certificate.shown or not cell.values("deviation"):
         return certificate.verdict
     return "outputs equal"

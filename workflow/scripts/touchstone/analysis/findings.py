@@ -76,7 +76,7 @@ def compute(
         curves=[
             curve
             for workload in SPEED_OF
-            for curve in curves(study.doing(workload), workload, compared)
+            for curve in curves(study.compared_as(workload), workload, compared)
         ],
         precision=gains(study),
         styles=gaps(compared, named),
@@ -87,7 +87,7 @@ def compute(
         failures=failures(study),
         equal_computation=equal_computation(networks, certificates),
         known_deviations=known_deviations(networks),
-        largest_batches=largest_batches(trained, searches),
+        largest_batches=largest_batches(study, searches),
         profiles=layer_profiles(study, profiles),
         setup=setup(study, data),
     )

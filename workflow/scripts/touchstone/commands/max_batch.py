@@ -20,9 +20,9 @@ from touchstone.measure.supervisor import supervise
 from touchstone.paths import ROOT
 from touchstone.plan.bisection import largest
 from touchstone.plan.environment import add_argument, places, runner_python
-from touchstone.plan.max_batch import as_planned, probe_spec
+from touchstone.plan.max_batch import as_planned, bound, probe_spec
 from touchstone.plan.model import Cell
-from touchstone.plan.spec import training_examples
+from touchstone.plan.parts import Program
 from touchstone.results import digests
 from touchstone.schema.events import Memory, outcome_of, read_events
 
@@ -30,8 +30,16 @@ from touchstone.schema.events import Memory, outcome_of, read_events
 class Prober:
     """Tries batch sizes of one setting, and keeps what came of each in `probes`."""
 
-    def __init__(self, cell: Cell, python: str, folder: Path, data: dict[str, Any] | None) -> None:
-        self.cell, self.python, self.folder, self.data = cell, python, folder, data
+    def __init__(
+        self,
+        cell: Cell,
+        program: Program | None,
+        python: str,
+        folder: Path,
+        data: dict[str, Any] | None,
+    ) -> None:
+        self.cell, self.program = cell, program
+        self.python, self.folder, self.data = python, folder, data
         self.limit, self.limited_by = cell.memory_limit, "memory_limit"
         if cell.memory_limit is None:
             # Stopped by us, not by the kernel, which may choose another process.
@@ -41,7 +49,7 @@ class Prober:
 
     def __call__(self, batch_size: int) -> tuple[str, str | None]:
         """The outcome of a few steps and its reason; a fault is tried again."""
-        spec = probe_spec(self.cell, batch_size, self.limit, ROOT)
+        spec = probe_spec(self.cell, batch_size, self.limit, ROOT, self.program)
         command = prepare(spec, self.python, self.folder)
         log = self.folder / "probe.log"
         try:
@@ -77,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cell", type=json.loads, required=True, help="its settings as JSON")
     parser.add_argument("--folder", type=Path, required=True, help="of the probes' files")
     parser.add_argument("--output", type=Path, required=True, help="what was found, as JSON")
+    parser.add_argument("--program", type=Program.model_validate_json, help="that it runs, as JSON")
     add_argument(parser)
 
 
@@ -88,9 +97,10 @@ def run(arguments: argparse.Namespace) -> None:
             known = places(arguments)
             python = runner_python(cell.environment, cell.framework, cell.device, cell.style, known)
             arguments.folder.mkdir(parents=True, exist_ok=True)
-            data = verified_data(probe_spec(cell, 1, None, ROOT))
-            prober = Prober(cell, python, arguments.folder, data)
-            found = largest(prober, training_examples(cell, ROOT))
+            program = arguments.program
+            data = verified_data(probe_spec(cell, 1, None, ROOT, program))
+            prober = Prober(cell, program, python, arguments.folder, data)
+            found = largest(prober, *bound(cell, ROOT))
     except (DatasetError, EnvironmentFault, Fault, OSError) as fault:
         sys.exit(f"error: {arguments.output.stem}: {explained(fault)}")
     env = json.loads((arguments.folder / "env.json").read_text(encoding="utf-8"))

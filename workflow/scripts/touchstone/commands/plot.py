@@ -5,6 +5,7 @@ from pathlib import Path
 
 from touchstone.analysis.comparison import speeds_in_turn
 from touchstone.analysis.profile import layer_profiles
+from touchstone.plan.setting import TRAINING
 from touchstone.report.figures.render import drawing, make_figures, render
 from touchstone.results import digests
 from touchstone.results.files import write_atomic, write_json
@@ -32,8 +33,9 @@ def run(arguments: argparse.Namespace) -> None:
     digests.warn_of(arguments.interleaved)
     captions = {}
     written = [arguments.output / "captions.json"]
+    in_turn = speeds_in_turn(study.compared_as(TRAINING), interleaved)
     with drawing():
-        for drawn in make_figures(study, profiles, speeds_in_turn(study.trained, interleaved)):
+        for drawn in make_figures(study, profiles, in_turn):
             captions[drawn.name] = drawn.texts
             for kind, image in render(drawn.figure).items():
                 written.append(arguments.output / f"{drawn.name}.{kind}")

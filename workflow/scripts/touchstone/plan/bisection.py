@@ -21,12 +21,17 @@ class Largest(NamedTuple):
     reason: str | None
 
 
-def largest(probe: Callable[[int], tuple[str, str | None]], bound: int) -> Largest:
+def largest(
+    probe: Callable[[int], tuple[str, str | None]],
+    bound: int,
+    what: str = "the number of training examples",
+) -> Largest:
     """The largest batch size that fits, which is at most `bound`.
 
     Args:
         probe: tries a batch size, and returns the outcome and its reason. `ok` and `diverged`
             fit, `oom` does not; any other outcome tells nothing of memory and ends the search.
+        what: the bound in words.
 
     If a size fits, all smaller ones are taken to fit: a search never goes back. What it returns
     has fitted itself, and the next larger size has not.
@@ -44,7 +49,7 @@ def largest(probe: Callable[[int], tuple[str, str | None]], bound: int) -> Large
             known = f"the largest that fitted before was {fits}" if fits else "none fitted before"
             return Largest(None, status, f"batch size {size}: {reason or status}; {known}")
     if fits == bound:
-        return Largest(bound, "ok", f"not limited below {bound}, the number of training examples")
+        return Largest(bound, "ok", f"not limited below {bound}, {what}")
     if not fits:
         return Largest(None, "oom", "not even a batch of one example fits")
     return Largest(fits, "ok", None)

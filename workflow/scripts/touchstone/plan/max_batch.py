@@ -2,27 +2,32 @@
 
 from pathlib import Path
 
-from touchstone.plan import frameworks
+from touchstone.plan import frameworks, programs
 from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.names import BEST
+from touchstone.plan.parts import Program
 from touchstone.plan.read import NAMED, OMITTED_FROM_NAMES, digest
-from touchstone.plan.setting import OWN, TRAINING
-from touchstone.plan.spec import make_spec
+from touchstone.plan.setting import OWN, PROGRAM, TRAINING
+from touchstone.plan.spec import make_spec, training_examples
 from touchstone.plan.study import Plan
-from touchstone.schema.spec import TrainingSpec
+from touchstone.plan.table import texts
+from touchstone.schema.spec import UNTIL_END, ProgramSpec, TrainingSpec
 
 STEPS = 6
 """Training steps of a probe: the first, and some in chunks as in a run."""
 SHARED = {name: traits.probe for name, traits in SETTINGS.items() if traits.probe is not OWN}
 """Settings that do not change how much memory a step takes, as probes have them: cells that
 differ in nothing else share a search. The rate is small, so that no probe diverges."""
+MOST = 1 << 20
+"""The largest batch that a program is asked for."""
 
 
 def searches(plan: Plan) -> dict[str, Cell]:
     """By name, a cell with the settings of each search that the study asks for.
 
     Cells of the mode `best` have none: which mode they train in is known in their runs only.
-    Operations, inference, cells of several replicas and unsupported ones have none either.
+    Operations, inference, cells of several replicas and unsupported ones have none either, nor
+    programs that do not get their batch size or run to their end.
     """
     if not plan.study.find_max_batch:
         return {}
@@ -31,11 +36,20 @@ def searches(plan: Plan) -> dict[str, Cell]:
         for cell in plan.cells.values()
         if cell.mode != BEST
         and cell.world_size == 1
-        and cell.kind == TRAINING
+        and (cell.kind == TRAINING or _is_told(plan.program(cell)))
         and not frameworks.unsupported(cell)
     )
     found = (cell.model_copy(update=SHARED) for cell in cells)
     return {_name(cell): cell for cell in found}
+
+
+def _is_told(program: Program | None) -> bool:
+    """Whether a program has its batch size as an argument, and is ended when it is measured."""
+    return (
+        program is not None
+        and "batch_size" in programs.named(program)
+        and program.until != UNTIL_END
+    )
 
 
 def _name(cell: Cell) -> str:
@@ -50,15 +64,23 @@ def _name(cell: Cell) -> str:
 
 def as_planned(cell: Cell) -> dict[str, str]:
     """The settings that the cells of a search share, as plan.tsv spells them."""
-    values = {key: value for key, value in cell.model_dump().items() if key not in SHARED}
-    return {key: "" if value is None else str(value) for key, value in values.items()}
+    return {key: text for key, text in texts(cell).items() if key not in SHARED}
 
 
-def probe_spec(cell: Cell, batch_size: int, memory_mib: float | None, root: Path) -> TrainingSpec:
+def bound(cell: Cell, root: Path) -> tuple[int, str]:
+    """The largest batch size that a search tries, and what it is in words."""
+    if cell.kind == PROGRAM:
+        return MOST, "where the search ends"
+    return training_examples(cell, root), "the number of training examples"
+
+
+def probe_spec(
+    cell: Cell, batch_size: int, memory_mib: float | None, root: Path, program: Program | None
+) -> TrainingSpec | ProgramSpec:
     """The spec of a few steps with `batch_size` under a limit of host memory (MiB)."""
-    spec = make_spec(cell.model_copy(update={"batch_size": batch_size}), 1, root)
+    spec = make_spec(cell.model_copy(update={"batch_size": batch_size}), 1, root, program)
+    limits = spec.limits._replace(memory_mib=memory_mib)
+    if isinstance(spec, ProgramSpec):
+        return spec._replace(limits=limits)
     assert isinstance(spec, TrainingSpec)
-    return spec._replace(
-        phases=spec.phases._replace(probe_steps=STEPS),
-        limits=spec.limits._replace(memory_mib=memory_mib),
-    )
+    return spec._replace(phases=spec.phases._replace(probe_steps=STEPS), limits=limits)

@@ -95,7 +95,7 @@ class Cell(BaseModel):
             description="one of the study's `programs`, a script of your own, instead of a network "
             "(`docs/programs.md`)"
         ),
-        Setting((PROGRAM,), in_names="", probe=None, shown=TABLES, compared=FIRST),
+        Setting((PROGRAM,), in_names="", shown=TABLES, compared=FIRST),
     ] = None
     style: Annotated[
         Literal["tuned", "plain"],
@@ -462,7 +462,7 @@ class Cell(BaseModel):
     program_seconds: Annotated[
         float,
         Field(gt=0, le=YEAR, description="how long a program is measured, s"),
-        Setting((PROGRAM,)),
+        Setting((PROGRAM,), probe=0.5),
     ] = 10.0
     inference_seconds: Annotated[
         float,

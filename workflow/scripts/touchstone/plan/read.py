@@ -24,7 +24,7 @@ DEFAULTS = {key: field.default for key, field in Cell.model_fields.items()}
 """What the settings are where nobody says otherwise."""
 OWN = ("study", "title", "sweeps")
 """What a study does not take from the default study."""
-OMITTED_FROM_NAMES = (("style", TUNED), ("environment", PINNED))
+OMITTED_FROM_NAMES = (("style", TUNED), ("environment", PINNED), ("program", None))
 """Settings of `NAMED` with the values that no name spells out."""
 
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from touchstone import optimizers
+from touchstone.plan.model import Cell
+from touchstone.plan.setting import PROGRAM
 from touchstone.results.files import REMAKE, InputError, not_of_this_version, read_object
 
 Certificates = dict[str, dict[str, Any]]
@@ -93,6 +95,13 @@ def read_certificates(paths: Iterable[Path]) -> Certificates:
             raise InputError(path, cause, "Give one per network")
         certificates[found["network"]] = found
     return certificates
+
+
+def proof_of(certificates: Certificates, cell: Cell, stack: str) -> Proof:
+    """The proof, or why there is none, of a cell that runs in a stack."""
+    if cell.kind == PROGRAM:
+        return Proof(cell.network, stack, "not shown", "it is a program of its author", "", [])
+    return proof(certificates, cell.network, stack, cell.precision, cell.optimizer)
 
 
 def proof(

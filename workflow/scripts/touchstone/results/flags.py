@@ -17,6 +17,7 @@ from touchstone.results.telemetry import (
     throttle_bits,
 )
 from touchstone.schema.limits import NOISE_LIMIT
+from touchstone.schema.spec import ProgramSpec
 from touchstone.schema.status import OK
 
 SWITCH_LIMIT = 3000
@@ -51,6 +52,8 @@ FLAGS = {
     " speed that was not steady.",
     "drift_untested": "The measured phase had too few chunks to test for drift.",
     "settings_differ": "A setting read back from the live framework is not the requested one.",
+    "more_examples": "A program counted more examples in its steps than its batch size: its"
+    " examples/s may be of something else.",
     "sampling_gaps": f"A sensor gave nothing for more than {GAP_LIMIT} sampling intervals in the"
     " measured phase: its numbers leave that time out.",
     "throttled": "The GPU lowered its clocks in the measured phase because of its temperature or"
@@ -97,6 +100,13 @@ def _switches(run: Run, values: Values) -> float:
     return rate / cores if isinstance(rate, float) else 0.0
 
 
+def _counts_more(run: Run, measured: Phase) -> bool:
+    """Whether a program that has a batch size counted more examples than that in its steps."""
+    size = run.spec.factors.batch_size
+    is_program = isinstance(run.spec, ProgramSpec)
+    return is_program and size > 1 and measured.examples > measured.steps * size
+
+
 def flags_of(
     run: Run, phases: dict[str, Phase], settings: dict[str, Any], values: Values
 ) -> list[str]:
@@ -114,6 +124,7 @@ def flags_of(
         "drifting": drift is True,
         "drift_untested": drift is None,
         "settings_differ": bool(differing_settings(settings)),
+        "more_examples": _counts_more(run, measured),
         "sampling_gaps": sampling_gaps(run, measured),
         "throttled": bool(throttle & THROTTLED_BITS),
         "power_capped": bool(throttle & POWER_CAP_BIT),

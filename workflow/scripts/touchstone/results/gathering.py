@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from touchstone.files import replacement
-from touchstone.results.certificates import Certificates, proof
+from touchstone.results.certificates import Certificates, proof_of
 from touchstone.results.cores import CORES_APART, least_readings, were_apart
 from touchstone.results.files import write_atomic
 from touchstone.results.max_batch import METRIC, UNIT, MaxBatch, of_cell
@@ -83,9 +83,8 @@ def gather(
         measurements.write(_fields(*MEASUREMENTS) + "\n")
         summary.write(_fields(*SUMMARY) + "\n")
         for cell, records in read_records(plan, records_folder):
-            settings, stack = cell.settings, str(cell.stack)
-            computed = settings.network, stack, settings.precision, settings.optimizer
-            parity = proof(certificates, *computed).shown
+            stack = str(cell.stack)
+            parity = proof_of(certificates, cell.settings, stack).shown
             for record in records:
                 # An operation is compared with double precision in its own run.
                 shown = parity or record["metrics"]["deviation"]["value"] is not None

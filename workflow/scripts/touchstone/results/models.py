@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from touchstone.results.interleaved import answering, compare_with_turns, turns_of
 from touchstone.results.metrics import CENSORED, METRICS, SPEED_OF
+from touchstone.results.planned import kind_of
 from touchstone.results.study import Cell
 from touchstone.schema.interleaved import Interleaved
 from touchstone.statistics.groups import Group, compare_groups
@@ -58,7 +59,7 @@ def models_of(
     """
     found: dict[int, Model] = {}
     of_ratios = has_ratios(metric)
-    kinds = [group[0].kind for group in groups]
+    kinds = list(map(kind_of, groups))
     for kind in set(kinds):
         numbers = [number for number, one in enumerate(kinds) if one == kind]
         is_speed = metric == SPEED_OF[kind]

@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from touchstone.plan.model import Cell, settings
+from touchstone.plan.model import SETTINGS, Cell, settings
 from touchstone.plan.names import BEST, Stack
-from touchstone.plan.setting import ELSE, FIRST, PROGRAM, TABLES, Kind
+from touchstone.plan.setting import ELSE, FIRST, PROGRAM, TABLES, TRAINING, Kind
 from touchstone.plan.table import cell_of, texts
 from touchstone.reading import rows_of
 from touchstone.results import digests
@@ -23,6 +23,8 @@ COMPARED_ELSE = settings(lambda traits: traits.compared == ELSE)
 What changes the work or its result is missing here (network, data set, optimizer)."""
 MOST_COMPARED = 40
 """Cells that such a group has at most: the number of pairs grows with the square."""
+SAME_WORK = tuple(f for f in FACTORS if f not in COMPARED and PROGRAM in SETTINGS[f].of)
+"""The factors in which a program and the training cells that it is compared with are equal."""
 
 LATER = settings(lambda traits: traits.of == (PROGRAM,) and traits.shown == TABLES)
 """Factors that a plan of an older version lacks, as it knew no such cells."""
@@ -58,8 +60,15 @@ class PlannedCell(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """What it does: `training`, `inference` or `operation`."""
+        """What it does: `training`, `inference`, `operation` or `program`."""
         return self.settings.kind
+
+
+class HasKind(Protocol):
+    """A cell of a plan or of a study."""
+
+    @property
+    def kind(self) -> Kind: ...
 
 
 def read_plan(path: Path) -> list[PlannedCell]:
@@ -163,34 +172,72 @@ def _faults(record: Any) -> list[str]:
 def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
     """The groups of two cells or more that may be compared, each in order of the plan.
 
-    Cells that train, that predict and that call an operation are never in one group. Of each kind,
-    cells of a group differ only in framework, environment or mode; if there is no such group, only
-    in settings of `COMPARED_ELSE`, and there are at most `MOST_COMPARED` of them. A cell with the
-    mode `best` is then in the group of the cells that have another mode, if they have only one.
+    Cells that train, that predict and that call an operation are never in one group; a program is
+    in that of its `counterparts`. Of each kind, cells of a group differ only in framework,
+    environment or mode; if there is no such group, only in settings of `COMPARED_ELSE`, and there
+    are at most `MOST_COMPARED` of them. A cell with the mode `best` is then in the group of the
+    cells that have another mode, if they have only one.
     """
+    plan = list(plan)
+    trained = counterparts(plan)
     kinds: dict[str, list[PlannedCell]] = {}
     for cell in plan:
-        kinds.setdefault(cell.kind, []).append(cell)
+        kinds.setdefault(trained.get(cell.name, cell).kind, []).append(cell)
     groups: list[list[PlannedCell]] = []
     for cells in kinds.values():
-        found = _differing_by(cells, COMPARED)
+        found = _differing_by(cells, COMPARED, trained)
         if not found:
-            other = _differing_by(cells, COMPARED_ELSE, any_best=True)
+            other = _differing_by(cells, COMPARED_ELSE, trained, any_best=True)
             found = [group for group in other if len(group) <= MOST_COMPARED]
         groups += found
     return groups
 
 
+def counterparts(plan: Sequence[PlannedCell]) -> dict[str, PlannedCell]:
+    """By program that names the network and the data of cells that train, one of these cells.
+
+    They are equal in all of `SAME_WORK`. A program that fits cells which are not compared with one
+    another, as those of two precisions, has none.
+    """
+    by_work: dict[tuple[Any, ...], dict[tuple[str, ...], PlannedCell]] = {}
+    for cell in plan:
+        if cell.kind == TRAINING:
+            groups = by_work.setdefault(_work(cell), {})
+            groups.setdefault(_others(cell, COMPARED), cell)
+    found = {}
+    for cell in plan:
+        groups = by_work.get(_work(cell), {})
+        if cell.kind == PROGRAM and len(groups) == 1:
+            (found[cell.name],) = groups.values()
+    return found
+
+
+def kind_of(cells: Iterable[HasKind]) -> Kind:
+    """What the cells of a group do: that of the cells which are no programs, if there are any."""
+    return next((cell.kind for cell in cells if cell.kind != PROGRAM), PROGRAM)
+
+
+def _work(cell: PlannedCell) -> tuple[Any, ...]:
+    return tuple(getattr(cell.settings, name) for name in SAME_WORK)
+
+
+def _others(cell: PlannedCell, names: Sequence[str]) -> tuple[str, ...]:
+    """The values of all factors but these."""
+    return tuple(value for name, value in cell.factors.items() if name not in names)
+
+
 def _differing_by(
-    plan: Iterable[PlannedCell], names: Sequence[str], any_best: bool = False
+    plan: Iterable[PlannedCell],
+    names: Sequence[str],
+    trained: Mapping[str, PlannedCell],
+    any_best: bool = False,
 ) -> list[list[PlannedCell]]:
     """Groups of two cells or more with the same factors but for `names`, and, with `any_best`, the
-    mode `best`."""
+    mode `best`; a program has the factors of its counterpart."""
     apart = (*names, "mode") if any_best else names
     groups: dict[tuple[str, ...], list[PlannedCell]] = {}
     for cell in plan:
-        rest = tuple(value for name, value in cell.factors.items() if name not in apart)
-        groups.setdefault(rest, []).append(cell)
+        groups.setdefault(_others(trained.get(cell.name, cell), apart), []).append(cell)
     found = []
     for group in groups.values():
         modes = dict.fromkeys(cell.settings.mode for cell in group) if any_best else {}

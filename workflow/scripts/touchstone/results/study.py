@@ -14,7 +14,13 @@ from touchstone.plan.setting import INFERENCE, OF_ALL, OPERATION, TRAINING, Kind
 from touchstone.reading import rows_of
 from touchstone.results.cores import CORES_APART, least_readings, were_apart
 from touchstone.results.files import REMAKE, InputError, read_text
-from touchstone.results.planned import PlannedCell, comparable, read_plan, read_records
+from touchstone.results.planned import (
+    PlannedCell,
+    comparable,
+    counterparts,
+    read_plan,
+    read_records,
+)
 from touchstone.results.tables import OF_CELLS, counted_choices
 from touchstone.schema.interleaved import Interleaved
 from touchstone.schema.spec import PINNED, TUNED
@@ -109,7 +115,7 @@ class Cell(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """What it does: `training`, `inference` or `operation`."""
+        """What it does: `training`, `inference`, `operation` or `program`."""
         return self.plan.kind
 
     def values(self, metric: str) -> list[float]:
@@ -168,8 +174,17 @@ class Study:
         return self.doing(OPERATION)
 
     def doing(self, kind: Kind) -> "Study":
-        """Its cells of one kind: `training`, `inference` or `operation`."""
+        """Its cells of one kind."""
         return self._by_kind[kind]
+
+    def compared_as(self, kind: Kind) -> "Study":
+        """Its cells that are compared with cells of one kind; to those that train belong the
+        programs that name their network and data."""
+        return Study([c for c in self.cells if self._counterparts.get(c.plan.name, c).kind == kind])
+
+    @cached_property
+    def _counterparts(self) -> dict[str, PlannedCell]:
+        return counterparts([cell.plan for cell in self.cells])
 
     @cached_property
     def _by_kind(self) -> dict[Kind, "Study"]:

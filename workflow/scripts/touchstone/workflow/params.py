@@ -160,11 +160,11 @@ class JobParams:
         cell = self.inputs.searched(wildcards)
         return {
             "settings": canonical(cell.model_dump(exclude_defaults=True)),
-            "spec": digest(probe_spec(cell, 1, None, self.context.root)),
+            "spec": digest(probe_spec(cell, 1, None, self.context.root, self.plan.program(cell))),
             "pins": self.installed_for(cell),
-            "environment": self.options_of(cell.environment),
+            "environment": [*self.options_of(cell.environment), *self.program_of(cell)],
             "code": code_digest.digest(
-                *runner(cell.framework, "train", cell.style), *SUPERVISOR, "plan/bisection.py"
+                *runner(cell.framework, kind_of(cell), cell.style), *SUPERVISOR, "plan/bisection.py"
             ),
             "errors": attempts.faults(f"results/max_batch/{wildcards.setting}"),
         }

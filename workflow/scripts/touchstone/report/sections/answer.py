@@ -41,6 +41,10 @@ WHOSE_CODE = (
     " may differ (docs/styles.md)."
 )
 AUTHORS = "That the programs do the same work is their authors' claim."
+BOTH = (
+    "The networks ran through this project's adapters, in the mode in brackets. That the programs"
+    " do the same work is their authors' claim."
+)
 AGES_APART = 3
 """Years between releases that the answer mentions."""
 SENTENCES = 3
@@ -101,8 +105,9 @@ def not_compared(findings: Findings) -> list[str]:
 
 
 def _whose_code(findings: Findings) -> str:
-    texts = [WHOSE_CODE] if findings.answer.cells_with_throughput else []
-    return " ".join(texts + [AUTHORS] * bool(findings.cells_of("program")))
+    if not findings.cells_of("program"):
+        return WHOSE_CODE if findings.answer.cells_with_throughput else ""
+    return BOTH if findings.answer.cells_with_throughput else AUTHORS
 
 
 def _with_speed(cell: CellSummary) -> str:

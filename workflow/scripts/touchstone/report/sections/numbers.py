@@ -176,7 +176,10 @@ def _largest_batches(findings: Findings) -> Table:
         return findings.cell[search.cell]
 
     columns = (
-        Column("Framework", lambda search: stack_name(cell(search))),
+        Column(
+            "Framework or program",
+            lambda search: cell(search).factors["program"] or stack_name(cell(search)),
+        ),
         *[facet_column(cell)] * facets_vary(findings),
         Column(
             "Largest batch",
