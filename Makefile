@@ -31,10 +31,8 @@ export TOUCHSTONE_STARTED = make
 # Certificates and data sets are prepared in parallel; runs never overlap. RERUN=disturbed repeats the runs
 # of the study that other programs disturbed, RERUN=all all of its runs.
 run: .venv/base ## run the default study, or another one: make run CONFIG=my-study.yaml
-	@$(if $(CONFIG),.venv/bin/python workflow/scripts/cli.py check-config --quiet -- "$$CONFIG")
 	@$(if $(RERUN),.venv/bin/python workflow/scripts/cli.py repeat -- "$$RERUN" $(if $(CONFIG),"$$CONFIG"))
-	@.venv/bin/python workflow/scripts/cli.py release-lock
-	@$(SNAKEMAKE) --cores all $(if $(CONFIG),--configfile "$$CONFIG")
+	@.venv/bin/python workflow/scripts/start.py run $(if $(CONFIG),-- "$$CONFIG")
 
 unlock: .venv/base ## remove the lock that a killed execution left
 	$(SNAKEMAKE) --unlock
@@ -187,8 +185,8 @@ no_link = if [ -L .venv ]; then echo "error: .venv is a link to $$(readlink .ven
 	@$(PYTHON) -m venv --clear .venv
 	@$(call pip_list,base,base)
 	@$(call install,base)
-	@printf '%s\n' '#!/bin/sh' 'here=$$(dirname "$$0")' \
-	    'exec "$$here/python" "$$here/../../workflow/scripts/start.py" "$$@"' > .venv/bin/touchstone
+	@printf '%s\n' '#!/bin/sh' 'here=$$(CDPATH= cd "$$(dirname "$$0")/../.." && pwd)' \
+	    'exec "$$here/.venv/bin/python" "$$here/workflow/scripts/start.py" "$$@"' > .venv/bin/touchstone
 	@chmod +x .venv/bin/touchstone
 	@touch $@
 

@@ -37,7 +37,7 @@ def settings(framework: str, way: str, used: int) -> list[Setting]:
     """One way to train with all numbers of threads and, where the framework heeds them, kinds of
     waiting."""
     counts = sorted({1, used // 2, used} - {0}, reverse=True)
-    waiting = WAITING if used > 1 and frameworks.waits(framework) else WAITING[:1]
+    waiting = WAITING if used > 1 and frameworks.supports_wait_policy(framework) else WAITING[:1]
     return [Setting(way, threads, each) for threads in counts for each in waiting]
 
 

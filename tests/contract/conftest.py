@@ -275,9 +275,9 @@ FORWARD = (
     + """
 images, _ = batches.examples(adapter, job, "train")
 weights = initial_weights.initial_weights(job.network.parameters, job.seed)
-adapter.build(parity.unsettled(weights, job.network.parameters, job.seed))
+adapter.build(parity.perturb_constant_arrays(weights, job.network.parameters, job.seed))
 batch = batches.sampler_of(job).take(1)[0][0]
-np.save(sys.argv[3], parity.sampled("before", np.asarray(adapter.logits(images[batch]))))
+np.save(sys.argv[3], parity.subsample("before", np.asarray(adapter.logits(images[batch]))))
 """
 )
 

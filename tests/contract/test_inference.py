@@ -18,7 +18,7 @@ from touchstone.plan.spec import make_spec
 from touchstone.schema.spec import spec_to_json
 from touchstone.schema.values import to_json
 
-ABLE = [name for name in frameworks.adapters() if frameworks.only(name) != "operations"]
+ABLE = [name for name in frameworks.adapters() if frameworks.single_purpose(name) != "operations"]
 TENSORRT = "onnxruntime", "tensorrt"
 MODES = [(name, mode) for name in ABLE for mode in frameworks.modes(name)]
 MODES.remove(TENSORRT)  # on GPUs only
@@ -215,7 +215,8 @@ from touchstone.schema.values import from_json
 for index, graph in enumerate(json.load(open(sys.argv[3]))):
     own = job._replace(network=from_json(Network, graph))
     parameters = own.network.parameters
-    start = parity.unsettled(initial_weights.initial_weights(parameters, 1), parameters, 1)
+    start = initial_weights.initial_weights(parameters, 1)
+    start = parity.perturb_constant_arrays(start, parameters, 1)
     getattr(adapter, "inferring", contextlib.ExitStack()).close()  # PyTorch's, of the graph before
     adapter = type(adapter)(own, 1)
     try:

@@ -19,7 +19,7 @@ FIRST_LOSS = PROGRAM + (
     "images, labels = batches.examples(adapter, job, 'train')\n"
     "adapter.build(initial_weights.initial_weights(job.network.parameters, job.seed))\n"
     "adapter.load_examples(images, labels)\n"
-    "adapter.set_masks(parity.masks(job.network, job.seed, job.batch_size))\n"
+    "adapter.set_masks(parity.dropout_masks(job.network, job.seed, job.batch_size))\n"
     "indices, _ = batches.sampler_of(job).take(1)\n"
     "print(float(adapter.losses(adapter.train_steps(indices, np.zeros(1), None))[0]))\n"
 )

@@ -146,7 +146,7 @@ def test_the_reference_computes_what_the_graph_says(graph, tracer):
     spec = steps_spec(network, REFERENCE, mode)
     found = np.load(tracer(REFERENCE, mode, graph))
     start = initial_weights.initial_weights(network.parameters, spec.seed)
-    start = parity.unsettled(start, network.parameters, spec.seed)
+    start = parity.perturb_constant_arrays(start, network.parameters, spec.seed)
     images, _ = batches.examples(None, parity_job(spec, spec.parity_steps["fp64"]), "train")
     values = {"input": images[found["fp64/batches"][0]].astype(np.float64)}
     for layer in network.layers:

@@ -54,7 +54,7 @@ print(json.dumps(found))
 """
 
 
-ABLE = [name for name in frameworks.adapters() if frameworks.only(name) != "inference"]
+ABLE = [name for name in frameworks.adapters() if frameworks.single_purpose(name) != "inference"]
 
 
 @pytest.mark.parametrize("framework", ABLE)

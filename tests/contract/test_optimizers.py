@@ -12,7 +12,7 @@ from touchstone.networks.graph import Graph
 from touchstone.plan import frameworks
 from touchstone.plan.parity import BATCH_SIZE, REFERENCE, steps_spec
 from touchstone.runner.initial_weights import initial_weights
-from touchstone.runner.parity import unsettled
+from touchstone.runner.parity import perturb_constant_arrays
 from touchstone.schema.spec import PLAIN
 
 TUNED_STACKS = [(framework, "tuned", None) for framework in frameworks.names()]
@@ -75,7 +75,7 @@ def test_every_update_is_that_of_numpy(framework, trace_of):
     _, reference = steps_of(trace_of, REFERENCE)
     spec, found = steps_of(trace_of, framework, single)
     parameters = spec.network.parameters
-    start = unsettled(initial_weights(parameters, spec.seed), parameters, spec.seed)
+    start = perturb_constant_arrays(initial_weights(parameters, spec.seed), parameters, spec.seed)
     for name in optimizers.equations():
         for parameter in parameters:
             gradient = reference["sgd"][f"gradient:{parameter.name}"].astype(np.float64)

@@ -13,7 +13,7 @@ from rehearsal import answers
 from touchstone.runner.adapters import make_adapter
 from touchstone.runner.initial_weights import initial_weights
 from touchstone.runner.job import Job
-from touchstone.runner.outcome import raise_foreseen
+from touchstone.runner.outcome import raise_as_outcome
 
 CHUNKS = (slice(0, 1), slice(1, 3), slice(3, 6))
 RATES = np.array([0.1, 0.2, 0.05, 0.1, 0.02, 0.1])
@@ -36,7 +36,7 @@ def rehearse(job: Job) -> dict[str, Any]:
         try:
             return {**found, **steps(job, adapter)}
         except Exception as error:
-            raise_foreseen(adapter, error)
+            raise_as_outcome(adapter, error)
             raise
 
 

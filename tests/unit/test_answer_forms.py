@@ -62,6 +62,19 @@ def test_a_lead_that_is_shown_beside_much_noise_is_no_answer_and_no_open_questio
     golden(answer(findings))
 
 
+def test_one_configuration_has_all_that_is_known_of_it(tmp_path, golden):
+    """Its executions, and its share of the machine's peak."""
+    dates = {repeat: f"2026-11-2{8 + (repeat > 2)}T08:00:00Z" for repeat in range(1, 4)}
+    product = {"network": "gemm", "dataset": "9x9x9", "batch_size": 1, "epochs": ""}
+    findings = studied(
+        tmp_path, [{"framework": "pytorch"}, {**product, "framework": "scipy"}],
+        [[100, 102, 110], [1e6, 1e6, 1e6]], execution=lambda name, repeat: dates[repeat],
+    )  # fmt: skip
+    trained = findings.cells[0]
+    assert trained.by_sitting == {dates[1]: pytest.approx(101), dates[3]: pytest.approx(110)}
+    golden(answer(findings))
+
+
 def test_operations_of_two_frameworks_are_compared(tmp_path, golden):
     """One was 1.8 times as fast, and the answer had no word on it."""
     work = {"network": "gemm", "dataset": "9x9x9", "batch_size": 1, "epochs": ""}

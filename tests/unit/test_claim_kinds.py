@@ -12,7 +12,7 @@ from touchstone.published.claims import (
     REPRODUCED,
     UNDECIDED,
 )
-from touchstone.published.verdicts import summary, verdicts_on
+from touchstone.published.verdicts import as_csv, summary, summary_of_csv, verdicts_on
 
 NOISE = (1.0, 1.02, 0.99, 1.01)
 SPEEDS = {"metric": "throughput", "factor": "framework"}
@@ -252,7 +252,14 @@ def test_a_stand_in_that_cannot_be_compared_judges_nothing():
     one = verdicts_on([asked], points, [], changed)
     assert one[0].here.verdict == NOT_COMPARABLE and one[0].here.stand_in
     assert "stand-in" not in summary(one)[0]
-    assert "1 is judged by a stand-in" in summary(verdicts_on([asked], points, [], {}))[0]
+    done = verdicts_on([asked], points, [], {})
+    assert "1 is judged by a stand-in" in summary(done)[0]
+    said = summary_of_csv(as_csv(one)), summary_of_csv(as_csv(done))
+    assert said == (
+        "Of the source's 1 claims, the runs here cannot be compared with 1.",
+        "Of the source's 1 claims, the runs here reproduce 1.",
+    )
+    assert summary_of_csv(as_csv([])) == ""
 
 
 def test_the_memory_of_a_gpu_is_replaced_by_that_of_the_host():

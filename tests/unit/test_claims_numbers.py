@@ -68,7 +68,7 @@ def test_what_is_counted_is_alike_on_every_machine_and_judged_by_digits():
 
 def _counted(value):
     return point([value], "parameters", "parameters").__class__(
-        "parameters", "parameters", {}, {1: value}, counted=True
+        "parameters", "parameters", {}, {1: value}, exact=True
     )
 
 

@@ -153,7 +153,7 @@ def test_what_changes_no_file_is_found_where_all_is_read(data: Path) -> None:
         patch.setattr(before_run, "_boot", lambda: "another start of the machine")
         assert str(path) in refused(data, always=False)
         patch.undo()
-        patch.setattr(before_run, "LONGEST", 0.0)  # a day later
+        patch.setattr(before_run, "REMEMBERED_SECONDS", 0.0)  # a day later
         assert str(path) in refused(data, always=False)
         patch.undo()
         now = time.time() - 10  # a clock that was put back
@@ -209,7 +209,10 @@ def test_a_damaged_memory_does_not_count(data: Path) -> None:
                 remembered.append(content)
     # Only the time of the verification may be another one, in its last digits.
     at = json.loads(good)["at"]
-    assert all(abs(json.loads(content)["at"] - at) < before_run.LONGEST for content in remembered)
+    assert all(
+        abs(json.loads(content)["at"] - at) < before_run.REMEMBERED_SECONDS
+        for content in remembered
+    )
     identity = json.loads(good)["identity"].encode()
     assert all(identity in content for content in remembered)
 

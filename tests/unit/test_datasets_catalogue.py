@@ -54,6 +54,19 @@ def test_a_good_entry_is_loaded(tmp_path: Path) -> None:
     assert catalogue.names(tmp_path) == ["toy"]
 
 
+def test_a_data_set_of_the_working_folder_is_found_before_one_of_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / catalogue.OWN).mkdir(parents=True)
+    for name in ("toy", "mnist"):
+        (tmp_path / catalogue.OWN / f"{name}.yaml").write_text(yaml.safe_dump(good()))
+    assert {"toy", "mnist", "cifar10"} <= set(catalogue.names())
+    assert [catalogue.load(name).title for name in ("toy", "mnist")] == ["Toy", "Toy"]
+    assert catalogue.load("cifar10").splits.train == 50_000
+    assert catalogue.names(tmp_path) == []
+
+
 def test_the_entries_of_the_project_are_good() -> None:
     published = {"cifar10", "fashion-mnist", "ilsvrc2012", "mnist", "mnist-64", "mnist-5k"}
     assert published | {"synthetic", "synthetic-224"} <= set(catalogue.names())

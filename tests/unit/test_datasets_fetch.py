@@ -299,7 +299,7 @@ def test_progress_is_shown(
     fetch(source(url), tmp_path, patience=Patience(report_every=0.1))
     lines = capfd.readouterr().err.splitlines()
     assert any(" of 0.1 MB (" in line and "MB/s, 0 s left" in line for line in lines[:-1])
-    assert lines[-1] == f"toy.bin: 100000 bytes from {url}"
+    assert lines[-1] == f"toy.bin: 0.1 MB from {url}"
 
 
 def test_the_mirror_is_tried_first_in_two_places(server: LoopbackServer, tmp_path: Path) -> None:

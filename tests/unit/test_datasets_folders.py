@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 from fixtures import archives
@@ -50,6 +51,23 @@ def converted(folder: Path, record_format: str = "lmdb") -> dict[str, Any]:
     assert result.returncode == 0, result.stderr
     manifest: dict[str, Any] = json.loads((output / "manifest.json").read_text())
     return manifest
+
+
+def test_a_study_in_any_folder_finds_what_is_described_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = image_folder(tmp_path)
+    options = ("describe-folder", root, "--test-share", 0.3, "--output")
+    done = call(*options, "config/datasets/mine.yaml", "--shape", 28, 28, 1)
+    assert done.returncode == 0 and "note:" not in done.stderr
+    sweep = {"framework": "pytorch", "network": "lenet5", "dataset": "mine", "batch_size": 4}
+    study = {"study": "own", "title": "Own images", "sweeps": [sweep]}
+    Path("study.yaml").write_text(yaml.safe_dump(study))
+    checked = call("check-config", "study.yaml")
+    assert checked.returncode == 0, checked.stderr
+    elsewhere = call(*options, "elsewhere.yaml")
+    assert "note: a study finds it in config/datasets/" in elsewhere.stderr
 
 
 def test_a_folder_is_described_and_converted(tmp_path: Path) -> None:

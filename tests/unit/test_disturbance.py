@@ -12,7 +12,7 @@ import pytest
 
 from fixtures.specs import changed, training_spec
 from touchstone.measure import attempts, disturbance, order
-from touchstone.measure.disturbance import LEAST, START, Disturbance
+from touchstone.measure.disturbance import LEAST_SECONDS, START, Disturbance
 from touchstone.measure.sensors import Watched, cpu
 from touchstone.measure.supervisor import supervise
 from touchstone.schema.spec import Limits
@@ -37,7 +37,7 @@ def slow_run(tmp_path, monkeypatch):
     monkeypatch.setattr(order, "_last", lambda: tmp_path / "last")
 
     def run(estimate, seconds):
-        monkeypatch.setattr(disturbance, "LEAST", 10 * estimate)
+        monkeypatch.setattr(disturbance, "LEAST_SECONDS", 10 * estimate)
         spec = changed(
             training_spec(), execution__threads=1, sampling_interval=0.1,
             limits={"seconds": 60.0, "memory_mib": None, "factor": 10.0, "estimate": estimate},
@@ -126,8 +126,8 @@ def test_patience_ends_at_the_estimate_times_the_factor_where_others_run(clock):
 def test_a_run_has_time_to_compile_and_the_shortest_has_some_for_its_steps(clock):
     one = Disturbance(Limits(3600.0, None, 10.0, 0.01), clock)
     for now, first_step, ended in (
-        (START + LEAST - 1, None, False), (START + LEAST + 1, None, True),
-        (500 + LEAST - 1, 500.0, False), (500 + LEAST + 1, 500.0, True),
+        (START + LEAST_SECONDS - 1, None, False), (START + LEAST_SECONDS + 1, None, True),
+        (500 + LEAST_SECONDS - 1, 500.0, False), (500 + LEAST_SECONDS + 1, 500.0, True),
     ):  # fmt: skip
         at(clock, now, 0.5)
         assert bool(one.reason(first_step)) == ended

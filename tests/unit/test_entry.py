@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from snakemake.cli import parse_args
 
 from touchstone import cli, entry, started
-from touchstone.schema.variables import STARTED
+from touchstone.schema.variables import PROFILE, STARTED
 
 
 @pytest.fixture(autouse=True)
@@ -46,13 +48,44 @@ def test_a_study_is_checked_and_run_in_the_working_folder(executed, root):
     entry.main(["run", study, "--printshellcmds"])
     (words,) = executed
     start = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
-    assert words == [*start, "--cores", "all", "--configfile", study, "--printshellcmds"]
+    start += entry._profile_options()
+    assert words == [*start, "--cores", "all", f"--configfile={study}", "--printshellcmds"]
     entry.main(["machine-check", "--cores", "2"])
-    assert executed[1] == [*start, "--configfile", study, "--cores", "2"]
+    assert executed[1] == [*start, f"--configfile={study}", "--cores", "2"]
     entry.main(["run"])
     assert executed[2] == [*start, "--cores", "all"]
     entry.main(["run", "--cores", "2"])
     assert executed[3] == [*start, "--cores", "2"]
+
+
+def test_snakemake_gets_the_settings_of_the_profile_without_its_line(executed, root, capsys):
+    entry.main(["run", "--cores", "2"])
+    given = executed[0][3:]
+    ours = vars(parse_args(given)[1])
+    assert capsys.readouterr().err == ""
+    theirs = vars(parse_args([*given[:2], "--cores", "2"])[1])
+    assert "Using workflow specific profile" in capsys.readouterr().err
+    assert ours.pop("workflow_profile") == "none" and not theirs.pop("workflow_profile")
+    for options in (ours, theirs):
+        options["max_jobs_per_timespan"] = vars(options["max_jobs_per_timespan"])
+    assert ours == theirs and ours["rerun_triggers"]
+
+
+@pytest.mark.parametrize("how", ["option", "variable", "folder"])
+def test_a_profile_of_the_user_is_left_to_snakemake(how, executed, monkeypatch):
+    words = ["--profile=mine"] if how == "option" else []
+    if how == "variable":
+        monkeypatch.setenv(PROFILE, "mine")
+    if how == "folder":
+        Path("profiles/default").mkdir(parents=True)
+    entry.main(["run", *words])
+    assert "--workflow-profile" not in executed[0]
+
+
+def test_the_name_of_a_study_may_begin_as_an_option(executed, monkeypatch):
+    monkeypatch.setattr(entry, "_ours", lambda *words: None)
+    entry.main(["run", "--", "-n.yaml"])
+    assert executed[0][-1] == "--configfile=-n.yaml"
 
 
 def test_the_help_of_run_is_ours(capsys):
@@ -72,7 +105,7 @@ def test_the_option_of_a_dry_run_may_come_first(executed, root, monkeypatch):
     monkeypatch.setattr(entry, "_ours", lambda *words: None)
     entry.main(["run", "-n", "my.yaml", "--quiet"])
     (command,) = executed
-    assert command[command.index("--configfile") + 1] == "my.yaml"
+    assert "--configfile=my.yaml" in command
     assert command[-2:] == ["-n", "--quiet"]
 
 
@@ -89,7 +122,7 @@ def test_messages_name_it_where_it_was_the_start():
     assert started.verify() == "touchstone verify"
     assert started.unlock() == "touchstone run --unlock"
     assert started.repeat("all", "my study.yaml") == (
-        "touchstone repeat all 'my study.yaml' && touchstone run --configfile 'my study.yaml'"
+        "touchstone repeat all 'my study.yaml' && touchstone run 'my study.yaml'"
     )
 
 

@@ -41,7 +41,7 @@ def test_a_framework_starts_biases_too():
 
 @pytest.mark.parametrize("framework", frameworks.names())
 def test_the_start_of_every_framework_can_be_drawn(framework):
-    assert set(frameworks.own_start(framework)) <= {*KINDS, *CONSTANT}
+    assert set(frameworks.default_initialisation(framework)) <= {*KINDS, *CONSTANT}
 
 
 @pytest.mark.parametrize("activation", ["relu6", "silu", "gelu", "gelu_tanh"])

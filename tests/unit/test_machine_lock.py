@@ -2,17 +2,20 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from touchstone.files import own_file
-from touchstone.measure import machine_lock, order
+from touchstone.measure import machine_lock, order, progress
 from touchstone.measure.machine_lock import machine_to_itself
 from touchstone.paths import SCRIPTS
+from touchstone.schema.variables import DRIVER
 
 HOLD = (
     "import os, sys, time; sys.path.insert(0, sys.argv[1])\n"
@@ -79,8 +82,35 @@ def test_a_run_that_waits_says_for_whose_and_since_when(temporary):
         said = second.stderr.readline()
     _, after = second.communicate(timeout=60)
     assert after.startswith("waited ") and after.endswith(" s for the machine\n")
-    assert said.startswith("waiting for the measured run resnet50 rep2 of ")
+    assert said.startswith("waiting for resnet50 rep2 of ")
     assert f"process {os.getpid()}, since 2" in said and str(machine_lock.path()) in said
+    assert "UTC, next in the queue" in said
+
+
+def test_runs_that_wait_know_their_place(temporary):
+    places = []
+    with machine_to_itself("resnet50 rep2"):
+        others = []
+        for _ in range(3):
+            others.append(holder())
+            places += re.findall(r", (\w[\w ]* in the queue)", others[-1].stderr.readline())
+    assert places == ["next in the queue", "number 2 in the queue", "number 3 in the queue"]
+    assert [process.wait(timeout=60) for process in others] == [0, 0, 0]
+
+
+def test_an_execution_sums_how_long_it_waited(temporary, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(DRIVER, "an execution")
+    progress.start(["one"])
+    first = holder(stdin=subprocess.PIPE)
+    first.stdout.readline()
+    threading.Timer(1.5, first.communicate).start()
+    with machine_to_itself("two"):
+        pass
+    waited = progress._account().waited
+    assert waited > 1
+    with machine_to_itself("three"):
+        assert progress._account().waited == waited
 
 
 def test_what_a_holder_says_cannot_control_a_terminal(temporary):
@@ -88,7 +118,7 @@ def test_what_a_holder_says_cannot_control_a_terminal(temporary):
         lock = os.open(machine_lock.path(), os.O_RDONLY)
         said = machine_lock._holder(lock)
         os.close(lock)
-    assert said.startswith("the measured run resnet50 rep2 [31m of ")
+    assert said[0] == "resnet50 rep2 [31m"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +129,7 @@ def test_what_a_holder_says_cannot_control_a_terminal(temporary):
 def test_a_holder_that_says_nonsense_is_any_run(content, temporary):
     machine_lock.path().write_bytes(content)
     lock = os.open(machine_lock.path(), os.O_RDONLY)
-    assert machine_lock._holder(lock) == "another measured run"
+    assert machine_lock._holder(lock) == ("another measured run", "", "")
     os.close(lock)
     with machine_to_itself("x"):
         assert json.loads(machine_lock.path().read_text())["pid"] == os.getpid()

@@ -40,22 +40,20 @@ def make(tmp_path, root):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_name_of_a_study_is_passed_on_as_it_is(name, make, tmp_path):
     assert make("run", f"CONFIG={name}").splitlines() == [
-        f"<workflow/scripts/cli.py><check-config><--quiet><--><{name}>",
-        "<workflow/scripts/cli.py><release-lock>",
-        f"<--cores><all><--configfile><{name}>",
+        f"<workflow/scripts/start.py><run><--><{name}>",
     ]
     assert not (tmp_path / "pwned").exists()
 
 
 def test_without_a_name_the_default_study_runs(make):
-    assert make("run") == "<workflow/scripts/cli.py><release-lock>\n<--cores><all>\n"
+    assert make("run") == "<workflow/scripts/start.py><run>\n"
 
 
 @pytest.mark.parametrize("word", ["disturbed", "$(shell touch pwned)", "a b"])
 def test_runs_that_are_to_be_repeated_are_passed_on(make, word, tmp_path):
-    _, line, _, _ = make("run", "CONFIG=one.yaml", f"RERUN={word}").splitlines()
+    line, _ = make("run", "CONFIG=one.yaml", f"RERUN={word}").splitlines()
     assert line == f"<workflow/scripts/cli.py><repeat><--><{word}><one.yaml>"
-    line, _, _ = make("run", f"RERUN={word}").splitlines()
+    line, _ = make("run", f"RERUN={word}").splitlines()
     assert line == f"<workflow/scripts/cli.py><repeat><--><{word}>"
     assert not (tmp_path / "pwned").exists()
 

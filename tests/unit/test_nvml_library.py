@@ -106,7 +106,7 @@ def test_a_device_that_is_newer_than_a_frameworks_last_version(show):
     show(flat(BUSY))
     assert skip.no_device("gpu", newest=(9, 0)) is None
     why = "it computes on GPUs up to compute capability 8.6, and this one has 9.0"
-    assert skip.known("gpu", "cell", 1, 1, newest=(8, 6)) == ("unsupported", why)
+    assert skip.outcome_without_running("gpu", "cell", 1, 1, newest=(8, 6)) == ("unsupported", why)
 
 
 def test_the_facts_of_a_device(show):

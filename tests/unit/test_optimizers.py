@@ -12,7 +12,7 @@ import pytest
 from fixtures.specs import training_spec
 from touchstone import optimizers
 from touchstone.plan import frameworks
-from touchstone.plan.effect import lacks
+from touchstone.plan.effect import missing_requirement
 from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.read import ConfigError, name_of
 from touchstone.plan.setting import WEIGHTS
@@ -47,7 +47,7 @@ def test_the_optimizers_are_the_files():
 @pytest.mark.parametrize("name", optimizers.names())
 def test_a_cell_heeds_the_settings_of_its_optimizer_only(name):
     cell = Cell(**CELL, optimizer=name)
-    heeded = {setting for setting in OWN if lacks(cell, setting) is None}
+    heeded = {setting for setting in OWN if missing_requirement(cell, setting) is None}
     assert heeded == {own.name for own in optimizers.own_settings(name)}
     assert set(optimizer_of(cell).settings) == heeded
 

@@ -115,13 +115,13 @@ def test_a_stranger_is_refused_and_the_next_peer_is_let_in(name, door):
     with theirs, own:
         theirs.sendall(b"yes")
         assert own.recv(3) == b"yes"
-    assert time.monotonic() - begin < peers.PATIENCE, "a stranger held it up"
+    assert time.monotonic() - begin < peers.PROOF_SECONDS, "a stranger held it up"
     while OPEN:
         OPEN.pop().close()
 
 
 def test_a_silent_stranger_is_refused_in_time(door, monkeypatch):
-    monkeypatch.setattr(peers, "PATIENCE", 1.0)
+    monkeypatch.setattr(peers, "PROOF_SECONDS", 1.0)
 
     def waits_until_it_is_refused(host, port):
         with socket.create_connection((host, port), 30) as stranger:

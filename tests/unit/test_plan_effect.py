@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from touchstone.plan.effect import lacks, without_effect
+from touchstone.plan.effect import missing_requirement, without_effect
 from touchstone.plan.model import Cell
 from touchstone.plan.read import ConfigError, read
 from touchstone.plan.study import make_plan
@@ -67,7 +67,7 @@ def test_without_cells_nothing_is_said():
 def test_what_every_training_heeds_lacks_nothing():
     cell = Cell(**TRAINING)
     for name in ("batch_size", "learning_rate", "momentum", "epochs", "threads", "seed"):
-        assert lacks(cell, name) is None
+        assert missing_requirement(cell, name) is None
 
 
 def test_the_shipped_studies_write_nothing_without_effect_at_any_scale(root):

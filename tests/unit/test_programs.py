@@ -226,7 +226,7 @@ def test_a_program_needs_no_network_and_heeds_no_setting_of_one(tmp_path, root):
         ({"arguments": ["{lr}"]}, {}, r"programs.mine.arguments: \{lr\} is no setting"),
         ({"until": "later"}, {}, r"programs.mine.until: input should be 'measured' or 'end'"),
         ({}, {"program": "other"}, r"sweeps\[0\].program: no program is named 'other'"),
-        ({}, {"batch_size": 8}, r"sweeps\[0\].batch_size: no program is told it; write"),
+        ({}, {"batch_size": 8}, r"sweeps\[0\].batch_size: no program gets it; write"),
         ({}, {"network": "a/b"}, r"sweeps\[0\].network: 'a/b' is no word"),
     ],
 )

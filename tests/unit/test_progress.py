@@ -8,6 +8,7 @@ import pytest
 from fixtures.specs import changed, training_spec
 from touchstone.measure import progress
 from touchstone.schema.events import Chunk, Phase, event_to_line
+from touchstone.schema.variables import DRIVER
 
 SPEC = changed(
     training_spec(), cell="one", factors__batch_size=10, data__train_examples=100, phases__epochs=2
@@ -40,6 +41,16 @@ def test_the_closing_line_sets_wall_time_against_measured_time(folder, monkeypat
     assert progress.closing() == ("2 runs in 36 s: 15 s in runs, 12 s measured")
 
 
+def test_the_closing_line_says_how_long_the_machine_was_waited_for(folder, monkeypatch):
+    progress.start(["one"])
+    progress.add_wait(5.0)  # by no execution
+    monkeypatch.setenv(DRIVER, "an execution")
+    progress.add_wait(100.0)
+    follow(folder, 4.0)
+    progress.add_wait(20.0)
+    assert progress.closing().endswith("4 s measured, 2 min of waiting for the machine")
+
+
 def test_nothing_measured_is_nothing_to_say(folder):
     assert progress.closing() is None
     progress.start(["one"])
@@ -51,10 +62,12 @@ def test_a_probe_says_what_it_tries(folder):
     assert follow(folder, 4.0, probe_steps=6).startswith("does a batch of 10 fit?  pytorch  ok")
 
 
-def test_names_in_the_terminal_are_what_the_cells_have_not_in_common():
+def test_names_in_the_terminal_are_what_the_cells_have_not_in_common(folder):
     names = [f"{f}-resnet20-cifar-fp32-b{b}" for f in ("mxnet", "jax") for b in (32, 64)]
     short = ["mxnet-b32", "mxnet-b64", "jax-b32", "jax-b64"]
     assert list(progress.short_names(names).values()) == short
+    progress.start(names[:1], names)
+    assert progress._account().begun.names == {names[0]: "mxnet-b32"}
     for cells in ([], names[:1], ["a", "a-b"], ["a-a-b", "a-b-a"]):
         assert progress.short_names(cells) == dict(zip(cells, cells, strict=True))
 

@@ -154,11 +154,11 @@ def test_a_supervisor_stays_small_whatever_its_runner_writes(tmp_path, root, tex
     last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
     assert words is None or words in last["reason"]
     assert len(json.dumps(last)) < 20 * runner_output.LONGEST_TEXT
-    assert (tmp_path / "log").stat().st_size <= 2 * runner_output.KEPT + 100
+    assert (tmp_path / "log").stat().st_size <= 2 * runner_output.KEPT_BYTES + 100
 
 
 def test_a_long_log_keeps_its_begin_and_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner_output, "KEPT", 10)
+    monkeypatch.setattr(runner_output, "KEPT_BYTES", 10)
     log = tmp_path / "log"
     log.write_bytes(b"0123456789" * 2)
     runner_output.shorten_log(log)
@@ -171,7 +171,7 @@ def test_a_long_log_keeps_its_begin_and_its_end(tmp_path, monkeypatch):
 
 
 def test_a_runner_that_never_stops_writing_is_ended(watch, monkeypatch):
-    monkeypatch.setattr(runner_output, "MOST", 1 << 20)
+    monkeypatch.setattr(runner_output, "MOST_BYTES", 1 << 20)
     run = watch("while True: os.write(1, b'x' * 2**16); time.sleep(0.01)", final=True)
     assert run.status == "error"
     assert "it wrote more than 1 MiB to " in run.events[-1]["reason"]

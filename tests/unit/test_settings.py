@@ -6,8 +6,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from touchstone import optimizers
-from touchstone.analysis.scaling import FREE
-from touchstone.plan.effect import lacks
+from touchstone.analysis.scaling import MAY_DIFFER_FROM_BASELINE
+from touchstone.plan.effect import missing_requirement
 from touchstone.plan.frameworks import modes
 from touchstone.plan.inference import DECIDE
 from touchstone.plan.max_batch import SHARED
@@ -202,8 +202,8 @@ WITHOUT = {
 @pytest.mark.parametrize("name", NEEDED)
 def test_a_setting_has_an_effect_only_with_what_it_needs(name):
     usual = CELLS[TRAINING]
-    assert lacks(Cell(**usual, **NEEDED[name]), name) is None
-    assert lacks(Cell(**usual, **WITHOUT.get(name, {})), name) is not None
+    assert missing_requirement(Cell(**usual, **NEEDED[name]), name) is None
+    assert missing_requirement(Cell(**usual, **WITHOUT.get(name, {})), name) is not None
 
 
 def test_the_others_need_nothing():
@@ -234,4 +234,4 @@ def test_compared_cells_may_differ_in_these():
         "device", "precision", "input", "reader_threads", "batch_size", "threads", "wait_policy",
         "deterministic", "replicas", "nodes", "batch_split",
     }  # fmt: skip
-    assert set(FREE) == {"nodes", "replicas", "batch_split", "threads"}
+    assert set(MAY_DIFFER_FROM_BASELINE) == {"nodes", "replicas", "batch_split", "threads"}

@@ -11,7 +11,7 @@ from touchstone.signals import INTERRUPTIONS
 WORKS = """
 import sys, time
 from touchstone import signals
-signals.PATIENCE = 1
+signals.CLOSING_SECONDS = 1
 with signals.interruptible():
     try:
         print("works", flush=True)

@@ -50,9 +50,14 @@ def here(tmp_path, monkeypatch):
 def test_slurms_word_on_the_last_attempt_is_the_outcome(here, line, status):
     log(here, 12, f"Building DAG of jobs...\n{line}\nsrun: error: n1: task 0: Killed\n")
     log(here, 14, "Building DAG of jobs...\n")
-    assert skip.known("cpu", "cell", 2, 2) == (status, f"Slurm ended job 12: {line}")
-    assert skip.known("cpu", "cell", 2, 1) is None  # the first try of an execution
-    assert skip.known("cpu", "cell", 1, 2) is None  # another run
+    assert skip.outcome_without_running("cpu", "cell", 2, 2) == (
+        status,
+        f"Slurm ended job 12: {line}",
+    )
+    assert (
+        skip.outcome_without_running("cpu", "cell", 2, 1) is None
+    )  # the first try of an execution
+    assert skip.outcome_without_running("cpu", "cell", 1, 2) is None  # another run
 
 
 def test_more_gpus_than_a_run_may_see_are_unsupported(monkeypatch):
@@ -60,20 +65,20 @@ def test_more_gpus_than_a_run_may_see_are_unsupported(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", ReplayedNvml(TRACE["samples"]))
     assert skip.no_device("gpu", 1) is None
     why = "2 GPUs are asked for, the run may see 1"
-    assert skip.known("gpu", "cell", 1, 1, 2) == ("unsupported", why)
-    assert skip.known("cpu", "cell", 1, 1, 2) is None
+    assert skip.outcome_without_running("gpu", "cell", 1, 1, 2) == ("unsupported", why)
+    assert skip.outcome_without_running("cpu", "cell", 1, 1, 2) is None
 
 
 def test_other_ends_are_tried_again(here, monkeypatch):
-    assert skip.known("cpu", "cell", 2, 2) is None
+    assert skip.outcome_without_running("cpu", "cell", 2, 2) is None
     log(here, 9, TIME)
     log(here, 12, f"the runner printed: {TIME} and Out Of Memory, oom_kill\n".replace("slurm", ""))
     log(here, 11, TIME)
     log(here, 13, TIME.replace(" DUE TO TIME LIMIT", "") + "\n" + TIME.replace("TIME", "NODE"))
     log(here, 15, TIME)  # a later job's
-    assert skip.known("cpu", "cell", 2, 2) is None
+    assert skip.outcome_without_running("cpu", "cell", 2, 2) is None
     monkeypatch.delenv("SLURM_JOB_ID")
-    assert skip.known("cpu", "cell", 2, 2) is None
+    assert skip.outcome_without_running("cpu", "cell", 2, 2) is None
 
 
 def test_a_gpu_that_is_not_there_is_reported(monkeypatch):
@@ -89,7 +94,7 @@ def test_a_gpu_that_is_not_there_is_reported(monkeypatch):
 
     fails(pynvml.NVMLError_LibraryNotFound)
     assert skip.no_device("gpu").startswith("no NVIDIA driver on this machine (NVML: ")
-    assert skip.known("gpu", "cell", 1, 1)[0] == "unsupported"
+    assert skip.outcome_without_running("gpu", "cell", 1, 1)[0] == "unsupported"
     fails(pynvml.NVMLError_NoPermission)
     assert skip.no_device("gpu") is None
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)

@@ -234,7 +234,7 @@ def test_a_slice_in_which_all_was_stopped_is_set_aside(tmp_path):
 
 
 def test_an_answer_may_be_as_late_as_all_stood_still(tmp_path, monkeypatch):
-    monkeypatch.setattr(interleaving, "PATIENCE", 0.0)
+    monkeypatch.setattr(interleaving, "EXTRA_SECONDS", 0.0)
     monkeypatch.setattr(Process, "lost", property(lambda _: Lost(0.0, time.monotonic() - begin)))
     begin = time.monotonic()
     process = Process(candidate(tmp_path, "a", "def rest(): pass\ndef step(): time.sleep(1)"))

@@ -34,18 +34,26 @@ def test_the_project_avoids_the_words(root):
     assert found(root) == []
 
 
-def test_a_word_is_found_in_pages_templates_and_strings_but_not_in_code(project):
+def test_a_word_is_found_in_pages_templates_strings_and_comments_but_not_in_code(project):
     assert found(project) == []
     text = "# One\n\nIt is TOLD, `told` alone.\n\n```\nanew\n```\n"
     (project / "README.md").write_text(text)
     folder = project / "workflow/scripts/touchstone/report"
     folder.mkdir(parents=True)
     (folder / "page.html.j2").write_text("<p>\nmade anew</p>")
-    (folder / "page.py").write_text('told = 1  # told\ntext = f"was {told} told"\n')
+    code = 'def told():  # anew\n    """As `told`, told."""\n    text = f"{told} told"\n'
+    (folder / "page.py").write_text(code)
+    (project / "workflow/rules").mkdir()
+    (project / "workflow/rules/a.smk").write_text(
+        "rule told:\n    # told\n    shell:\n        'x'\n"
+    )
     assert found(project) == [
         "README.md:3: avoid 'told'; write: reported",
         "workflow/scripts/touchstone/report/page.html.j2:2: avoid 'anew'; write: again",
         "workflow/scripts/touchstone/report/page.py:2: avoid 'told'; write: reported",
+        "workflow/scripts/touchstone/report/page.py:3: avoid 'told'; write: reported",
+        "workflow/scripts/touchstone/report/page.py:1: avoid 'anew'; write: again",
+        "workflow/rules/a.smk:2: avoid 'told'; write: reported",
     ]
 
 

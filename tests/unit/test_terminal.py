@@ -7,7 +7,8 @@ import pytest
 from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from touchstone.workflow import start, terminal
+from touchstone.measure import attempts
+from touchstone.workflow import interruption, start, terminal
 
 
 def record(text, level=logging.INFO, **more):
@@ -25,6 +26,7 @@ def record(text, level=logging.INFO, **more):
         (record("Error in rule gather", logging.ERROR, event=LogEvent.JOB_ERROR), True),
         (record("a warning", logging.WARNING), True),
         (record("Assuming unrestricted shared filesystem usage.", logging.WARNING), False),
+        (record("Config file a.yaml is extended by additional config"), False),
         (record("Nothing to be done (all requested files are present)."), True),
         (record("Trying to restart job 5."), True),
         (record("Creating conda environment envs/base.yaml..."), True),
@@ -76,6 +78,36 @@ def test_a_dry_run_prints_its_preview_once_and_faults(monkeypatch):
     assert handler.filter(record("Nothing to be done"))
 
 
+@pytest.mark.parametrize(
+    ("planned", "missing", "ended", "line"),
+    [
+        (8, 3, ["train", "parse_run"], "6 of 8 runs are kept"),
+        (2, 2, ["train", "mine_train"], "all 2 runs are kept"),
+        (2, 2, ["train", "disturbed_train"], "1 of 2 runs are kept"),
+        (0, 0, ["report"], "finished runs are kept"),
+    ],
+)
+def test_an_interruption_counts_the_runs_that_are_kept(
+    planned, missing, ended, line, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(interruption, "_runs", [])
+    monkeypatch.setattr(interruption, "_finished", [])
+    assert interruption.kept_text() == "finished runs are kept"
+    interruption.expect(planned, missing)
+    handler = terminal.Finished()
+    for number, rule in enumerate(ended):
+        run = tmp_path / f"results/runs/one/rep{number}"
+        run.mkdir(parents=True)
+        attempts.note(run, "an older one")
+        of_job = {"jobid": number, "wildcards": {"cell": "one", "repeat": str(number)}}
+        handler.emit(record("", event=LogEvent.JOB_INFO, rule_name=rule, **of_job))
+        if rule == "disturbed_train":
+            attempts.note(run, "other programs used the cores")
+        handler.emit(record("", event=LogEvent.JOB_FINISHED, job_id=number))
+    assert interruption.kept_text() == line
+
+
 @pytest.mark.parametrize("asked", ["dryrun", "verbose", "printshellcmds", None])
 def test_who_asks_for_details_gets_them(asked, monkeypatch):
     handler = logging.StreamHandler()
@@ -87,8 +119,8 @@ def test_who_asks_for_details_gets_them(asked, monkeypatch):
     workflow = SimpleNamespace(is_main_process=True, output_settings=SimpleNamespace(**settings))
     terminal.quieten(workflow, lambda: None)
     added = [type(one) for one in logger.handlers[1:]]
-    usual = [terminal.NothingToDo, terminal.Steps]
-    assert added == usual[: {"dryrun": 0, None: 2}.get(asked, 1)]
+    usual = [terminal.NothingToDo, terminal.Finished, terminal.Steps]
+    assert added == usual[: {"dryrun": 0, None: 3}.get(asked, 2)]
     assert bool(handler.filters) == (asked is None)
 
 
@@ -105,12 +137,17 @@ def test_the_end_shows_the_answer_and_the_pages(tmp_path, monkeypatch, capsys):
 
     start.print_answer(jobs("plan", "verify"), context)
     assert capsys.readouterr().err == ""
+    claims = tmp_path / "results/studies/one/claims.csv"
+    claims.parent.mkdir(parents=True)
+    claims.write_text("claim,figures,verdict\na,measured,reproduced\na,published,holds\n")
     start.print_answer(jobs("train", "report"), context)
     assert capsys.readouterr().err.splitlines() == [
         "",
         "TensorFlow is 1.5 times as fast as",
         "PyTorch.",
         "Trust: high.",
+        "Of the source's 1 claims, the runs here",
+        "reproduce 1.",
         f"Report: {tmp_path}/results/report/one/index.html",
         f"Page of the study: {tmp_path}/results/report/one/study.html",
     ]

@@ -154,7 +154,7 @@ def test_the_numbers_of_threads_are_one_and_half_of_the_cores(cores, numbers):
 
 
 def test_the_frameworks_whose_idle_threads_heed_a_wait_policy():
-    heeding = {name for name in frameworks.adapters() if frameworks.waits(name)}
+    heeding = {name for name in frameworks.adapters() if frameworks.supports_wait_policy(name)}
     assert heeding == {"cntk", "mxnet", "onnxruntime", "pytorch"}
 
 

@@ -9,7 +9,7 @@ from touchstone.schema.spec import Augmentation
 
 
 def test_windows_lie_in_the_image_and_have_the_area_and_the_aspect_that_were_asked_for():
-    drawn = windows.drawn(np.random.RandomState(1), 20_000, (200, 300), 0.08)
+    drawn = windows.draw_window(np.random.RandomState(1), 20_000, (200, 300), 0.08)
     top, left, height, width = drawn.T
     assert top.min() == left.min() == 0
     assert (top + height).max() == 200 and (left + width).max() == 300
@@ -33,7 +33,7 @@ def test_a_window_of_the_whole_image_is_the_image():
 @pytest.mark.parametrize("image", [(32, 32), (9, 14)])
 def test_windows_are_resized_as_pillow_does(image):
     images = np.random.default_rng(2).random((64, *image, 1), np.float32)
-    drawn = windows.drawn(np.random.RandomState(3), 64, image, 0.02)
+    drawn = windows.draw_window(np.random.RandomState(3), 64, image, 0.02)
     draws = np.insert(drawn, 2, 0, axis=1)
     found = windows.resized(images, draws)
     for each, (top, left, height, width), own in zip(images, drawn, found, strict=True):

@@ -6,8 +6,10 @@ import sys
 
 import pytest
 import yaml
+from PIL import Image
 
 from touchstone.paths import ROOT
+from touchstone.schema.variables import STARTED
 from workflow.project import ENVIRONMENTS, OPERATION
 
 pytestmark = pytest.mark.long
@@ -35,7 +37,7 @@ def test_a_study_runs_in_any_folder(touchstone, tmp_path):
         "sweeps": [{**OPERATION, "framework": "scipy"}],
     }  # fmt: skip
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(study))
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    kept = {name: os.environ[name] for name in os.environ.keys() - {"PYTHONPATH", STARTED}}
     own = {**kept, "TOUCHSTONE_ENVS": str(ENVIRONMENTS), "HOME": str(tmp_path / "home")}
 
     def run(*words):
@@ -54,3 +56,19 @@ def test_a_study_runs_in_any_folder(touchstone, tmp_path):
     assert (tmp_path / "results/report/mine/index.html").exists()
     verified = subprocess.run([touchstone, "verify"], cwd=tmp_path, capture_output=True, text=True)
     assert verified.returncode == 0, verified.stderr
+
+
+def test_a_data_set_that_is_described_in_a_folder_is_used_there(touchstone, tmp_path):
+    for name, grey in (("cat", 0), ("dog", 255)):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for number in range(10):
+            image = Image.new("L", (28, 28), abs(grey - number))
+            image.save(tmp_path / "pets" / name / f"{number}.png")
+    sweep = {"framework": "pytorch", "network": "lenet5", "dataset": "pets", "batch_size": 4}
+    study = {"study": "pets", "title": "Pets", "sweeps": [sweep]}
+    (tmp_path / "pets.yaml").write_text(yaml.safe_dump(study))
+    own = ("--test-share", "0.2", "--output", "config/datasets/pets.yaml")
+    for words in (("describe-folder", "pets", *own), ("check", "pets.yaml")):
+        done = subprocess.run([touchstone, *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert "pets: 1 cell, 3 runs" in done.stdout

@@ -3,7 +3,7 @@ import re
 
 from snakemake.settings.types import DeploymentMethod
 
-from touchstone import driver, networks, started
+from touchstone import driver, networks
 from touchstone.datasets import catalogue
 from touchstone.measure import attempts
 from touchstone.plan import code_digest, frameworks
@@ -13,7 +13,7 @@ from touchstone.plan.parity import REFERENCE
 from touchstone.plan.read import canonical, digest
 from touchstone.plan.setting import OPERATION
 from touchstone.plan.study import check_results, gate_options, make_plan, paths
-from touchstone.workflow import interruption, start, terminal
+from touchstone.workflow import interruption
 from touchstone.workflow.context import Context, inspected
 from touchstone.workflow.inputs import JobInputs
 from touchstone.workflow.params import JobParams
@@ -48,11 +48,6 @@ if workflow.is_main_process:
     start.check_lock(sys.argv)
     start.check_profiles(sys.argv)
 STUDY = Context(PLAN, ROOT, workflow.cores, workflow.is_main_process)
-terminal.quieten(
-    workflow,
-    lambda: start.up_to_date(workflow, STUDY),
-    (lambda: start.preview(workflow, STUDY)) if started.by_touchstone() else None,
-)
 INPUTS = JobInputs(STUDY)
 PARAMS = JobParams(STUDY, INPUTS)
 RESOURCES = JobResources(STUDY)

@@ -1,6 +1,6 @@
 # Reads: two results folders (`snakemake compare --config against=OLD_RESULTS [tolerance=5%]`). Prints
 # a verdict, and writes results/compare/. The job fails if a cell is slower, cannot be compared, or with
-# a tolerance cannot be told; the files are no output, because Snakemake would delete them then.
+# a tolerance is not known; the files are no output, because Snakemake would delete them then.
 
 
 rule compare:

@@ -34,9 +34,18 @@ sys.path.insert(0, str(ROOT / "workflow/scripts"))
 # takes a sixth of the time to plan a large study.
 gc.set_threshold(100_000, 50, 100)
 
+from touchstone import started
 from touchstone.files import why_not_writable
 from touchstone.paths import brace_fault, default_study
 from touchstone.plan.read import ConfigError, inherited_text, read, read_own
+from touchstone.workflow import start, terminal
+
+# Before Snakemake reads the configuration, of which it prints a line. `STUDY` is planned later.
+terminal.quieten(
+    workflow,
+    lambda: start.up_to_date(workflow, STUDY),
+    (lambda: start.preview(workflow, STUDY)) if started.by_touchstone() else None,
+)
 
 # Snakemake would end in a traceback.
 if why := brace_fault(ROOT) or why_not_writable(Path.cwd()):

@@ -44,7 +44,7 @@ class Container(NamedTuple):
 
     engine: `apptainer` or `podman`, the command line that `program` has
     program: path of the engine
-    image: what the engine is told: a path, or an image's id
+    image: what the engine gets: a path, or an image's id
     identity: names this build of the image
     """
 

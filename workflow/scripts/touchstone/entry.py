@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 from touchstone import cli, started
 from touchstone.paths import ROOT
 from touchstone.schema import variables
@@ -20,6 +22,8 @@ RUN, MACHINE_CHECK = "run", "machine-check"
 STUDIES = "Studies"
 GROUPS = (STUDIES, "Results", "Data", "Machines")
 """The groups of commands, in the order of the help."""
+PROFILES = {"--profile", "--workflow-profile"}
+"""Options that name a profile."""
 DRY_RUN = {"-n", "--dry-run", "--dryrun"}
 """Options with which Snakemake only says what it would do."""
 SHORT = {"check": "check-config"}
@@ -61,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if name in ("--help", "-h", "help"):
         print(help_text())
         return
-    os.environ[variables.STARTED] = started.TOUCHSTONE
+    if os.environ.get(variables.STARTED) != started.MAKE:
+        os.environ[variables.STARTED] = started.TOUCHSTONE
     if name == MACHINE_CHECK:
         _run([str(ROOT / "config/studies/machine-check.yaml"), *rest])
     elif name == RUN:
@@ -73,12 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(words: Sequence[str]) -> None:
     """Replace this process by Snakemake, after the study was checked.
 
-    The first of the words is the study's file, unless it is an option; only that for a dry run may
-    come before it. The rest goes to Snakemake.
+    The first of the words is the study's file, unless it is an option and does not follow `--`;
+    only the option of a dry run may come before it. The rest goes to Snakemake.
     """
     dry = list(itertools.takewhile(DRY_RUN.__contains__, words))
-    rest = words[len(dry) :]
-    study, *others = rest if rest and not rest[0].startswith("-") else ("", *rest)
+    rest = list(words[len(dry) :])
+    if rest[:1] == ["--"]:
+        study, *others = rest[1:]
+    else:
+        study, *others = rest if rest and not rest[0].startswith("-") else ("", *rest)
     others = dry + others
     if not {"--help", "-h"}.isdisjoint(others):
         print(f"usage: touchstone run [STUDY] [OPTIONS OF SNAKEMAKE]\n\n{OWN[RUN]}")
@@ -91,10 +99,29 @@ def _run(words: Sequence[str]) -> None:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         os.environ.setdefault(variables.ENVS, str(cache / "touchstone"))
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+    if not PROFILES & {word.partition("=")[0] for word in others}:
+        command += _profile_options()
     command += ["--cores", "all"] * (not {"--cores", "-c", "--profile"} & set(others))
-    command += ["--configfile", study] if study else []
+    command += [f"--configfile={study}"] if study else []
     sys.stdout.flush()
     os.execv(command[0], [*command, *others])
+
+
+def _profile_options() -> list[str]:
+    """The options of the project's profile, which Snakemake would read itself, but with a line in
+    the terminal; none where the working folder, or the environment, has a profile."""
+    path = ROOT / "profiles/default"
+    here = Path("profiles/default")
+    if variables.PROFILE in os.environ or (here.exists() and not here.samefile(path)):
+        return []
+    words = ["--workflow-profile", "none"]
+    for name, value in yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8")).items():
+        if value is not False:
+            words.append(f"--{name}")
+            words += (
+                [] if value is True else map(str, value if isinstance(value, list) else [value])
+            )
+    return words
 
 
 def _ours(*words: str) -> None:

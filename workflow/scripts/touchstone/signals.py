@@ -1,7 +1,7 @@
 """How a command ends when it is interrupted: by Ctrl-C, SIGTERM, or a terminal that closes.
 
 It closes what it has open and ends its processes, prints nothing, and dies of the signal, so that
-whoever started it knows.
+the process that started it knows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PATIENCE = 5
+CLOSING_SECONDS = 5
 """Seconds after which an interrupted command ends, whatever it is still closing."""
 
 EXIT_STATUS = 128
@@ -55,7 +55,7 @@ def interruptible() -> Iterator[None]:
         came.append(number)
         if len(came) > 1:  # it is closing
             return
-        signal.alarm(PATIENCE)
+        signal.alarm(CLOSING_SECONDS)
         # Python swallows what is raised in a finalizer or a callback, and prints it.
         sys.unraisablehook = lambda _: _die_of(number)
         raise KeyboardInterrupt

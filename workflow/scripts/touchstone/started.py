@@ -70,7 +70,8 @@ def repeat(runs: str, config: str) -> str:
     if by_make():
         return f"make run CONFIG={quote(config)} RERUN={runs}"
     path = str(Path(config).absolute()) if _elsewhere() else config
-    return f"{_ours('repeat', runs, path)} && {again('--configfile', path)}"
+    start = again(path) if by_touchstone() else again("--configfile", path)
+    return f"{_ours('repeat', runs, path)} && {start}"
 
 
 def _ours(*words: str) -> str:

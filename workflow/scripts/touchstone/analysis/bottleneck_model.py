@@ -1,9 +1,9 @@
 """What limits a cell's speed: the part `bottlenecks` of the findings."""
 
-from touchstone.analysis.part import Part, RatioEstimate
+from touchstone.analysis.part import FindingsPart, RatioEstimate
 
 
-class BottleneckSign(Part):
+class BottleneckSign(FindingsPart):
     """A number that says what limits a cell, from the repeats of the cell."""
 
     kind: str
@@ -28,7 +28,7 @@ class BottleneckSign(Part):
     """The number in words."""
 
 
-class Bottleneck(Part):
+class Bottleneck(FindingsPart):
     """What limits the training speed of a cell (docs/bottleneck.md)."""
 
     cell: str

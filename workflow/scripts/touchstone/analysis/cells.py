@@ -58,7 +58,16 @@ def _summary(cell: Cell, peak: PeakRates | None, released: str | None) -> CellSu
         share_of_peak_missing=(
             why_no_share(cell, peak) if cell.kind == TRAINING and share is None else None
         ),
+        by_sitting=_by_sitting(cell),
     )
+
+
+def _by_sitting(cell: Cell) -> dict[str, float]:
+    speeds: dict[str, list[float]] = {}
+    for run in cell.runs:
+        if run.execution and (speed := run.values["throughput"]) is not None:
+            speeds.setdefault(run.execution, []).append(speed)
+    return {began: median(speeds[began]) for began in sorted(speeds)}
 
 
 def _reports(runs: list[Result]) -> list[Reported]:

@@ -27,7 +27,7 @@ from touchstone.statistics.intervals import (
 NOT_COMPARABLE = "not comparable"
 ONLY_NEW = "only in the new results"
 LEAST_RUNS = 2
-SHOWN = 20
+MOST_LINES = 20
 """Lines of the text for each verdict, and differences for each cell."""
 REMEDY = "Give a results folder whose tables and records are complete"
 
@@ -300,8 +300,8 @@ def differences_of(old: Iterable[Run], new: Iterable[Run]) -> list[str]:
         f" / {' or '.join(sorted(after.get(key, {'none'})))}"
         for key in keys
     ]
-    more = [f"and {len(texts) - SHOWN} more"] if len(texts) > SHOWN else []
-    return texts[:SHOWN] + more
+    more = [f"and {len(texts) - MOST_LINES} more"] if len(texts) > MOST_LINES else []
+    return texts[:MOST_LINES] + more
 
 
 def _facts(runs: Iterable[Run]) -> dict[str, set[str]]:

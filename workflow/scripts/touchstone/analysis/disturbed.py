@@ -4,15 +4,15 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 
 from touchstone.analysis.again import DISTURBED, Kept
-from touchstone.analysis.part import Part
+from touchstone.analysis.part import FindingsPart
 
 FLAG, METRIC = "noisy_machine", "other_cpu_utilization"
-MOST = 1 / 3
+MOST_DISTURBED = 1 / 3
 """Share of a study's runs that may be disturbed without a warning above all else."""
 REMEDY = "End those programs and repeat these runs:"
 
 
-class Disturbed(Part):
+class Disturbed(FindingsPart):
     """A study of which other programs disturbed more than a third of the runs."""
 
     runs: int
@@ -45,9 +45,9 @@ class Disturbed(Part):
 
 
 def disturbed(runs: Iterable[tuple[Sequence[str], float | None]]) -> Disturbed | None:
-    """Whether more than `MOST` of the runs were disturbed; a run is its flags and its `METRIC`."""
+    """Whether more than `MOST_DISTURBED` of the runs were; a run is its flags and its `METRIC`."""
     known = list(runs)
     shares = [share for flags, share in known if FLAG in flags and share is not None]
-    if len(shares) <= MOST * len(known):
+    if len(shares) <= MOST_DISTURBED * len(known):
         return None
     return Disturbed(runs=len(shares), total=len(known), share=median(shares))

@@ -4,8 +4,8 @@ cores that were moved."""
 from collections import Counter
 from typing import Literal
 
-from touchstone.analysis.disturbed import FLAG, METRIC, MOST, Disturbed, disturbed
-from touchstone.analysis.part import Part
+from touchstone.analysis.disturbed import FLAG, METRIC, MOST_DISTURBED, Disturbed, disturbed
+from touchstone.analysis.part import FindingsPart
 from touchstone.results.cores import CORES_APART
 from touchstone.results.study import Study
 
@@ -13,7 +13,7 @@ DISTURBING = frozenset({FLAG, "throttled", "drifting"})
 """The flags of runs whose speed is not that of an undisturbed machine."""
 
 
-class Doubt(Part):
+class Doubt(FindingsPart):
     """A reason that belongs above the answer; `disturbed` of the findings is another one."""
 
     cause: Literal["one run", "flags", "cores apart"]
@@ -44,7 +44,7 @@ def doubts(study: Study, in_turn: bool = False) -> list[Doubt]:
     counted = DISTURBING - {FLAG} if disturbed_runs(study) else DISTURBING
     flagged = [flags for run in study.runs if (flags := counted & set(run.flags))]
     found = []
-    if len(flagged) > MOST * total:
+    if len(flagged) > MOST_DISTURBED * total:
         counts = Counter(flag for flags in flagged for flag in flags)
         by_flag = {flag: counts[flag] for flag in sorted(counts)}
         found.append(Doubt(cause="flags", flags=by_flag, runs=len(flagged), total=total))

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from touchstone.analysis.bottleneck_model import Bottleneck
 from touchstone.analysis.disturbed import Disturbed
 from touchstone.analysis.doubts import Doubt
-from touchstone.analysis.part import Part, RatioEstimate
+from touchstone.analysis.part import FindingsPart, RatioEstimate
 from touchstone.analysis.profile_model import LayerProfile
 from touchstone.analysis.ranking_model import Answer, ComparisonSummary, Curve
 from touchstone.analysis.setup_model import Setup
@@ -19,7 +19,7 @@ from touchstone.plan.names import stack_of
 from touchstone.plan.setting import Kind
 
 
-class MetricSummary(Part):
+class MetricSummary(FindingsPart):
     """The values of one metric over the runs of a cell, in the unit that `units` has for it."""
 
     n: int
@@ -37,7 +37,7 @@ class MetricSummary(Part):
     """Runs without a value, counted by their outcome; `no value` is a run that is ok."""
 
 
-class Reported(Part):
+class Reported(FindingsPart):
     """What a program said of itself."""
 
     step: int
@@ -48,7 +48,7 @@ class Reported(Part):
     """An accuracy, or null."""
 
 
-class CellSummary(Part):
+class CellSummary(FindingsPart):
     """A cell of the plan with its numbers."""
 
     name: str
@@ -93,6 +93,9 @@ class CellSummary(Part):
     """Rate / peak of `peak_place`, %: of arithmetic, of a copy of memory. Null for inference."""
     share_of_peak_missing: str | None
     """Why a cell that trains has no share of the peak."""
+    by_sitting: dict[str, float] = {}
+    """Median throughput of the runs of each execution that made some, by when it began, UTC; empty
+    where records do not tell."""
 
     @property
     def facet(self) -> tuple[str, str, str]:
@@ -110,7 +113,7 @@ class CellSummary(Part):
         return sum(self.outcomes.values())
 
 
-class PrecisionGain(Part):
+class PrecisionGain(FindingsPart):
     """A cell, compared with the one that differs from it by precision only (docs/precision.md)."""
 
     cell: str
@@ -136,7 +139,7 @@ class PrecisionGain(Part):
     """`memory` / `reference_memory`."""
 
 
-class StyleGap(Part):
+class StyleGap(FindingsPart):
     """A cell in the style `plain`, compared with the fastest `tuned` one that trains the same
     (docs/styles.md)."""
 
@@ -149,7 +152,7 @@ class StyleGap(Part):
     of common blocks links the two."""
 
 
-class Scaling(Part):
+class Scaling(FindingsPart):
     """A cell of several replicas, compared with the cell of one replica (docs/parallel.md)."""
 
     cell: str
@@ -183,7 +186,7 @@ class Scaling(Part):
         return self.nodes * self.replicas
 
 
-class PeakRates(Part):
+class PeakRates(FindingsPart):
     """The best rates that the basic operations of this study reached in one place."""
 
     place: str
@@ -194,7 +197,7 @@ class PeakRates(Part):
     """Best median rate of a copy of memory, GB/s."""
 
 
-class TrialSummary(Part):
+class TrialSummary(FindingsPart):
     """A trial of some settings by one run of a cell with the mode `best`."""
 
     repeat: int
@@ -231,7 +234,7 @@ class TrialSummary(Part):
     """Folder of its spec, events, telemetry and log."""
 
 
-class Choice(Part):
+class Choice(FindingsPart):
     """Settings that runs of a cell with the mode `best` tried (docs/measuring.md)."""
 
     cell: str
@@ -252,7 +255,7 @@ class Choice(Part):
     """The trials."""
 
 
-class Failure(Part):
+class Failure(FindingsPart):
     """Runs of a cell that are not ok for the same reason."""
 
     cell: str
@@ -267,7 +270,7 @@ class Failure(Part):
     """The last lines of the log of the first of them, for an `error`."""
 
 
-class DeviationFromReference(Part):
+class DeviationFromReference(FindingsPart):
     """The largest deviation of one kind between a framework and the reference (docs/parity.md)."""
 
     case: str
@@ -280,7 +283,7 @@ class DeviationFromReference(Part):
     """The largest that is tolerated."""
 
 
-class EqualComputation(Part):
+class EqualComputation(FindingsPart):
     """Whether a framework computes a network as the reference does."""
 
     network: str
@@ -299,7 +302,7 @@ class EqualComputation(Part):
     """The deviation that uses most of its tolerance."""
 
 
-class KnownDeviation(Part):
+class KnownDeviation(FindingsPart):
     """A place where a framework cannot do quite what a layer says."""
 
     framework: str
@@ -310,7 +313,7 @@ class KnownDeviation(Part):
     """What it does instead."""
 
 
-class LargestBatch(Part):
+class LargestBatch(FindingsPart):
     """A search for the largest batch that fits into memory."""
 
     cell: str
@@ -327,7 +330,7 @@ class LargestBatch(Part):
     """Batch sizes that were tried."""
 
 
-class Findings(Part):
+class Findings(FindingsPart):
     """All that a study shows.
 
     A number that cannot be had is null; NaN and infinity do not occur.

@@ -32,7 +32,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its name, its columns, its rows, and what stands in Markdown for no row.
+    """A table: its name, its columns, its rows, and what Markdown has for no row.
 
     The `cell` of a row is the name of its cell.
     """

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import ceil, exp
 from statistics import fmean, median
 
-from touchstone.analysis.compare_results import NOT_COMPARABLE, SHOWN, Change
+from touchstone.analysis.compare_results import MOST_LINES, NOT_COMPARABLE, Change
 from touchstone.analysis.gate import (
     CANNOT_TELL,
     NOT_COMPARED,
@@ -66,13 +66,15 @@ def as_text(gate: Gate) -> str:
         lines.append(f"  {_shift_line(gate, gate.shift)}")
     for verdict in VERDICTS:
         found = [change for change in gate.changes if change.verdict == verdict]
-        lines += [f"  {verdict}: {line_of(change)}" for change in found[:SHOWN]]
-        if len(found) > SHOWN:
-            lines.append(f"  {verdict}: {len(found) - SHOWN} more, all in the table")
+        lines += [f"  {verdict}: {line_of(change)}" for change in found[:MOST_LINES]]
+        if len(found) > MOST_LINES:
+            lines.append(f"  {verdict}: {len(found) - MOST_LINES} more, all in the table")
     if gate.judged:
         lines.append(_power(gate.judged, counts["slower"]))
     differing = Counter(text for change in gate.changes for text in change.differences)
-    lines += [f"Differs in {configurations(n)}: {text}" for text, n in differing.most_common(SHOWN)]
+    lines += [
+        f"Differs in {configurations(n)}: {text}" for text, n in differing.most_common(MOST_LINES)
+    ]
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ UNIT_OF: dict[Kind, str] = {
 """The unit of `SPEED_OF` in sentences."""
 
 
-class Part(BaseModel):
+class FindingsPart(BaseModel):
     """A part of the findings: immutable, and without NaN and infinity.
 
     The docstring of a field is its description in docs/contracts.md. An unknown key, a missing
@@ -22,7 +22,7 @@ class Part(BaseModel):
     )
 
 
-class RatioEstimate(Part):
+class RatioEstimate(FindingsPart):
     """A ratio of two cells, from the blocks that they ran in (docs/statistics.md)."""
 
     n: int

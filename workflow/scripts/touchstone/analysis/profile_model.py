@@ -1,9 +1,9 @@
 """Where the time of training steps goes, as data of the findings."""
 
-from touchstone.analysis.part import Part
+from touchstone.analysis.part import FindingsPart
 
 
-class LayerSeconds(Part):
+class LayerSeconds(FindingsPart):
     """The time of layers in a step of one cell."""
 
     forward: float | None
@@ -14,7 +14,7 @@ class LayerSeconds(Part):
     """Both / the profiled step."""
 
 
-class LayerRow(Part):
+class LayerRow(FindingsPart):
     """A layer of the graph, or layers that a framework computes in one operation."""
 
     layers: list[str]
@@ -25,7 +25,7 @@ class LayerRow(Part):
     """By cell; one that computes just these layers in no operation is missing."""
 
 
-class ProfiledCell(Part):
+class ProfiledCell(FindingsPart):
     """The profile of a cell."""
 
     cell: str
@@ -48,7 +48,7 @@ class ProfiledCell(Part):
     """`profiled_step` / `step`."""
 
 
-class LayerProfile(Part):
+class LayerProfile(FindingsPart):
     """The profiles of cells that differ only in framework, environment, style or mode."""
 
     cells: list[ProfiledCell]

@@ -2,14 +2,14 @@
 
 from typing import Literal
 
-from touchstone.analysis.part import Part, RatioEstimate
+from touchstone.analysis.part import FindingsPart, RatioEstimate
 from touchstone.plan.setting import Kind
 
 CHARTED = 8
 """Cells of a comparison that the page's chart has at most."""
 
 
-class ComparedCell(Part):
+class ComparedCell(FindingsPart):
     """A cell in a comparison."""
 
     cell: str
@@ -37,7 +37,7 @@ class ComparedCell(Part):
         return len(self.values)
 
 
-class InTurn(Part):
+class InTurn(FindingsPart):
     """How cells were measured in turn, whose ratios a comparison has (docs/measuring.md)."""
 
     sets: int
@@ -66,7 +66,7 @@ class InTurn(Part):
     """Why pairs took turns, not all cells together; empty where all did."""
 
 
-class ComparedPair(Part):
+class ComparedPair(FindingsPart):
     """Two cells of a comparison."""
 
     faster: str
@@ -115,7 +115,7 @@ class ComparedPair(Part):
         return runs.low is not None and runs.high is not None and not runs.low <= ratio <= runs.high
 
 
-class MetricOfCell(Part):
+class MetricOfCell(FindingsPart):
     """A metric of a cell in a comparison."""
 
     cell: str
@@ -127,7 +127,7 @@ class MetricOfCell(Part):
     """The value of each run that has one."""
 
 
-class MetricPair(Part):
+class MetricPair(FindingsPart):
     """Two cells of a comparison by a metric."""
 
     cell: str
@@ -143,7 +143,7 @@ class MetricPair(Part):
     """Upper end of it."""
 
 
-class ComparedMetric(Part):
+class ComparedMetric(FindingsPart):
     """A metric other than the speed of the fastest cells of a comparison, from their runs."""
 
     metric: str
@@ -159,7 +159,7 @@ Reason = Literal["one run", "disturbed", "long runs", "interval", "few runs"]
 Unit = Literal["repeats", "sets"]
 
 
-class Trust(Part):
+class Trust(FindingsPart):
     """How far to trust a comparison, and the main reason."""
 
     level: Level
@@ -180,7 +180,7 @@ class Trust(Part):
     """The largest upper end / ratio of the leader's intervals; null without an interval."""
 
 
-class NextStep(Part):
+class NextStep(FindingsPart):
     """What settles a comparison in which the leader is not shown to be faster than each other cell,
     or equal to it."""
 
@@ -198,7 +198,7 @@ class NextStep(Part):
     """Whether the number rests on the measured noise; false with one run."""
 
 
-class FactorLevel(Part):
+class FactorLevel(FindingsPart):
     """A value of a factor."""
 
     value: str
@@ -215,7 +215,7 @@ class FactorLevel(Part):
     """The largest one."""
 
 
-class FactorEffect(Part):
+class FactorEffect(FindingsPart):
     """What a factor of a comparison changes."""
 
     factor: str
@@ -231,7 +231,7 @@ class FactorEffect(Part):
         return max(self.levels, key=lambda level: level.ratio.value if level.ratio else 1.0)
 
 
-class ComparisonSummary(Part):
+class ComparisonSummary(FindingsPart):
     """Cells that differ only in `compared`, by throughput."""
 
     workload: Kind
@@ -292,7 +292,7 @@ class ComparisonSummary(Part):
         return [pair for pair in self.pairs if pair.faster == self.leader]
 
 
-class Curve(Part):
+class Curve(FindingsPart):
     """How the speed of a configuration changes with a number, by its runs, where each of its cells
     is in another comparison."""
 
@@ -306,7 +306,7 @@ class Curve(Part):
     """Whether an interval of the fastest reaches further than a factor of 1.5 beyond its ratio."""
 
 
-class AccuracyGap(Part):
+class AccuracyGap(FindingsPart):
     """How far apart the median test accuracies of compared cells are."""
 
     largest: float
@@ -319,7 +319,7 @@ class AccuracyGap(Part):
     """Comparisons in which two cells or more have an accuracy."""
 
 
-class NotCompared(Part):
+class NotCompared(FindingsPart):
     """Cells that no comparison has, for one reason."""
 
     cells: list[str]
@@ -328,7 +328,7 @@ class NotCompared(Part):
     """Why they are not compared."""
 
 
-class Answer(Part):
+class Answer(FindingsPart):
     """How far to trust the ranking that `comparisons` has, and what else the first lines say."""
 
     trust: Trust | None

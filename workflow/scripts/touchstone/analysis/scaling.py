@@ -8,7 +8,7 @@ from touchstone.plan.model import settings
 from touchstone.results.study import Cell, Study
 from touchstone.statistics.intervals import paired_ratio
 
-FREE = settings(lambda traits: traits.scales)
+MAY_DIFFER_FROM_BASELINE = settings(lambda traits: traits.scales)
 """The factors in which a cell of several replicas may differ from its baseline."""
 
 
@@ -64,7 +64,9 @@ def _why_none(*cells: Cell) -> str:
 
 
 def _fixed_factors(cell: Cell) -> tuple[str, ...]:
-    return tuple(value for name, value in cell.plan.factors.items() if name not in FREE)
+    return tuple(
+        value for name, value in cell.plan.factors.items() if name not in MAY_DIFFER_FROM_BASELINE
+    )
 
 
 def _resources(cell: Cell, baseline: Cell) -> int | None:

@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from touchstone.analysis.part import Part
+from touchstone.analysis.part import FindingsPart
 
 
-class VaryingFactors(Part):
+class VaryingFactors(FindingsPart):
     """How the factors vary between the cells that train, or between all where none trains."""
 
     same: dict[str, str]
@@ -18,7 +18,7 @@ class VaryingFactors(Part):
     """Factors that vary otherwise and are not part of a cell's label."""
 
 
-class SoftwareStack(Part):
+class SoftwareStack(FindingsPart):
     """The software of a framework's runs; there are several where runs differ in it."""
 
     framework: str
@@ -33,7 +33,7 @@ class SoftwareStack(Part):
     """Runs with this software."""
 
 
-class SettingReadBack(Part):
+class SettingReadBack(FindingsPart):
     """A setting, requested and read back from the live framework; equal ones are one entry."""
 
     name: str
@@ -51,7 +51,7 @@ class SettingReadBack(Part):
     """Runs with these values."""
 
 
-class ExecutionFact(Part):
+class ExecutionFact(FindingsPart):
     """A fact of the runs' execution environments."""
 
     different: int
@@ -64,7 +64,7 @@ class ExecutionFact(Part):
     """The largest value."""
 
 
-class DataRemark(Part):
+class DataRemark(FindingsPart):
     """Something that readers of a data set must know."""
 
     what: str
@@ -76,7 +76,7 @@ class DataRemark(Part):
     first of them."""
 
 
-class DataSetRemarks(Part):
+class DataSetRemarks(FindingsPart):
     """What `describe-folder` said of the images of a data set."""
 
     dataset: str
@@ -87,7 +87,7 @@ class DataSetRemarks(Part):
     """What its data report remarks (docs/datasets.md)."""
 
 
-class TimeSpent(Part):
+class TimeSpent(FindingsPart):
     """Time of all phases of all runs."""
 
     total: float
@@ -98,7 +98,7 @@ class TimeSpent(Part):
     """`total` / `measured`; null where nothing was measured."""
 
 
-class Sitting(Part):
+class Sitting(FindingsPart):
     """An execution of the workflow."""
 
     began: str
@@ -107,7 +107,7 @@ class Sitting(Part):
     """Runs of the study that it made."""
 
 
-class Setup(Part):
+class Setup(FindingsPart):
     """Machine, software and settings of the runs."""
 
     machines: list[dict[str, JsonValue]]

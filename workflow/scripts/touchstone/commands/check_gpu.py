@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     tasks |= {name: partial(_cell, name, plan, kit, end) for name in plan.cells}
     tasks["turns"] = partial(_turns, plan, kit, end)
     if kit.device == "gpu":
-        beside = partial(_runs_beside, plan, kit)
+        beside = partial(_run_on_full_gpu, plan, kit)
         tasks["full"] = partial(_step, "full", end, partial(full, kit, beside))
     tasks["experts"] = partial(_step, "experts", end, partial(experts, kit))
     tasks["max-batch"] = partial(_step, "max-batch", end, partial(_largest_batch, plan, kit))
@@ -260,7 +260,7 @@ def _settings(cell: Cell) -> str:
     return canonical(cell.model_dump(exclude_defaults=True))
 
 
-def _runs_beside(plan: Plan, kit: Kit) -> dict[str, Any]:
+def _run_on_full_gpu(plan: Plan, kit: Kit) -> dict[str, Any]:
     """How each framework's first run ends beside what else is on the device now."""
     first: dict[str, Cell] = {}
     for cell in plan.cells.values():

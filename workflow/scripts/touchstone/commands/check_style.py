@@ -7,6 +7,7 @@ import argparse
 import ast
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,10 +20,12 @@ HEAD = "| avoid | write |"
 """The head of the table of words."""
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "config/README.md", "docs/**/*.md")
 TEMPLATES = ("workflow/scripts/touchstone/**/*.j2",)
-CODE = ("workflow/scripts/touchstone/report/**/*.py",)
-"""Of Python files only the strings are read."""
+CODE = ("workflow/**/*.py",)
+"""Of these files the strings, docstrings included, and the comments are read."""
+RULES = ("Snakefile", "workflow/Snakefile", "workflow/rules/*.smk")
+"""Of these files the comments are read."""
 QUOTED = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
-"""Code in a page."""
+"""Code in a text."""
 
 
 class StyleError(TouchstoneError):
@@ -85,11 +88,21 @@ def _texts(root: Path) -> Iterator[tuple[Path, int, str]]:
     """Every text with its file and first line."""
     for path in _files(root, (*PAGES, *TEMPLATES)):
         text = path.read_text(encoding="utf-8")
-        yield path, 1, QUOTED.sub(lambda quoted: re.sub(r"[^\n]", " ", quoted[0]), text)
+        yield path, 1, _prose(text)
     for path in _files(root, CODE):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield path, node.lineno, node.value
+                yield path, node.lineno, _prose(node.value)
+    for path in _files(root, (*CODE, *RULES)):
+        with tokenize.open(path) as file:
+            for token in tokenize.generate_tokens(file.readline):
+                if token.type == tokenize.COMMENT:
+                    yield path, token.start[0], _prose(token.string)
+
+
+def _prose(text: str) -> str:
+    """The text with blanks in place of quoted code."""
+    return QUOTED.sub(lambda quoted: re.sub(r"[^\n]", " ", quoted[0]), text)
 
 
 def _files(root: Path, patterns: tuple[str, ...]) -> Iterator[Path]:

@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         type=share,
         help="pass only if a larger slowdown is excluded, 5%% or 0.05; the exit status is 3 where"
-        " that cannot be told",
+        " that is not known",
     )
     parser.add_argument(
         "--output",

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from pathlib import Path
 
 import yaml
 
-from touchstone.datasets import data_report, photos
+from touchstone.datasets import catalogue, data_report, photos
 from touchstone.datasets.catalogue import FILE_NAME, Fingerprints
 from touchstone.datasets.decoders.image_folder import ImageFolder
 from touchstone.datasets.describe import folder_entry, inspect
@@ -80,6 +81,7 @@ def describe(arguments: argparse.Namespace) -> None:
     report = found.report.model_copy(
         update={"fingerprints": Fingerprints.model_validate(entry["fingerprints"])}
     )
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(report_file, data_report.text(report))
     try:
         text = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True)
@@ -87,3 +89,7 @@ def describe(arguments: argparse.Namespace) -> None:
     except OSError:
         report_file.unlink()
         raise
+    found_by_name = catalogue.path_of(arguments.output.stem)
+    if not (found_by_name.exists() and found_by_name.samefile(arguments.output)):
+        where = f"{catalogue.OWN}/, in the folder in which it is run"
+        print(f"note: a study finds it in {where}", file=sys.stderr)

@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     folder, options = arguments.output.with_suffix(""), arguments.options
     try:
-        with machine_to_itself():
+        with machine_to_itself(f"{arguments.group} in turn"):
             candidates, excluded = _candidates(arguments.cells, places(arguments), folder)
             result = measure(
                 arguments.group, arguments.identity, options, candidates, excluded, folder,

@@ -48,7 +48,7 @@ class Prober:
         self.probes: list[dict[str, Any]] = []
 
     def __call__(self, batch_size: int) -> tuple[str, str | None]:
-        """The outcome of a few steps and its reason; a fault is tried once more."""
+        """The outcome of a few steps and its reason; a fault is tried again."""
         spec = probe_spec(self.cell, batch_size, self.limit, ROOT, self.program)
         command = prepare(spec, self.python, self.folder)
         log = self.folder / "probe.log"
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> None:
     cell = Cell(**arguments.cell)
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
-        with machine_to_itself():
+        with machine_to_itself(f"largest batch of {cell.network}"):
             known = places(arguments)
             python = runner_python(cell.environment, cell.framework, cell.device, cell.style, known)
             arguments.folder.mkdir(parents=True, exist_ok=True)

@@ -113,7 +113,7 @@ def with_fastest_settings(
     whole = execution.world_size > 1
     measure = _measure_runs(spec, python, run, data) if whole else _measure_turns(spec, python, run)
     search = Search(execution, measure, TurnsJudge(), in_pairs=execution.device == "gpu")
-    choice = search.run(modes, frameworks.waits(framework), len(cores(None)))
+    choice = search.run(modes, frameworks.supports_wait_policy(framework), len(cores(None)))
     (run / "trials").mkdir(parents=True, exist_ok=True)
     (run / "trials/sets.json").write_text(json.dumps(to_json(search.found)) + "\n")
     trials = trials_of(search, choice, run)
@@ -222,7 +222,7 @@ def _run(arguments: argparse.Namespace) -> None:
                 spec = spec._replace(limits=spec.limits._replace(estimate=seconds))
             if arguments.keep_weights and isinstance(spec, TrainingSpec):
                 spec = spec._replace(keep_weights=str(arguments.run / WEIGHTS))
-            known = skip.known(
+            known = skip.outcome_without_running(
                 *(cell.device, spec.cell, arguments.repeat, arguments.attempt, cell.replicas),
                 frameworks.capabilities(cell.framework).newest_gpu,
             )

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             if damages := check(folder, catalogued):
                 raise DatasetErrors([damage.error for damage in damages])
             return
-        with machine_to_itself():  # no measured run reads the files meanwhile
+        with machine_to_itself("verify"):  # no measured run reads the files meanwhile
             repair(check(folder, catalogued), folder)
 
     return max(exit_status(work, folder), check_results(folder.parent))

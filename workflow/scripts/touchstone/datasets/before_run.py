@@ -27,7 +27,7 @@ from touchstone.datasets.errors import DatasetErrors
 from touchstone.datasets.manifest_file import NAME, Damage, File, file_damage, read
 from touchstone.files import write_atomic
 
-LONGEST = 24 * 3600.0
+REMEMBERED_SECONDS = 24 * 3600.0
 """Seconds for which a verification is remembered."""
 SETTLED = 1.0
 """Seconds since the last change of a file, after which a verification is remembered: a file
@@ -141,7 +141,7 @@ def _remembered(folder: Path, identity: _Identity) -> float | None:
     except (OSError, ValidationError):
         return None
     same = memory.identity == identity.digest and memory.boot == _boot()
-    return memory.at if same and 0 <= time.time() - memory.at < LONGEST else None
+    return memory.at if same and 0 <= time.time() - memory.at < REMEMBERED_SECONDS else None
 
 
 def _memory_file(folder: Path) -> Path:

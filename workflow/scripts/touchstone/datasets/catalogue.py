@@ -1,5 +1,6 @@
 """The catalogue: one file `config/datasets/<name>.yaml` per data set, checked strictly.
 
+A file of the working folder comes before one of the project, which may be an installed package.
 It is read whenever the Snakefile loads, so nothing here imports NumPy.
 """
 
@@ -29,6 +30,8 @@ from touchstone.paths import ROOT
 from touchstone.yaml_file import parsed
 
 FOLDER = ROOT / "config/datasets"
+OWN = Path("config/datasets")
+"""Of the working folder."""
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 FILE_NAME = r"^\w[\w.+-]*$"
@@ -201,8 +204,19 @@ def shard_names(split: str, shards: int) -> list[str]:
 
 
 def names(folder: Path = FOLDER) -> list[str]:
-    """Names of the data sets in `folder`, sorted."""
-    return sorted(path.stem for path in Path(folder).glob("*.yaml"))
+    """Names of the data sets in `folder`, sorted; for the project's, those of the user too."""
+    return sorted({path.stem for place in _folders(folder) for path in place.glob("*.yaml")})
+
+
+def path_of(name: str, folder: Path = FOLDER) -> Path:
+    """The file of the data set `name`, which need not exist."""
+    paths = [place / f"{name}.yaml" for place in _folders(folder)]
+    return next((path for path in paths if path.exists()), paths[-1])
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Where the data sets of a folder are, in order of precedence."""
+    return [OWN, folder] if folder.resolve() == FOLDER else [folder]
 
 
 def most_shards(name: str, folder: Path = FOLDER) -> int:
@@ -213,7 +227,7 @@ def most_shards(name: str, folder: Path = FOLDER) -> int:
 
 def load(name: str, folder: Path = FOLDER) -> Dataset:
     """The data set `name`; raises CatalogueError with all the faults of its file."""
-    path = Path(folder) / f"{name}.yaml"
+    path = path_of(name, folder)
     if name not in names(folder):
         known = ", ".join(names(folder)) or "none"
         raise CatalogueError(f"{path}: there is no data set {name!r}; use one of: {known}")

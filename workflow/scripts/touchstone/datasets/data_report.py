@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 SUFFIX = ".report.json"
 """Of a report's file, after the data set's name."""
-SHOWN = 5
+MOST_NAMED = 5
 """Files, classes or sizes that are named, of however many there are."""
 MOST_BYTES = 1 << 20
 """Of a report's file."""
 
 
-class Part(BaseModel, extra="forbid", frozen=True, strict=True):
+class DataReportPart(BaseModel, extra="forbid", frozen=True, strict=True):
     """A part of a data report."""
 
 
-class Remark(Part, frozen=True):
+class Remark(DataReportPart, frozen=True):
     """Something that readers of the data must know."""
 
     what: str
@@ -48,7 +48,7 @@ class Remark(Part, frozen=True):
     """The first of them."""
 
 
-class DataReport(Part, frozen=True):
+class DataReport(DataReportPart, frozen=True):
     """The report of a folder of images."""
 
     format: Literal[1] = 1
@@ -150,7 +150,7 @@ def report(seen: Sequence[Seen], bits: int | None, empty: dict[str, list[str]]) 
         images={split: sum(one.split == split for one in seen) for split in empty},
         formats=_by_count(facts.format for _, facts in known),
         modes=_by_count(facts.mode for _, facts in known),
-        sizes=dict(sizes.most_common(SHOWN)),
+        sizes=dict(sizes.most_common(MOST_NAMED)),
         different_sizes=len(sizes),
         remarks=[remark for remark in remarks if remark is not None],
     )
@@ -189,7 +189,7 @@ def read_all(paths: Iterable[Path]) -> dict[str, DataReport]:
 def _remark(what: str, names: Sequence[str], treatment: str) -> Remark | None:
     if not names:
         return None
-    return Remark(what=what, count=len(names), treatment=treatment, first=list(names[:SHOWN]))
+    return Remark(what=what, count=len(names), treatment=treatment, first=list(names[:MOST_NAMED]))
 
 
 def _depths(seen: Sequence[Seen], bits: int | None) -> list[Remark | None]:

@@ -165,7 +165,7 @@ def _from_mirrors(
             _download(mirror.url, part, source, patience)
             part.replace(path)
             _discard(part)
-            _say(f"{path.name}: {path.stat().st_size} bytes from {mirror.url}")
+            _say(f"{path.name}: {_size(path)} from {mirror.url}")
             return None
         except _Refused as error:
             cause, gives_up = str(error), True
@@ -335,8 +335,12 @@ def _from_package(source: Source, path: Path) -> str | None:
         cause = verify.fault(wheel, source)
         if cause is None:
             wheel.replace(path)
-            _say(f"{path.name}: {path.stat().st_size} bytes by pip from {source.package}")
+            _say(f"{path.name}: {_size(path)} by pip from {source.package}")
         return cause
+
+
+def _size(path: Path) -> str:
+    return f"{path.stat().st_size / 1e6:.1f} MB"
 
 
 def _say(line: str) -> None:

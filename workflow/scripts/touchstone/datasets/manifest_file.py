@@ -31,11 +31,11 @@ FileName = Annotated[str, StringConstraints(pattern=r"^\w[\w.+-]*(/\w[\w.+-]*)?$
 """A path below the folder of the manifest, and never one that leads out of it."""
 
 
-class Part(BaseModel, extra="forbid", strict=True, frozen=True):
+class ManifestPart(BaseModel, extra="forbid", strict=True, frozen=True):
     """A part of a manifest."""
 
 
-class File(Part, frozen=True):
+class File(ManifestPart, frozen=True):
     """A record file: its path below the manifest's folder, its size and its digest."""
 
     name: FileName
@@ -43,7 +43,7 @@ class File(Part, frozen=True):
     sha256: Sha256
 
 
-class Split(Part, frozen=True):
+class Split(ManifestPart, frozen=True):
     """A split: number of examples, in all and by class, fingerprint and files."""
 
     examples: NonNegativeInt
@@ -52,7 +52,7 @@ class Split(Part, frozen=True):
     files: list[File]
 
 
-class Manifest(Part, frozen=True):
+class Manifest(ManifestPart, frozen=True):
     """What `manifest.json` says; `digest` is the SHA-256 of all other keys, see `digest_of`."""
 
     format: Literal[1]

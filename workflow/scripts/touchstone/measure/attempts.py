@@ -17,7 +17,7 @@ ATTEMPTS = 2
 """How often an execution tries a run before its fault is recorded as the outcome `error`."""
 NAME = "errors.jsonl"
 """In the run's folder; no output of the rule, so that Snakemake leaves it there."""
-LONGEST = 1 << 20
+MOST_BYTES = 1 << 20
 """Bytes that are read of it."""
 
 
@@ -37,7 +37,7 @@ def faults(folder: str) -> int:
     if not os.path.exists(path):  # asked for every run of a study: pathlib takes thrice as long
         return 0
     with open(path, "rb") as file:  # whatever it holds, its lines count
-        return len(file.read(LONGEST).splitlines())
+        return len(file.read(MOST_BYTES).splitlines())
 
 
 def note(folder: Path, reason: str) -> None:
@@ -79,4 +79,4 @@ def _text(folder: Path) -> str:
     if not path.exists():
         return ""
     with open(path, "rb") as file:
-        return file.read(LONGEST).decode()
+        return file.read(MOST_BYTES).decode()

@@ -26,7 +26,7 @@ MOST_LOOKS = 10_000_000
 """At a signal that does not come, which takes about half a second."""
 MOST_PAIRS = 8
 """Pairs of neighbouring cores that are measured, of however many there are."""
-PATIENCE = 10.0
+READING_SECONDS = 10.0
 """Seconds for all pairs, which take 2 ms each on idle cores."""
 
 Read = Callable[[], float | None]
@@ -68,7 +68,7 @@ def _read(program: subprocess.Popen[bytes]) -> float | None:
         program.stdin.write(b"\n")
     except BrokenPipeError:
         return None
-    if not select.select([program.stdout], [], [], PATIENCE)[0]:
+    if not select.select([program.stdout], [], [], READING_SECONDS)[0]:
         program.kill()
         return None
     line = program.stdout.readline()

@@ -14,7 +14,7 @@ from touchstone.schema.spec import Limits
 
 START = 300.0
 """Seconds that a run has for its first step, besides those of all steps: it may compile."""
-LEAST = 30.0
+LEAST_SECONDS = 30.0
 """Seconds that the steps of a run have, however few they are."""
 
 
@@ -39,7 +39,7 @@ class Disturbance:
         if self.factor is None or self.estimate is None:
             return None
         now = time.monotonic()
-        allowed = max(self.factor * self.estimate, LEAST)
+        allowed = max(self.factor * self.estimate, LEAST_SECONDS)
         if first_step is None:
             ran, allowed, since = now - self.begin, allowed + START, "without ending a step"
         else:

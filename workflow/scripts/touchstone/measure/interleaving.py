@@ -36,10 +36,10 @@ from touchstone.measure.standstill import Lost, Standstill, is_stopped
 from touchstone.schema import status
 from touchstone.schema.interleaved import (
     QUIET,
-    Answer,
     MeasuredSet,
     Round,
     Slice,
+    SliceReport,
     Turns,
     Waiting,
     cores_apart,
@@ -50,7 +50,7 @@ from touchstone.schema.values import WrongValue, from_json
 
 BUILD_SECONDS = 600.0
 """That a process may take to import its framework and build its work, and for its first steps."""
-PATIENCE = 60.0
+EXTRA_SECONDS = 60.0
 """Seconds that a slice may take beyond twenty times its length."""
 END_SECONDS = 120.0
 """That a process may take to prove its settings and end."""
@@ -129,7 +129,7 @@ class Process:
         os.close(answer)
         self.ended = os.pidfd_open(self.process.pid)
         self.rest = b""
-        self.last: Answer | None = None
+        self.last: SliceReport | None = None
         self.asked = False  # while it is to answer, nobody stops it but others
         self.standstill: Standstill | None = None
         self.waited = self.waiting_cpu = 0.0
@@ -139,7 +139,7 @@ class Process:
         """Wait until it has built its work. Raises Failed."""
         self._line(BUILD_SECONDS)
 
-    def work(self, seconds: float, patience: float = PATIENCE) -> Answer:
+    def work(self, seconds: float, patience: float = EXTRA_SECONDS) -> SliceReport:
         """Have it work for about so long. Raises Failed."""
         try:
             os.write(self.commands, f"{seconds!r}\n".encode())
@@ -147,7 +147,7 @@ class Process:
             raise self._failed() from None
         line = self._line(20 * seconds + patience)
         try:
-            answer = from_json(Answer, json.loads(line))
+            answer = from_json(SliceReport, json.loads(line))
         except (ValueError, WrongValue) as fault:
             raise Failed(self.name, f"its runner answered {line[:80]!r}: {fault}") from None
         if self.last:

@@ -1,8 +1,8 @@
 """This machine's lock: no two measured runs overlap on it, whichever users start them.
 
 All users lock one file in the folder for temporary files, where anybody may have put anything
-under its name. So it is never followed as a link, and only its lock is trusted: what it says of its
-holder is for people.
+under its name. So it is never followed as a link, and only its lock is trusted: what it says of
+its holder is for people. The kernel has the queue of those that wait.
 """
 
 import contextlib
@@ -14,20 +14,29 @@ import pwd
 import stat
 import sys
 import tempfile
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from touchstone.measure import progress
 from touchstone.safe_text import one_line
 from touchstone.schema.values import from_json
 
 FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """No link is followed, and no pipe is waited for."""
-LONGEST = 500
+MOST_BYTES = 500
 """Bytes that are read of what a holder says."""
-SHOWN = 100
+MOST_CHARACTERS = 100
 """Characters of a holder's run that are shown."""
+QUEUES = Path("/proc/locks")
+"""Where the kernel lists each lock with those that wait for it, in order."""
+NO_LINE = 0.2
+"""Seconds that a run waits without a line."""
+INTERVAL = 1.0
+"""Seconds between lines of a terminal, each in place of the one before."""
 
 
 class Holder(NamedTuple):
@@ -107,8 +116,8 @@ def _opened(file: Path) -> int | None:
             continue
         finally:
             os.umask(before)
-        found = os.fstat(lock)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        status = os.fstat(lock)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
             return lock
         os.close(lock)
         return None
@@ -116,14 +125,53 @@ def _opened(file: Path) -> int | None:
 
 
 def _wait_for(lock: int, file: Path) -> None:
+    """Lock the file; while others have it, a thread says whose it is, and how long that takes."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
     except BlockingIOError:
-        print(f"waiting for {_holder(lock)} ({file})", file=sys.stderr, flush=True)
-        begin = time.monotonic()
+        begin, has_it = time.monotonic(), threading.Event()
+    voice = threading.Thread(target=_say_until, args=(has_it, lock, file, begin), daemon=True)
+    voice.start()
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
+    finally:
+        has_it.set()
+        voice.join()
+    waited = time.monotonic() - begin
+    progress.add_wait(waited)
+    if waited >= NO_LINE:
+        progress.say(f"waited {progress.duration(waited)} for the machine")
+
+
+def _say_until(has_it: threading.Event, lock: int, file: Path, begin: float) -> None:
+    """Print who holds the lock, this process's place in the queue and the time waited."""
+    is_terminal = sys.stderr.isatty()
+    interval, is_first = NO_LINE, True
+    while not has_it.wait(interval):
         waited = time.monotonic() - begin
-        print(f"waited {waited:.0f} s for the machine", file=sys.stderr, flush=True)
+        run, user, more = _holder(lock)
+        in_full = is_first and not is_terminal
+        parts = [more * in_full, _place_in_queue()]
+        parts += [progress.duration(waited)] * (waited >= INTERVAL)
+        rest = "".join(f", {part}" for part in parts if part) + f" ({file})" * in_full
+        progress.show(sys.stderr, "waiting for ", run, user + rest, end="")
+        interval, is_first = INTERVAL if is_terminal else progress.PLAIN_INTERVAL, False
+
+
+def _place_in_queue() -> str:
+    """Of this process, as `number 3 in the queue`; empty where the kernel does not say."""
+    waiting: dict[str, list[str]] = defaultdict(list)
+    with contextlib.suppress(OSError):
+        for line in QUEUES.read_text().splitlines():
+            number, *fields = line.split()
+            if fields[:2] == ["->", "FLOCK"]:
+                waiting[number].append(fields[4])
+    own = str(os.getpid())
+    place = next((pids.index(own) + 1 for pids in waiting.values() if own in pids), 0)
+    if place < 2:
+        return "next in the queue" * place
+    return f"number {place} in the queue"
 
 
 def _is_at(lock: int, file: Path) -> bool:
@@ -136,22 +184,26 @@ def _is_at(lock: int, file: Path) -> bool:
 
 def _write_holder(lock: int, run: str) -> None:
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-    text = json.dumps(Holder(os.getpid(), since, run[:SHOWN])._asdict())
+    text = json.dumps(Holder(os.getpid(), since, run[:MOST_CHARACTERS])._asdict())
     with contextlib.suppress(OSError):
         os.ftruncate(lock, 0)
         os.pwrite(lock, text.encode(), 0)
 
 
-def _holder(lock: int) -> str:
-    """Who holds the lock and since when, as far as it is known."""
+def _holder(lock: int) -> tuple[str, str, str]:
+    """Who holds the lock, as far as it is known: the run, ` of USER`, its process."""
     try:
-        found = from_json(Holder, json.loads(os.pread(lock, LONGEST, 0)))
-        owner = os.stat(f"/proc/{found.pid}").st_uid
+        holder = from_json(Holder, json.loads(os.pread(lock, MOST_BYTES, 0)))
+        owner = os.stat(f"/proc/{holder.pid}").st_uid
     except (OSError, ValueError, OverflowError, RecursionError):
-        return "another measured run"
+        return "another measured run", "", ""
     try:
         user = pwd.getpwuid(owner).pw_name
     except KeyError:
         user = f"the user {owner}"
-    run = f"the measured run {found.run}" if found.run else "another measured run"
-    return one_line(f"{run} of {user}, process {found.pid}, since {found.since}")[: 3 * SHOWN]
+    more = one_line(f"process {holder.pid}, since {holder.since}")
+    return (
+        one_line(holder.run or "a measured run")[:MOST_CHARACTERS],
+        f" of {user}",
+        more[:MOST_CHARACTERS],
+    )

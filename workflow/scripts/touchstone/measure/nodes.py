@@ -34,9 +34,9 @@ FOLDER = "nodes"
 """In the folder of a run: a folder for each other node. Like `trials` no output of the rule."""
 RENDEZVOUS = ".rendezvous"
 """In the folder of a run, while it runs: a folder that only the user may enter, for the secret."""
-KEPT = ("SLURM_JOB_ID", "SLURM_CONF")
+SRUN_VARIABLES = ("SLURM_JOB_ID", "SLURM_CONF")
 """What `srun` may know of the step in which it is started; the rest would be taken as options."""
-PATIENCE = 60.0
+ENDING_SECONDS = 60.0
 """Seconds that the other nodes have to end, or to be let in."""
 INTERFACE = "GLOO_SOCKET_IFNAME"
 """The variable with which a user names the network interface between the nodes."""
@@ -132,7 +132,7 @@ class RemoteNodes:
                 f"--run={run}", f"--python={python}",
             ],
             env={
-                **{k: v for k, v in os.environ.items() if k in KEPT or k[:6] != "SLURM_"},
+                **{k: v for k, v in os.environ.items() if k in SRUN_VARIABLES or k[:6] != "SLURM_"},
                 SECRET: secret,
             },
             stdin=subprocess.DEVNULL,
@@ -152,10 +152,10 @@ class RemoteNodes:
     def ended(self) -> Ending | None:
         """Wait until all have ended; the first outcome among theirs that is a bad one."""
         with self.changed:
-            if not self.changed.wait_for(lambda: len(self.said) == self.count, PATIENCE):
+            if not self.changed.wait_for(lambda: len(self.said) == self.count, ENDING_SECONDS):
                 late = ", ".join(sorted(self.awaited))
-                why = f"other nodes did not end within {PATIENCE:g} s" + f" ({late})" * bool(late)
-                return Ending(ERROR, why, [])
+                why = f"other nodes did not end within {ENDING_SECONDS:g} s"
+                return Ending(ERROR, f"{why} ({late})" if late else why, [])
         return self._bad()
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class RemoteNodes:
             if end:
                 end()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.srun.wait(PATIENCE / 2)
+                self.srun.wait(ENDING_SECONDS / 2)
                 break
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -197,7 +197,7 @@ class RemoteNodes:
 
     def _serve(self, connection: socket.socket) -> None:
         """Give the spec to the supervisor of a node, and hear how its runner ended."""
-        connection.settimeout(PATIENCE)
+        connection.settimeout(ENDING_SECONDS)
         stream = connection.makefile("rwb")
         try:
             name = peers.receive(stream)
@@ -271,7 +271,7 @@ class FirstNode:
     leads = False
 
     def __init__(self, host: str, port: int, secret: str, name: str) -> None:
-        self.connection = peers.connect(host, port, peers.read_secret(secret), PATIENCE)
+        self.connection = peers.connect(host, port, peers.read_secret(secret), ENDING_SECONDS)
         self.stream = self.connection.makefile("rwb")
         peers.send(self.stream, name)
         start = peers.receive(self.stream)

@@ -12,7 +12,7 @@ from touchstone.schema.spec import RunSpec
 
 PATH = Path("results/.order.jsonl")
 """One line for every run that was begun in this results folder, in this order."""
-LONGEST = 1000
+MOST_CHARACTERS = 1000
 """Characters that are read of when the last run ended."""
 
 
@@ -37,7 +37,7 @@ def idle_seconds() -> tuple[float | None, str | None]:
     """Seconds since the last measured run of this user on this machine, or why none is known."""
     try:
         with own_file(_last(), "r") as file:
-            last = json.loads(file.read(LONGEST))
+            last = json.loads(file.read(MOST_CHARACTERS))
         if last["boot"] != _boot():
             return None, "the first run since the machine was started"
         return round(time.monotonic() - float(last["end"]), 3), None

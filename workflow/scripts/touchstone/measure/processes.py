@@ -77,7 +77,7 @@ def fields(pid: int, name: str) -> dict[str, int] | None:
     return {key.decode(): int(number) for key, number in NUMBER.findall(text)}
 
 
-def one_memory(one: int, other: int) -> bool:
+def share_address_space(one: int, other: int) -> bool:
     """Whether two processes have one address space; no, where the kernel does not tell."""
     call = KCMP.get(platform.machine())
     return call is not None and not ctypes.CDLL(None).syscall(call, one, other, KCMP_VM, 0, 0)

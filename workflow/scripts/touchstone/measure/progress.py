@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 import time
@@ -14,17 +15,18 @@ from touchstone.reading import parse_json, text_of
 from touchstone.schema.events import Chunk, Phase
 from touchstone.schema.spec import RunSpec, TrainingSpec, epochs_of, kind_of
 from touchstone.schema.values import from_json, to_json
+from touchstone.schema.variables import DRIVER
 
 PATH = Path("results/.progress.jsonl")
 """Its first line has the number of runs, and each other line describes a run that has ended."""
-LONGEST = 1 << 26
+MOST_BYTES = 1 << 26
 """Bytes of it that are read."""
-SHOWN = 6
+MOST_CELLS = 6
 """Cells of which the terminal shows the first speeds together at most."""
 UNITS = {"operation": "calls/s", "program": "examples/s"}
 """Of speeds that are not in images/s, by kind of spec."""
 CLEARED = "\r\033[K"
-"""Puts the cursor of a terminal at the begin of an empty line."""
+"""Puts the cursor of a terminal at the beginning of an empty line."""
 PLAIN_INTERVAL = 60.0
 """Seconds between lines of progress where the output is no terminal."""
 
@@ -48,11 +50,19 @@ class Ended(NamedTuple):
     speed: str
 
 
+class Waited(NamedTuple):
+    """Seconds for which a run, or turns, waited for the machine."""
+
+    waited: float
+
+
 class Account(NamedTuple):
-    """An execution and its runs that have ended, in order."""
+    """An execution, its runs that have ended, in order, and the seconds that it waited for the
+    machine."""
 
     begun: Begun
     ended: list[Ended]
+    waited: float = 0.0
 
     @property
     def first_round(self) -> str:
@@ -60,16 +70,18 @@ class Account(NamedTuple):
         they are the last of the execution."""
         first = {run.cell: run.speed for run in self.ended}
         is_one_each = len(first) == len(self.ended) == len(self.begun.names) < self.begun.runs
-        if not (is_one_each and 1 < len(first) <= SHOWN and all(first.values())):
+        if not (is_one_each and 1 < len(first) <= MOST_CELLS and all(first.values())):
             return ""
         speeds = [f"{self.begun.names[cell]} {speed}" for cell, speed in first.items()]
         return f"so far, one run each, which is no answer yet: {', '.join(speeds)}"
 
 
-def start(runs: Sequence[str]) -> None:
-    """Begin the account of an execution; `runs` has the cell of each run."""
+def start(runs: Sequence[str], cells: Iterable[str] = ()) -> None:
+    """Begin the account of an execution; `runs` has the cell of each run, `cells` all of the
+    study's, whose names are shortened alike whichever of them run."""
     PATH.parent.mkdir(exist_ok=True)
-    begun = Begun(len(runs), time.monotonic(), time.time(), short_names(runs))
+    short = short_names([*cells, *runs])
+    begun = Begun(len(runs), time.monotonic(), time.time(), {cell: short[cell] for cell in runs})
     PATH.write_text(json.dumps(to_json(begun)) + "\n")
 
 
@@ -101,7 +113,15 @@ def closing() -> str | None:
     runs = sum(run.seconds for run in ended)
     wall = time.monotonic() - account.begun.begin
     count = f"{len(ended)} run{'s' * (len(ended) != 1)}"
-    return f"{count} in {duration(wall)}: {duration(runs)} in runs, {duration(measured)} measured"
+    parts = [f"{duration(runs)} in runs", f"{duration(measured)} measured"]
+    parts += [f"{duration(account.waited)} of waiting for the machine"] * (account.waited >= 1)
+    return f"{count} in {duration(wall)}: {', '.join(parts)}"
+
+
+def add_wait(seconds: float) -> None:
+    """Add to the account that the machine was waited for, if this process is of an execution."""
+    if DRIVER in os.environ and PATH.exists():
+        _append(Waited(round(seconds, 1)))
 
 
 def duration(seconds: float) -> str:
@@ -223,9 +243,7 @@ class Progress:
             speed = self._speed(self.rate * self.batch_size)
         self._print([status, *filter(None, [speed]), f"{seconds:.0f} s"], end="\n")
         if PATH.exists():
-            ended = Ended(self.cell, round(seconds, 1), round(self.measured, 3), speed)
-            with open(PATH, "a") as file:
-                file.write(json.dumps(to_json(ended)) + "\n")
+            _append(Ended(self.cell, round(seconds, 1), round(self.measured, 3), speed))
             if (account := _account()) and account.first_round and not self.probe:
                 self.out.write(f"{account.first_round}\n")
 
@@ -270,8 +288,16 @@ def _account() -> Account | None:
     """The account up to the first line that is damaged, which ends no run; None without one."""
     account = None
     with contextlib.suppress(OSError, ValueError):
-        first, *lines = text_of(PATH, LONGEST).splitlines()
+        first, *lines = text_of(PATH, MOST_BYTES).splitlines()
         account = Account(from_json(Begun, parse_json(first)), [])
-        for line in lines:
-            account.ended.append(from_json(Ended, parse_json(line)))
+        for line in map(parse_json, lines):
+            if isinstance(line, dict) and "waited" in line:
+                account = account._replace(waited=account.waited + from_json(Waited, line).waited)
+            else:
+                account.ended.append(from_json(Ended, line))
     return account
+
+
+def _append(line: Ended | Waited) -> None:
+    with open(PATH, "a") as file:
+        file.write(json.dumps(to_json(line)) + "\n")

@@ -21,13 +21,13 @@ from touchstone.schema.events import (
     events_of,
 )
 
-MOST = 1 << 30
+MOST_BYTES = 1 << 30
 """Bytes of events, or of its log, for which a run is ended."""
 LONGEST_LINE = 4 << 20
 """Bytes of a line of events, at most: a chunk, with a loss for every step."""
 LONGEST_EVENT = 64 << 10
 """Bytes of the line of any other event."""
-KEPT = 1 << 20
+KEPT_BYTES = 1 << 20
 """Bytes of a long log's begin, and of its end, that are kept."""
 LOG_TAIL = 20
 """Lines of the log's end that an `error` shows."""
@@ -83,8 +83,8 @@ def close(events: Path, account: Account, outcome: Outcome) -> None:
 def too_much(*files: Path) -> str | None:
     """Why a run is to be ended for what it has written to these files, or None."""
     for path in files:
-        if path.exists() and path.stat().st_size > MOST:
-            return f"it wrote more than {MOST >> 20} MiB to {path}"
+        if path.exists() and path.stat().st_size > MOST_BYTES:
+            return f"it wrote more than {MOST_BYTES >> 20} MiB to {path}"
     return None
 
 
@@ -92,21 +92,21 @@ def log_tail(log: Path) -> list[str]:
     """The last lines of a log, each shortened."""
     size = log.stat().st_size
     with open(log, "rb") as file:
-        file.seek(max(size - KEPT, 0))
-        text = file.read(KEPT).decode(errors="replace")
+        file.seek(max(size - KEPT_BYTES, 0))
+        text = file.read(KEPT_BYTES).decode(errors="replace")
     return [shortened(line) for line in text.splitlines()[-LOG_TAIL:]]
 
 
 def shorten_log(log: Path) -> None:
     """Replace the middle of a long log by a line that says how much is missing."""
     size = log.stat().st_size
-    if size <= 2 * KEPT:
+    if size <= 2 * KEPT_BYTES:
         return
     with open(log, "r+b") as file:
-        file.seek(size - KEPT)
-        end = file.read(KEPT)
-        file.seek(KEPT)
-        file.write(b"\n... %d bytes are left out here ...\n" % (size - 2 * KEPT))
+        file.seek(size - KEPT_BYTES)
+        end = file.read(KEPT_BYTES)
+        file.seek(KEPT_BYTES)
+        file.write(b"\n... %d bytes are left out here ...\n" % (size - 2 * KEPT_BYTES))
         file.write(end)
         file.truncate()
 

@@ -15,7 +15,7 @@ OUT_OF_MEMORY = re.compile(
 )
 
 
-def known(
+def outcome_without_running(
     device: str,
     cell: str,
     repeat: int,

@@ -36,7 +36,7 @@ HOLE = 0.5
 """Seconds that may be missing before no number is believed."""
 UNCOUNTED = 5.0
 """The same where the kernel does not count how long a thread waits for a core."""
-PATIENCE = 10.0
+ANSWER_SECONDS = 10.0
 """Seconds that a question waits for the thread, which may have to wait for a core."""
 WORKED, IDLE = 0.1, 0.05
 """Cores that the watched processes use, on average over a hole, if they worked in it; on a busy
@@ -103,14 +103,14 @@ class Standstill:
         with self.beaten:
             self.ended = True
             self.beaten.notify_all()
-        self.thread.join(PATIENCE)
+        self.thread.join(ANSWER_SECONDS)
 
     @property
     def lost(self) -> Lost:
         """How long nothing could work so far, a hole that has just ended included."""
         asked = time.monotonic()
         with self.beaten:
-            self.beaten.wait_for(lambda: self.ended or self.last > asked - 2 * BEAT, PATIENCE)
+            self.beaten.wait_for(lambda: self.ended or self.last > asked - 2 * BEAT, ANSWER_SECONDS)
             return self.all
 
     def _watch(self) -> None:

@@ -97,27 +97,30 @@ def supervise(
     """
     device = spec.execution.device
     used = cores(spec.execution.threads)
-    own = variables_of(spec, used)
+    run_variables = variables_of(spec, used)
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
     unknown: environment.Unknown = {}
-    run = _run(used, own, is_launcher(command[0]))
+    run = _run(used, run_variables, is_launcher(command[0]))
     start = _start(spec, run["started"], unknown, trial)
     processes.become_reaper()
     others = frozenset(processes.children(os.getpid()))
     group, without = processes.make_group()
     kills = OomKills(group.path if group else None)
-    asked, ask = os.pipe()
-    os.set_blocking(ask, False)
-    given, descriptors = {**own, SAMPLE_NOW: str(ask)}, [ask]
+    sample_requests, request_sample = os.pipe()
+    os.set_blocking(request_sample, False)
+    runner_variables, descriptors = (
+        {**run_variables, SAMPLE_NOW: str(request_sample)},
+        [request_sample],
+    )
     if other_nodes:
-        given |= other_nodes.variables
+        runner_variables |= other_nodes.variables
         descriptors += other_nodes.descriptors
     latencies = [core_latency(used)]
     begin = time.monotonic()
     with open(log, "wb") as output:
-        process = start_runner(command, used, given, output, descriptors, group)
-    os.close(ask)
+        process = start_runner(command, used, runner_variables, output, descriptors, group)
+    os.close(request_sample)
     progress = Progress(spec, events)
     devices = spec.execution.replicas
     watched = sensors.Watched(process.pid, device, group, others, devices=devices)
@@ -125,12 +128,20 @@ def supervise(
         telemetry = folder / "telemetry.csv"
         stops = partial(is_stopped, process.pid)
         with Standstill(watched.cpu_seconds, stops, len(used)) as standstill:
-            known, stopped = _watch(
-                process, asked, watched, spec, telemetry, log, progress, other_nodes, standstill
+            sensor_facts, stopped = _watch(
+                process,
+                sample_requests,
+                watched,
+                spec,
+                telemetry,
+                log,
+                progress,
+                other_nodes,
+                standstill,
             )
             lost = standstill.lost
     finally:
-        os.close(asked)
+        os.close(sample_requests)
         # Whatever happens to this process, nothing of the run goes on after it.
         process.end()
         cpu_seconds, out_of_memory = _end(process, watched, kills)
@@ -139,8 +150,8 @@ def supervise(
     run["core_latency"] = [one for one in latencies if one is not None]
     code = process.returncode
     account = runner_output.account_of(events)
-    said = account.result
-    if other_nodes and not stopped and said and said.status == status.OK:
+    result = account.result
+    if other_nodes and not stopped and result and result.status == status.OK:
         stopped = other_nodes.ended()
     lines: list[str] = []
     reason: str | None
@@ -148,8 +159,8 @@ def supervise(
         how, reason = status.ERROR, str(lost)
     elif stopped:
         how, reason, lines = stopped
-    elif said:
-        how, reason = said.status, said.reason
+    elif result:
+        how, reason = result.status, result.reason
         lines = runner_output.log_tail(log) if how == status.ERROR else []
     elif out_of_memory:
         how, reason = status.OOM, "the kernel killed it: the host ran out of memory"
@@ -173,7 +184,7 @@ def supervise(
     if without:
         unknown["run.control_group"] = without
     software = _software(spec, environment.installed(command[0], unknown))
-    _describe(folder, software, data, run, start, known, unknown)
+    _describe(folder, software, data, run, start, sensor_facts, unknown)
     if not trial:
         progress.finish(how)
     elif stood_still:
@@ -302,7 +313,7 @@ def _end(process: Runner, watched: sensors.Watched, kills: OomKills) -> tuple[fl
 
 def _watch(
     process: Runner,
-    asked: int,
+    sample_requests: int,
     watched: sensors.Watched,
     spec: RunSpec,
     telemetry: Path,
@@ -313,7 +324,7 @@ def _watch(
 ) -> tuple[dict[str, Any], Ending | None]:
     """Sample until the process ends or is to be stopped.
 
-    A sample is taken every interval, and whenever a byte comes through the pipe `asked`:
+    A sample is taken every interval, and whenever a byte comes through the pipe `sample_requests`:
     the runner sends one at the edges of the measured phase. Returns what is known of every
     sensor, and the outcome if it is to be stopped, or was by `other_nodes`; at a standstill none.
     """
@@ -324,7 +335,11 @@ def _watch(
     deadline = due + seconds
     stopped: Ending | None = None
     ended = os.pidfd_open(process.pid)
-    heard = [ended, asked] if other_nodes is None else [ended, asked, other_nodes.fileno()]
+    heard = (
+        [ended, sample_requests]
+        if other_nodes is None
+        else [ended, sample_requests, other_nodes.fileno()]
+    )
     try:
         with open(telemetry, "w", newline="") as file:
             sampler = Sampler(watched, file)
@@ -359,10 +374,10 @@ def _watch(
                         stopped = other_nodes.news()
                     if stopped:
                         return sampler.finish(), stopped
-                    if asked in ready:
-                        if os.read(asked, 64):
+                    if sample_requests in ready:
+                        if os.read(sample_requests, 64):
                             break
-                        heard.remove(asked)  # the runner has closed its end
+                        heard.remove(sample_requests)  # the runner has closed its end
     finally:
         os.close(ended)
 

@@ -22,7 +22,7 @@ ROUNDS, SLICE_SECONDS, LEAD_SECONDS = 4, 0.4, 0.15
 """Of a set in which settings take turns."""
 LONG_SECONDS = 2.0
 """How long a slice lasts before which nothing is done unmeasured."""
-PATIENCE = 2
+MOST_TIMES = 2
 """How long the rounds of a set last at most, beside other programs, as a multiple of their time
 without: rounds beside these show nothing."""
 LEAST_SETS, MOST_SETS = 3, 5
@@ -241,7 +241,7 @@ def timing_of(cells: int) -> Timing:
     """How a set of so many settings is measured."""
     usual = ROUNDS * cells * (LEAD_SECONDS + SLICE_SECONDS)
     return Timing(
-        ROUNDS, SLICE_SECONDS, LEAD_SECONDS, PATIENCE * usual, least_rounds=0,
+        ROUNDS, SLICE_SECONDS, LEAD_SECONDS, MOST_TIMES * usual, least_rounds=0,
         long_seconds=LONG_SECONDS,
     )  # fmt: skip
 

@@ -126,7 +126,7 @@ class Operation:
         return call
 
     def deviation(self, results: Any, a: Any) -> float:
-        """Of every replica's result that is at hand; PyTorch's other processes keep theirs."""
+        """Of every replica's result that is available; PyTorch's other processes keep theirs."""
         places = np.linspace(0, len(a) - 1, min(SAMPLE, len(a))).astype(int)
         wide = a.astype(np.float64)
         exact = sum(wide[(places - rank) % len(a)] for rank in range(self.replicas))

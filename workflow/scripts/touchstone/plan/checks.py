@@ -16,7 +16,7 @@ from touchstone.datasets import catalogue
 from touchstone.networks.graph import GraphError
 from touchstone.plan import environment, frameworks, inference
 from touchstone.plan.devices import AVAILABLE
-from touchstone.plan.effect import foreign, lacks, usual
+from touchstone.plan.effect import foreign, missing_requirement, with_defaults
 from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.names import BEST
 from touchstone.plan.parts import Environment, Program, Shapes
@@ -113,17 +113,22 @@ class Known:
         unheeded = [name for name in SETTINGS if foreign(cell, name)]
         if cell.kind == PROGRAM:
             mode = frameworks.modes(cell.framework)[0]
-            return [usual(cell, unheeded).model_copy(update={"mode": mode})]
+            return [with_defaults(cell, unheeded).model_copy(update={"mode": mode})]
         if cell.kind != OPERATION:
             if cell.kind == INFERENCE and cell.trained_batch_size is None:
                 cell = cell.model_copy(update={"trained_batch_size": cell.batch_size})
             dependent = ("batch_split", "trained_batch_size")
-            return [usual(cell, [*unheeded, *(name for name in dependent if lacks(cell, name))])]
+            return [
+                with_defaults(
+                    cell,
+                    [*unheeded, *(name for name in dependent if missing_requirement(cell, name))],
+                )
+            ]
         shapes, mode = [cell.dataset], frameworks.modes(cell.framework)[0]
         if cell.dataset in self.shapes:
             listed = self._shapes_of(cell.dataset)
             shapes = shapes if isinstance(listed, str) else listed.get(cell.network, shapes)
-        cell = usual(cell, unheeded)
+        cell = with_defaults(cell, unheeded)
         same = {"batch_size": 1, "input": "synthetic", "mode": mode}
         return [cell.model_copy(update={**same, "dataset": shape}) for shape in shapes]
 

@@ -31,13 +31,13 @@ def foreign(cell: Cell, name: str) -> str | None:
     return TRAINED_WEIGHTS.words if untrained and traits.decides == WEIGHTS else None
 
 
-def lacks(cell: Cell, name: str) -> str | None:
+def missing_requirement(cell: Cell, name: str) -> str | None:
     """What the cell lacks for the setting `name` to have an effect; None if it heeds it."""
     need = SETTINGS[name].needs
     return foreign(cell, name) or (need.words if need and not need.holds(cell) else None)
 
 
-def usual(cell: Cell, names: Iterable[str]) -> Cell:
+def with_defaults(cell: Cell, names: Iterable[str]) -> Cell:
     """The cell with the usual value for these settings."""
     return cell.model_copy(update={name: Cell.model_fields[name].default for name in names})
 
@@ -50,7 +50,7 @@ def without_effect(written: Iterable[str], cells: Iterable[Cell]) -> list[str]:
     every = list(cells)
     found = []
     for name in filter(SETTINGS.__contains__, written):
-        reasons = {lacks(cell, name): None for cell in every}
+        reasons = {missing_requirement(cell, name): None for cell in every}
         if every and None not in reasons:
             needed = " or ".join(filter(None, reasons))
             found.append(f"{name}: has no effect without {needed}; remove it, or add that")

@@ -38,10 +38,10 @@ def capabilities(framework: str) -> Capabilities:
 
 def names() -> list[str]:
     """Those of them that train: all but the ones that are for something else only."""
-    return [name for name in adapters() if only(name) is None]
+    return [name for name in adapters() if single_purpose(name) is None]
 
 
-def only(framework: str) -> str | None:
+def single_purpose(framework: str) -> str | None:
     """What the adapter is for, where it is for one thing: `inference`, `operations`, or None."""
     return capabilities(framework).only
 
@@ -88,7 +88,7 @@ def constants(path: Path) -> dict[str, Any]:
     return values
 
 
-def of_records(framework: str, constant: str) -> bool:
+def record_format_has(framework: str, constant: str) -> bool:
     """What that format says of itself: `SHARDED` or `PHOTOS` (datasets/formats), whose import
     brings NumPy, which would take longer than all else that a plan reads."""
     return bool(constants(FORMATS / f"{record_format(framework)}.py")[constant])
@@ -106,7 +106,7 @@ def released(framework: str) -> str | None:
     return capabilities(framework).released
 
 
-def own_start(framework: str) -> OwnStart:
+def default_initialisation(framework: str) -> OwnStart:
     """What the framework draws as initial weights where its user says nothing."""
     return OwnStart(*capabilities(framework).initialisation)
 
@@ -121,7 +121,7 @@ def parity_bytes(framework: str) -> int:
     return capabilities(framework).parity_bytes
 
 
-def waits(framework: str) -> bool:
+def supports_wait_policy(framework: str) -> bool:
     """Whether idle threads of the framework heed a wait policy."""
     return capabilities(framework).waits
 
@@ -144,7 +144,7 @@ def unsupported(cell: Cell) -> str | None:
     path = environment(cell.framework, cell.device, cell.style)
     if cell.environment == PINNED and not _is_there(path):
         return f"no environment has {cell.framework} for {cell.device.upper()}s: no {path}"
-    if cell.reads and not of_records(cell.framework, "PHOTOS") and _has_photos(cell.dataset):
+    if cell.reads and not record_format_has(cell.framework, "PHOTOS") and _has_photos(cell.dataset):
         kind = record_format(cell.framework)
         return (
             f"{cell.dataset} has photos, and {cell.framework} reads {kind} records, which hold none"

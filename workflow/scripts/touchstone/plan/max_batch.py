@@ -6,7 +6,7 @@ from touchstone.plan import frameworks, programs
 from touchstone.plan.model import SETTINGS, Cell
 from touchstone.plan.names import BEST
 from touchstone.plan.parts import Program
-from touchstone.plan.read import NAMED, UNSAID, digest
+from touchstone.plan.read import NAMED, OMITTED_FROM_NAMES, digest
 from touchstone.plan.setting import OWN, PROGRAM, TRAINING
 from touchstone.plan.spec import make_spec, training_examples
 from touchstone.plan.study import Plan
@@ -27,7 +27,7 @@ def searches(plan: Plan) -> dict[str, Cell]:
 
     Cells of the mode `best` have none: which mode they train in is known in their runs only.
     Operations, inference, cells of several replicas and unsupported ones have none either, nor
-    programs that are not told their batch size or run to their end.
+    programs that do not get their batch size or run to their end.
     """
     if not plan.study.find_max_batch:
         return {}
@@ -55,7 +55,7 @@ def _is_told(program: Program | None) -> bool:
 def _name(cell: Cell) -> str:
     """What a cell's name spells out but what searches share, and a hash of all other settings."""
     values = cell.model_dump(exclude={*SHARED, "nodes"})  # which is 1
-    for key, usual in UNSAID:
+    for key, usual in OMITTED_FROM_NAMES:
         if values[key] == usual:
             del values[key]
     slug = [str(values.pop(key)) for key in NAMED if key in values]

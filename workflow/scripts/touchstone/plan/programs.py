@@ -82,12 +82,12 @@ def filled(
 def unused(
     sweep: Mapping[str, Any], cells: Iterable[Cell], programs: Mapping[str, Program]
 ) -> list[str]:
-    """A fault where a sweep, which has these cells, sets a batch size that none of its programs is
-    told."""
+    """A fault where a sweep, which has these cells, sets a batch size that none of its programs
+    gets."""
     used = [programs[name] for cell in cells if (name := cell.program or "") in programs]
     if "batch_size" not in sweep or not used or any("batch_size" in named(one) for one in used):
         return []
-    return ["batch_size: no program is told it; write `{batch_size}` into its arguments"]
+    return ["batch_size: no program gets it; write `{batch_size}` into its arguments"]
 
 
 def code(program: Program, given: list[str]) -> str:

@@ -20,11 +20,11 @@ from touchstone.yaml_file import parsed
 
 NAMED = settings(lambda traits: traits.in_names is not None)
 """The settings that a cell's name spells out, in this order, but not `tuned` and `pinned`."""
-USUAL = {key: field.default for key, field in Cell.model_fields.items()}
+DEFAULTS = {key: field.default for key, field in Cell.model_fields.items()}
 """What the settings are where nobody says otherwise."""
 OWN = ("study", "title", "sweeps")
 """What a study does not take from the default study."""
-UNSAID = (("style", TUNED), ("environment", PINNED), ("program", None))
+OMITTED_FROM_NAMES = (("style", TUNED), ("environment", PINNED), ("program", None))
 """Settings of `NAMED` with the values that no name spells out."""
 
 
@@ -51,11 +51,11 @@ def name_of(cell: Cell) -> str:
     """The cell's name: what `NAMED` lists, and a short hash of whatever else is no default."""
     values = vars(cell)
     named = [key for key in NAMED if cell.kind in SETTINGS[key].of]
-    named = [key for key in named if (key, values[key]) not in UNSAID]
+    named = [key for key in named if (key, values[key]) not in OMITTED_FROM_NAMES]
     slug = "-".join(f"{SETTINGS[key].in_names}{values[key]}" for key in named)
     if cell.kind == INFERENCE:
         slug += "-inference"
-    usual = {**USUAL, "mode": frameworks.modes(cell.framework, cell.style)[0]}
+    usual = {**DEFAULTS, "mode": frameworks.modes(cell.framework, cell.style)[0]}
     rest = {k: v for k, v in values.items() if k not in named and v != usual[k]}
     rest.pop("workload", None)
     if rest.get("trained_batch_size") == cell.batch_size:

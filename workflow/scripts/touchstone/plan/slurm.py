@@ -102,7 +102,7 @@ def profile_faults(path: Path) -> tuple[str, str]:
         "executor: slurm\njobs: 100\ndefault-resources:\n  slurm_partition: PARTITION\n"
         f"{LINES.format(rule='train', others='')}\nor fill in profiles/slurm/config.yaml"
     )
-    note = f"{path}: retries: 0 does not hold for runs: one that fails is tried once more"
+    note = f"{path}: retries: 0 does not hold for runs: one that fails is tried again"
     return fault * bool(old), note * (profile.get("retries") == 0)
 
 
@@ -155,7 +155,7 @@ class Nodes(NamedTuple):
 
 
 Partitions = dict[str, list[Nodes]]
-"""By name; the default partition is there once more, as the empty name."""
+"""By name; the default partition is there again, as the empty name."""
 
 
 def partitions() -> Partitions | None:

@@ -52,7 +52,11 @@ def _network(
 
 def _described(cell: Cell, dataset: catalogue.Dataset) -> tuple[Any, ...]:
     """What decides the network of a cell: the arguments of `_network`."""
-    own = frameworks.own_start(cell.framework) if cell.initialisation == "framework" else None
+    own = (
+        frameworks.default_initialisation(cell.framework)
+        if cell.initialisation == "framework"
+        else None
+    )
     shape, classes = tuple(dataset.shape), len(dataset.classes)
     return cell.network, shape, classes, cell.initialisation, own
 
@@ -166,7 +170,7 @@ def _named(part: Any, cell: Cell) -> dict[str, Any]:
 
 
 def _data_of(cell: Cell, dataset: catalogue.Dataset) -> Data:
-    sharded = frameworks.of_records(cell.framework, "SHARDED")
+    sharded = frameworks.record_format_has(cell.framework, "SHARDED")
     return Data(
         format=frameworks.record_format(cell.framework),
         encoding="raw" if dataset.photos is None else "jpeg",

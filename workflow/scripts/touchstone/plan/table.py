@@ -63,7 +63,7 @@ def _kinds(name: str) -> tuple[Any, ...]:
 
 @cache
 def _value(name: str, text: str) -> Any:
-    """The value of a setting that stands in a row as this text: words as they are, for another
+    """The value of a setting that a row has as this text: words as they are, for another
     version may have more. Raises ValueError for anything else that is none."""
     if not text:
         return None

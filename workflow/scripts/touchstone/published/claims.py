@@ -173,7 +173,7 @@ class Judge:
     def _roughly(self, tests: Sequence[Test]) -> bool:
         """Whether figures of one machine are compared with a number of another."""
         return not self.exact and any(
-            point.values and not point.counted
+            point.values and not point.exact
             for test in tests
             if getattr(test, "number", None)
             for point in self._asked(test, test.metric)

@@ -35,7 +35,7 @@ from touchstone.results.metrics import words
 HARDWARE = ("device", "devices", "replicas", "gpu", "generation")
 """The factors that the word of a source for a piece of hardware says."""
 SETTINGS = ("task", "dataset", "precision")
-"""The factors by which the figures that a ranking is compared with are told apart."""
+"""The factors by which the figures that a ranking is compared with are distinguished."""
 
 
 def select(points: Iterable[Point], where: Where) -> list[Point]:
@@ -70,7 +70,7 @@ def ratio(
         if found is None:
             continue
         slack = 1 + test.tolerance
-        low, high = test.bounds(evidence.exact or (one.counted and other.counted))
+        low, high = test.bounds(evidence.exact or (one.exact and other.exact))
         if found.is_ratio:
             low = low / slack if low is not None else None
             high = high * slack if high is not None else None
@@ -87,7 +87,7 @@ def value(test: ValueTest, points: list[Point], evidence: Evidence) -> list[Grou
     return [
         group(
             point.cell or "",
-            evidence.between(one, *test.bounds(evidence.exact or point.counted)),
+            evidence.between(one, *test.bounds(evidence.exact or point.exact)),
             one,
         )
         for point, one in found
@@ -374,8 +374,8 @@ def _at(point: Point, factor: str) -> str:
 
 
 def _named(points: Sequence[Point], where: Where) -> list[tuple[str, Point]]:
-    """Figures with what sets each apart: its levels of the factors asked for, hardware by its own
-    name, and of figures that are alike in those the levels in which they differ."""
+    """Label each figure by its levels of the wanted factors, and by those others in which figures
+    with equal labels differ; hardware has its own name."""
     labels = [_levels(point, where) for point in points]
     found = []
     for label, point in zip(labels, points, strict=True):

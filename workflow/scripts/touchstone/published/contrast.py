@@ -81,7 +81,7 @@ def figure(point: Point) -> Contrast:
     The mean is geometric; for shares, and where a value is not positive, it is arithmetic.
     """
     values = list(point.values.values())
-    if point.counted:
+    if point.exact:
         return Contrast.counted(log(values[0]), True)
     if point.unit == "1" or min(values) <= 0:
         return Contrast.of(values, False)
@@ -103,7 +103,7 @@ def contrast(one: Point, other: Point) -> Contrast | None:
 
     None where no block has both, or where a ratio has a value that is not positive.
     """
-    if one.counted and other.counted:
+    if one.exact and other.exact:
         count, reference = (next(iter(point.values.values())) for point in (one, other))
         return Contrast.counted(log(count / reference), True)
     if one.unit == "1":

@@ -15,7 +15,15 @@ from touchstone.published.claims import NOT_COMPARABLE, NOT_MEASURED, STAND_IN, 
 from touchstone.published.dossier import PARAMETERS, Dossier, read_dossier
 from touchstone.published.entries import changes
 from touchstone.published.evidence import Group
-from touchstone.published.points import OF_CALLS, SPEED, InTurn, Point, factors_of, sums, totals
+from touchstone.published.points import (
+    OPERATION_METRICS,
+    SPEED,
+    InterleavedSpeeds,
+    Point,
+    factors_of,
+    sums,
+    totals,
+)
 from touchstone.results.metrics import CENSORED, METRICS
 from touchstone.results.turn_groups import groups
 
@@ -82,8 +90,8 @@ def forecast(
         changed[name] = changes([(whole, cells[name])])
         points += [
             Point(
-                metric, "", factors_of(whole), blocks, cell=name, counted=metric == PARAMETERS,
-                in_turn=InTurn(turns[name], {1: 1.0, 2: 1.0}, 1.0)
+                metric, "", factors_of(whole), blocks, cell=name, exact=metric == PARAMETERS,
+                in_turn=InterleavedSpeeds(turns[name], {1: 1.0, 2: 1.0}, 1.0)
                 if metric == SPEED and name in turns else None,
             )
             for metric in _metrics(whole, dossier.claimed | {"step_rate"})
@@ -139,7 +147,7 @@ def _metrics(cell: Cell, wanted: set[str]) -> Iterator[str]:
         if metric == PARAMETERS:
             there = cell.kind != OPERATION
         elif cell.kind == OPERATION:
-            there = metric in OF_CALLS
+            there = metric in OPERATION_METRICS
         elif cell.workload == "inference":
             there = metric in OF_PREDICTION
         elif metric in CENSORED:

@@ -84,7 +84,7 @@ SHEET_FILES = {
 """How a table of the machine is written, by the end of its file's name."""
 
 
-class Laid(NamedTuple):
+class PageTable(NamedTuple):
     """A table with its notes and the sentences below it."""
 
     pivot: Pivot
@@ -92,7 +92,7 @@ class Laid(NamedTuple):
     notes: Notes
 
 
-class Drawn(NamedTuple):
+class PageFigure(NamedTuple):
     """A figure of the page."""
 
     id: str
@@ -152,18 +152,18 @@ def make(
     findings = examine(table)
     shown = [one for one in measured if one.metric in names]
 
-    laid, files = [], dict[str, str | bytes]()
+    page_tables, files = [], dict[str, str | bytes]()
     for layout in dossier.tables:
         factors = [*layout.rows, *layout.columns]
         found = entries(published, shown, layout.where, layout.also, dossier)
         found = labels_that_differ(found, factors)
         pivoted = pivot(layout, found)
         said = [*_said(found, by_cell, scale, repeats), *([BLANK] if pivoted.blank else [])]
-        laid.append(Laid(pivoted, said, Notes()))
+        page_tables.append(PageTable(pivoted, said, Notes()))
         place = f"tables/{layout.id}"
         files[f"{place}.csv"] = as_csv(found, factors)
-        files[f"{place}.md"] = as_markdown(laid[-1].pivot, said)
-        files[f"{place}.tex"] = as_latex(laid[-1].pivot, said)
+        files[f"{place}.md"] = as_markdown(page_tables[-1].pivot, said)
+        files[f"{place}.tex"] = as_latex(page_tables[-1].pivot, said)
     context = machine_tables.Context(study, wholes, published, dossier)
     sheets = [machine_tables.sheet(one, context) for one in dossier.machine]
     for one in sheets:
@@ -191,7 +191,7 @@ def make(
             text = " ".join([caption(spec, found, CLOCKS.get(spec.metric, ""), machine), *said])
             alt = f"{_titled(spec)}: published left, measured right; the tables have the numbers"
             data = _inline(images["svg"])
-            figures.append(Drawn(spec.id, _titled(spec), text, alt, data, spec.number))
+            figures.append(PageFigure(spec.id, _titled(spec), text, alt, data, spec.number))
         for curves in dossier.curves:
             lines = _curves(curves, study, wholes)
             if not lines:
@@ -204,7 +204,7 @@ def make(
             text = f"{text} {_all_changes(changed_here, scale, repeats)}".rstrip()
             alt = f"{_titled(curves)}: a line for each run measured here"
             data = _inline(images["svg"])
-            figures.append(Drawn(curves.id, _titled(curves), text, alt, data, curves.number))
+            figures.append(PageFigure(curves.id, _titled(curves), text, alt, data, curves.number))
 
     environment = templates(HERE)
     environment.globals["cited"] = partial(
@@ -239,7 +239,7 @@ def make(
         comparable=dossier.comparable,
         left_out=dossier.left_out,
         sheets=sheets,
-        tables=laid,
+        tables=page_tables,
         figures=figures,
         findings=grouped,
         folder=folder,

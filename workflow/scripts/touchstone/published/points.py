@@ -24,7 +24,7 @@ Level = str | float
 
 ALIKE = ("framework", "device", "precision")
 """The factors that a total's operations share."""
-OF_CALLS = (
+OPERATION_METRICS = (
     "step_rate", "flop_rate", "memory_rate", "algorithm_bandwidth", "bus_bandwidth", "deviation",
 )  # fmt: skip
 """The metrics that a study shows of a basic operation, which trains nothing."""
@@ -39,7 +39,7 @@ NO_BOTTLENECK = (
 )
 
 
-class InTurn(NamedTuple):
+class InterleavedSpeeds(NamedTuple):
     """What turns show of a cell: by set, its speed, examples/s.
 
     `group` is its place among the study's groups; `factor` multiplies the variance.
@@ -57,7 +57,7 @@ class Point:
     A published figure has one value; `row` is its place, `reading` how it was taken, and
     `missing` why this workflow has nothing like it. A measured one has the name of its cell;
     `changed` is what the scale of the study changed, where no published figure is like it then.
-    `counted` is a figure without noise: the parameters of a network. `in_turn` is there where the
+    `exact` is a figure without noise: the parameters of a network. `in_turn` is there where the
     cell took turns, from which its ratios to the others of its group are then.
     """
 
@@ -72,8 +72,8 @@ class Point:
     cell: str | None = None
     flags: tuple[str, ...] = ()
     changed: str | None = None
-    counted: bool = False
-    in_turn: InTurn | None = None
+    exact: bool = False
+    in_turn: InterleavedSpeeds | None = None
 
 
 def level(name: str, value: Any) -> Level:
@@ -169,7 +169,9 @@ def measured_points(
         factors = factors_of(whole) | (gpu_of(measured) if whole.device == "gpu" else {})
         flags = tuple(dict.fromkeys(measured.flags))
         for metric in metrics:
-            if metric not in METRICS or (whole.kind == OPERATION and metric not in OF_CALLS):
+            if metric not in METRICS or (
+                whole.kind == OPERATION and metric not in OPERATION_METRICS
+            ):
                 continue
             values = measured.by_block(metric)
             why = [run.reasons[metric] for run in measured.runs if metric in run.reasons]
@@ -204,7 +206,7 @@ def with_changed_labels(
 def with_turns(points: Iterable[Point], turns: Iterable[Measured]) -> list[Point]:
     """Measured figures, of which throughputs have what turns show (docs/measuring.md)."""
     known = {
-        cell: InTurn(place, speeds, ADAPTIVE if one.adaptive else 1.0)
+        cell: InterleavedSpeeds(place, speeds, ADAPTIVE if one.adaptive else 1.0)
         for place, one in enumerate(turns)
         for cell, speeds in one.speeds.items()
     }
@@ -309,7 +311,7 @@ def parameter_counts(cells: Iterable[Cell], folder: Path) -> list[Point]:
             graph = networks.build(cell.network, tuple(data.shape), len(data.classes))
             counts[key] = graph.parameter_count
         values = {1: float(counts[key])}
-        points.append(Point(PARAMETERS, "parameters", factors_of(cell), values, counted=True))
+        points.append(Point(PARAMETERS, "parameters", factors_of(cell), values, exact=True))
     return points
 
 

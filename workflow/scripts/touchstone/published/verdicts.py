@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 
 from touchstone.published.claim_model import Claim, levels_named
 from touchstone.published.claims import (
@@ -93,10 +95,7 @@ def summary(found: Sequence[Verdict]) -> list[str]:
     here = Counter(one.here.verdict for one in found)
     own = Counter(one.own_word for one in found)
     stand_ins = sum(one.here.stand_in and one.here.verdict != NOT_COMPARABLE for one in found)
-    done = listing(f"{verb} {here[verdict]}" for verdict, verb in VERBS.items() if here[verdict])
-    text = f"Of the source's {len(found)} claims, the runs here {done}."
-    if here[NOT_MEASURED] == len(found):
-        text = f"The runs here measured none of the source's {len(found)} claims."
+    text = _counts_text(here)
     chance = expected_wrong(found)
     if chance:
         text += f" {chance}"
@@ -107,6 +106,21 @@ def summary(found: Sequence[Verdict]) -> list[str]:
         f"{own[word]} {words[own[word] > 1]}" for word, words in COUNTED.items() if own[word]
     )
     return [text, f"By the source's own table, {counts}."]
+
+
+def _counts_text(counts: Counter[str]) -> str:
+    """How many claims have which verdict here, in a sentence."""
+    if counts[NOT_MEASURED] == counts.total():
+        return f"The runs here measured none of the source's {counts.total()} claims."
+    done = listing(f"{verb} {counts[word]}" for word, verb in VERBS.items() if counts[word])
+    return f"Of the source's {counts.total()} claims, the runs here {done}."
+
+
+def summary_of_csv(text: str) -> str:
+    """The same sentence from what `as_csv` wrote; empty where it has no claim."""
+    rows = csv.DictReader(StringIO(text))
+    here = {row["claim"]: row["verdict"] for row in rows if row["figures"] == "measured"}
+    return _counts_text(Counter(here.values())) if here else ""
 
 
 def expected_wrong(found: Sequence[Verdict]) -> str:

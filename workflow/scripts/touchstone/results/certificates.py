@@ -111,8 +111,8 @@ def proof(
     precision: str = COVERED[0],
     optimizer: str = "",
 ) -> Proof:
-    """The proof, or why there is none, for one network in one framework; of a cell with an
-    optimizer, also of its update equation.
+    """What the certificate says of a network in a framework, and of the update equation of a
+    cell's optimizer; `why` explains a missing one.
 
     In every environment and style a framework has a proof of its own: `framework` is then the text
     of a `plan.names.Stack`.

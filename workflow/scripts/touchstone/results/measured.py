@@ -18,7 +18,7 @@ DIVIDED = ("warmup", "measured", "evaluation")
 """The phases that may have several parts."""
 
 
-class Part(NamedTuple):
+class PhaseSpan(NamedTuple):
     """A stretch of a phase on the monotonic clock (s) with the work done in it."""
 
     begin: float

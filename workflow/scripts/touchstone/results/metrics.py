@@ -173,7 +173,7 @@ METRICS = {
     ),
     "training_time": Metric(
         "s",
-        "From the begin of the first step to the end of the last, without evaluations.",
+        "From the beginning of the first step to the end of the last, without evaluations.",
         training_time,
         of=(TRAINING,),
         better=LOWER,
@@ -182,7 +182,7 @@ METRICS = {
     ),
     "total_training_time": Metric(
         "s",
-        "From the begin of the first step to the end of the last evaluation: training and all"
+        "From the beginning of the first step to the end of the last evaluation: training and all"
         " evaluations, which are of every epoch with `evaluate_every: 1`.",
         total_training_time,
         of=(TRAINING,),
@@ -213,7 +213,7 @@ METRICS = {
     ),
     "token_rate": Metric(
         "tokens/s",
-        "Throughput x tokens that a text has predicted: of a network that predicts the next token.",
+        "Throughput x tokens that are predicted of a text, if the network predicts the next token.",
         lambda run: token_rate(run.run, run.measured),
         of=OF_A_NETWORK,
         better=HIGHER,
@@ -599,8 +599,8 @@ METRICS = {
     },
     "total_inference_time": Metric(
         "s",
-        "Inference: from the begin of loading the model to the end of predicting the whole test set"
-        " for the first time, the first prediction included.",
+        "Inference: from the beginning of loading the model to the end of predicting the whole test"
+        " set for the first time, the first prediction included.",
         lambda run: seconds_of(run, "build", "first_step", "evaluation"),
         since=BEGUN,
         of=(INFERENCE,),

@@ -32,7 +32,7 @@ def folders(run: Path) -> list[Path]:
 def shift(clock: Sequence[dict[str, float]], t: float) -> float:
     """A time of another node on the clock of the first (s).
 
-    `clock` are readings of that clock (docs/contracts.md), at the begin of the run and, if it
+    `clock` are readings of that clock (docs/contracts.md), at the beginning of the run and, if it
     went to its end, there: between them the clocks are taken to drift evenly.
     """
     first, last = clock[0], clock[-1]

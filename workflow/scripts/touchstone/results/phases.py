@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from touchstone.results.measured import DIVIDED, Part, events_error
+from touchstone.results.measured import DIVIDED, PhaseSpan, events_error
 from touchstone.results.run_files import Run
 from touchstone.results.steadiness import Chunk
 from touchstone.schema import events
@@ -16,7 +16,7 @@ PHASES = (
 class Phase(NamedTuple):
     """A phase: one stretch of time, or several between which the network was evaluated."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PhaseSpan, ...]
 
     @property
     def begin(self) -> float:
@@ -51,7 +51,7 @@ def phases_of(run: Run) -> dict[str, Phase]:
         name = event.name
         if name not in PHASES:
             raise events_error(run, f"unknown phase {name!r} (known: {', '.join(PHASES)})")
-        part = Part(event.begin, event.end, event.steps, event.examples)
+        part = PhaseSpan(event.begin, event.end, event.steps, event.examples)
         if name in phases and name not in DIVIDED:
             raise events_error(run, f"phase {name!r} occurs twice")
         phases[name] = Phase((*(phases[name].parts if name in phases else ()), part))

@@ -67,13 +67,13 @@ def _described(description: str, unit: str | None = None, **rest: Any) -> Any:
     return Field(description=description, json_schema_extra=extra or None, **rest)
 
 
-class Part(BaseModel):
+class RecordPart(BaseModel):
     """A mapping without other keys than those of its fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Metric(Part):
+class Metric(RecordPart):
     """A number with its unit, or null with the reason. Never 0 for no data."""
 
     model_config = ConfigDict(
@@ -105,7 +105,7 @@ class Metric(Part):
         return self
 
 
-def _metrics() -> type[Part]:
+def _metrics() -> type[RecordPart]:
     """The model of all metrics, each in its unit; another version may know others."""
     units = dict.fromkeys(metric.unit for metric in METRICS.values())
     in_unit = {
@@ -125,14 +125,14 @@ def _metrics() -> type[Part]:
     return create_model("Metrics", __base__=OpenPart, __doc__=text, **fields)
 
 
-class OpenPart(Part):
+class OpenPart(RecordPart):
     """Metrics; those that only another version knows have any unit."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Metric]
 
 
-class Factors(Part):
+class Factors(RecordPart):
     """What the cell is; those of its settings that are not named here follow."""
 
     model_config = ConfigDict(extra="allow")
@@ -149,7 +149,7 @@ class Factors(Part):
     learning_rate: Annotated[Scalar, _described("of the first step after the warm-up")]
 
 
-class EpochLoss(Part):
+class EpochLoss(RecordPart):
     """The training loss of an epoch."""
 
     epoch: Annotated[int, _described("the epoch's number", ge=1)]
@@ -159,7 +159,7 @@ class EpochLoss(Part):
     ]
 
 
-class Reported(Part):
+class Reported(RecordPart):
     """What a program says of itself."""
 
     step: Annotated[int, _described("how many steps were done", ge=0)]
@@ -167,7 +167,7 @@ class Reported(Part):
     accuracy: Annotated[float | None, _described("an accuracy, or null", "1")]
 
 
-class Evaluation(Part):
+class Evaluation(RecordPart):
     """What the network did on the test set."""
 
     epoch: Annotated[int, _described("after this epoch", ge=1)]
@@ -176,7 +176,7 @@ class Evaluation(Part):
     seconds: Annotated[Seconds, _described("training time until then, evaluations left out", "s")]
 
 
-class Machine(Part):
+class Machine(RecordPart):
     """The machine, as in `env.json`."""
 
     model_config = ConfigDict(extra="allow")
@@ -184,7 +184,7 @@ class Machine(Part):
     logical_cores: Annotated[Any, _described("hardware threads", "cores")]
 
 
-class Settings(Part):
+class Settings(RecordPart):
     """The event `settings`: what was asked for and what the live framework says."""
 
     requested: Annotated[dict[str, Any], _described("what the spec asks for")] = ABSENT
@@ -203,7 +203,7 @@ class Settings(Part):
     ] = ABSENT
 
 
-class Trial(Part):
+class Trial(RecordPart):
     """How one candidate of the mode `best` did in its turns."""
 
     mode: Annotated[str, _described("the mode that was tried")]
@@ -248,7 +248,7 @@ class Trial(Part):
     ] = ABSENT
 
 
-class Node(Part):
+class Node(RecordPart):
     """One node of a run on several."""
 
     machine: Annotated[dict[str, Any], _described("the node's machine, as in its `env.json`")]
@@ -258,7 +258,7 @@ class Node(Part):
     ]
 
 
-class Data(Part):
+class Data(RecordPart):
     """What was verified of the record files that the run read."""
 
     folder: Annotated[Text, _described("of the record files")]
@@ -275,7 +275,7 @@ class Data(Part):
     ]
 
 
-class Provenance(Part):
+class Provenance(RecordPart):
     """Where the numbers come from."""
 
     seed: Annotated[int, _described("of weights, order and draws", ge=0)]
@@ -314,7 +314,7 @@ class Provenance(Part):
     ] = ABSENT
 
 
-class Record(Part):
+class Record(RecordPart):
     """One run, judged. Tables, figures and the report are made from records only."""
 
     model_config = ConfigDict(
@@ -375,7 +375,7 @@ class Record(Part):
         ),
     ]
     metrics: Annotated[
-        Part,
+        RecordPart,
         _Made(_metrics()),
         _described("those of the table of metrics that the record's version knew"),
     ]

@@ -26,6 +26,8 @@ from touchstone.schema.interleaved import Interleaved
 from touchstone.schema.spec import PINNED, TUNED
 
 T = TypeVar("T")
+UNSAID = {("evaluate_every", "0"), ("target_accuracy", ""), ("training_accuracy", "False")}
+"""Settings that a label leaves out: what a run does not look at while it trains."""
 FACET = ("network", "dataset", "device")
 GROUP = ("framework", "style", "environment", *FACET, "batch_size")
 
@@ -78,7 +80,11 @@ class Series(NamedTuple):
         """The style and the environment, unless they are the usual ones, and the factors, in
         words."""
         settings = zip(self.factors, self.values, strict=True)
-        words = [setting_name(name, value, self.framework) for name, value in settings]
+        words = [
+            setting_name(name, value, self.framework)
+            for name, value in settings
+            if (name, value) not in UNSAID
+        ]
         return ", ".join(self._stack.variant + words)
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate, pairwise
 from statistics import fmean
 
-from touchstone.results.measured import MetricValue, Part
+from touchstone.results.measured import MetricValue, PhaseSpan
 from touchstone.results.nodes import interpolate
 from touchstone.results.phases import Phase
 from touchstone.results.run_files import Run
@@ -157,7 +157,7 @@ def throttle_bits(run: Run, phase: Phase) -> int:
 def is_whole(run: Run) -> Phase:
     """The time from the first to the last sample of CPU time; no part where there are not two."""
     times = [t for t, _ in run.telemetry.get("cpu_seconds", [])]
-    return Phase((Part(times[0], times[-1], 0, 0),) if len(times) > 1 else ())
+    return Phase((PhaseSpan(times[0], times[-1], 0, 0),) if len(times) > 1 else ())
 
 
 def share_of_others(run: Run, phase: Phase) -> MetricValue:

@@ -69,7 +69,7 @@ class BatchSampler:
         mirrored = random.randint(0, 1 + augmentation.flip, (self.examples, 1))
         parts = [corner, mirrored]
         if augmentation.crop_area:
-            window = windows.drawn(random, self.examples, self.image, augmentation.crop_area)
+            window = windows.draw_window(random, self.examples, self.image, augmentation.crop_area)
             parts = [window[:, :2], mirrored, window[:, 2:]]
         return np.concatenate(parts, axis=1).astype(np.int32)
 

@@ -18,7 +18,7 @@ class ChunkSize:
         self.seconds, self.steps, self.found = seconds, 1, seconds == 0
 
     def learn(self, steps: int, seconds: float) -> None:
-        """A chunk of so many steps took so long. One of fewer steps than `steps` says nothing."""
+        """Update the size from a measured chunk; one of fewer steps than `steps` is ignored."""
         if steps < self.steps or not self.seconds:
             return
         if seconds < self.seconds / 2:

@@ -8,7 +8,7 @@ from touchstone.runner.job import Group
 from touchstone.schema.spec import Execution
 from touchstone.schema.variables import RANK
 
-FOLLOWS = RANK in os.environ
+IS_FOLLOWER = RANK in os.environ
 """Whether this process trains with another one, which says what comes next (`replicas.py`)."""
 
 

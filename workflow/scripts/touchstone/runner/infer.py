@@ -26,7 +26,7 @@ from touchstone.runner.checks import (
 from touchstone.runner.events import json_number
 from touchstone.runner.initial_weights import initial_weights
 from touchstone.runner.job import Job, job_of
-from touchstone.runner.outcome import raise_foreseen
+from touchstone.runner.outcome import raise_as_outcome
 from touchstone.runner.train import cross_entropy
 from touchstone.runner.work import Phases, Work, extent_of
 from touchstone.schema.events import Chunk, Deviation, Evaluation, Memory
@@ -222,5 +222,5 @@ def infer(spec: InferenceSpec, events: Any, threads: int) -> None:
                 raise ValueError(message.format(path, deviation, TOLERANCE))
         events.write(Memory(adapter.device_memory_peak()))
     except Exception as error:
-        raise_foreseen(adapter, error)
+        raise_as_outcome(adapter, error)
         raise

@@ -9,8 +9,8 @@ from typing import Any
 
 from touchstone.runner import BEGIN, replicas
 from touchstone.runner.events import EventWriter
-from touchstone.runner.group import FOLLOWS
-from touchstone.runner.outcome import PATIENCE, Diverged, Failed, exit_now
+from touchstone.runner.group import IS_FOLLOWER
+from touchstone.runner.outcome import EXIT_SECONDS, Diverged, Failed, exit_now
 from touchstone.schema import status
 from touchstone.schema.events import Result, Start
 from touchstone.schema.spec import Spec, kind_of, spec_from_json
@@ -32,7 +32,7 @@ current.
 
 def run(spec: Spec, path: str, threads: int, work: Any) -> None:
     """Do the `work`, and end the events with the runner's own result."""
-    events = replicas.FollowerReporter(path) if FOLLOWS else EventWriter(path)
+    events = replicas.FollowerReporter(path) if IS_FOLLOWER else EventWriter(path)
     date = datetime.datetime.utcnow().strftime("%Y-%m-%dT%H:%M:%SZ")
     events.write(Start(BEGIN, date, os.getpid(), sys.version.split()[0]))
     result = Result(status.OK, None)
@@ -57,7 +57,7 @@ def main() -> None:
     with open(spec_path, encoding="utf-8") as file:
         spec = spec_from_json(json.load(file))
     threads = spec.execution.threads or len(os.sched_getaffinity(0))
-    name, patience = MODULES[kind_of(spec)], PATIENCE if kind_of(spec) == "program" else None
+    name, patience = MODULES[kind_of(spec)], EXIT_SECONDS if kind_of(spec) == "program" else None
     if pipes:
         module = "program" if name == "program" else "slices"
         slices = importlib.import_module("touchstone.runner." + module)

@@ -13,9 +13,9 @@ from touchstone import operations
 from touchstone.runner import BEGIN
 from touchstone.runner.adapters import make_adapter
 from touchstone.runner.checks import arithmetic, prove_settings, shown_by_products, software_of
-from touchstone.runner.group import FOLLOWS, group_of, processes_of, threads_of_replica
+from touchstone.runner.group import IS_FOLLOWER, group_of, processes_of, threads_of_replica
 from touchstone.runner.job import Job, job_of
-from touchstone.runner.outcome import raise_foreseen
+from touchstone.runner.outcome import raise_as_outcome
 from touchstone.runner.work import Phases, Work, extent_of
 from touchstone.schema.events import Chunk, Deviation, Memory
 from touchstone.schema.spec import OperationSpec
@@ -132,10 +132,10 @@ def operate(spec: OperationSpec, events: Any, threads: int) -> None:
     events.write(software_of(adapter))
     begin = events.phase("import", BEGIN)
     try:
-        announce = process.announce if process and not FOLLOWS else None
+        announce = process.announce if process and not IS_FOLLOWER else None
         calls, operation, begin = calls_of(spec, adapter, job, events, begin, events, announce)
-        if FOLLOWS:
-            process.follow(calls)
+        if IS_FOLLOWER:
+            process.follow_steps(calls)
             return
         phases = Phases(calls, spec.phases, extent_of(spec.phases), events)
         begin = phases.measure(phases.warm_up(phases.first_step(begin)))
@@ -152,7 +152,7 @@ def operate(spec: OperationSpec, events: Any, threads: int) -> None:
             raise ValueError(message.format(deviation, tolerance))
         events.write(Memory(adapter.device_memory_peak()))
     except Exception as error:
-        if process and not FOLLOWS:
+        if process and not IS_FOLLOWER:
             process.end(process.PATIENCE)  # if another failed first, this process ends as it did
-        raise_foreseen(adapter, error)
+        raise_as_outcome(adapter, error)
         raise

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import Any, Optional
 
-PATIENCE = 3.0
+EXIT_SECONDS = 3.0
 """Seconds that hooks of a program may take at the end of its process."""
 
 
@@ -20,7 +20,7 @@ class Failed(Exception):
     """A script of the user failed, which is a result; the text says why."""
 
 
-def raise_foreseen(adapter: Any, error: Exception) -> None:
+def raise_as_outcome(adapter: Any, error: Exception) -> None:
     """Raise MemoryError or NotImplementedError where the adapter knows an error to mean that."""
     if adapter.is_out_of_memory(error):
         said = str(error).strip().splitlines() or [""]

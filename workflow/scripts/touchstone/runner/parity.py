@@ -10,7 +10,7 @@ from touchstone.runner.batches import examples, reader_of, sampler_of
 from touchstone.runner.initial_weights import CONSTANT, initial_weights
 from touchstone.runner.job import Job, parity_job
 from touchstone.runner.lr_schedule import LRSchedule
-from touchstone.runner.outcome import raise_foreseen
+from touchstone.runner.outcome import raise_as_outcome
 from touchstone.schema.spec import Network, Parameter, ParitySpec
 from touchstone.schema.types import Array, Arrays
 
@@ -18,7 +18,7 @@ SAMPLE = 2**13
 """Numbers of an array that are kept: all of VGG16's gradients would be gigabytes."""
 
 
-def unsettled(weights: Arrays, parameters: List[Parameter], seed: int) -> Arrays:
+def perturb_constant_arrays(weights: Arrays, parameters: List[Parameter], seed: int) -> Arrays:
     """The weights with every array moved off its start: a bias of 0 shows no decay."""
     moved = {}
     for parameter in parameters:
@@ -30,7 +30,7 @@ def unsettled(weights: Arrays, parameters: List[Parameter], seed: int) -> Arrays
     return moved
 
 
-def masks(network: Network, seed: int, batch_size: int) -> Arrays:
+def dropout_masks(network: Network, seed: int, batch_size: int) -> Arrays:
     """Seeded masks for every dropout layer, and for stochastic depth, where they have one number
     of each example: 0 with its rate, else 1 / (1 - rate)."""
     made = {}
@@ -45,7 +45,7 @@ def masks(network: Network, seed: int, batch_size: int) -> Arrays:
     return made
 
 
-def sampled(name: str, array: Array) -> Array:
+def subsample(name: str, array: Array) -> Array:
     """At most `SAMPLE` numbers of an array, drawn by its name: enough to tell two apart."""
     if array.size <= SAMPLE:
         return array
@@ -69,7 +69,7 @@ def parity_steps(job: Job, steps: int, perturbation: Optional[float], threads: i
     try:
         return _steps(adapter, job, steps, perturbation)
     except Exception as error:
-        raise_foreseen(adapter, error)
+        raise_as_outcome(adapter, error)
         raise
 
 
@@ -82,7 +82,7 @@ def _steps(adapter: Any, job: Job, steps: int, perturbation: Optional[float]) ->
         images = images.astype(np.float32)
     reader = reader_of(adapter, job)
     parameters = job.network.parameters
-    start = unsettled(initial_weights(parameters, job.seed), parameters, job.seed)
+    start = perturb_constant_arrays(initial_weights(parameters, job.seed), parameters, job.seed)
     adapter.build(start)
     if not reader:
         adapter.load_examples(images, labels)
@@ -91,11 +91,11 @@ def _steps(adapter: Any, job: Job, steps: int, perturbation: Optional[float]) ->
     batches, draws = sampler.take(steps)
     kept: Dict[str, Any] = {
         "batches": batches,
-        "before": sampled("before", np.asarray(adapter.logits(images[batches[0]]))),
+        "before": subsample("before", np.asarray(adapter.logits(images[batches[0]]))),
     }
     losses = []
     for i in range(steps):
-        adapter.set_masks(masks(job.network, job.seed + i, sampler.batch_size))
+        adapter.set_masks(dropout_masks(job.network, job.seed + i, sampler.batch_size))
         cut = None if draws is None else draws[i : i + 1]
         batch = batches[i : i + 1]
         if reader:
@@ -104,11 +104,11 @@ def _steps(adapter: Any, job: Job, steps: int, perturbation: Optional[float]) ->
         losses.append(float(adapter.losses(handle)[0]))
         if i == 0 and job.optimizer.settings.get("momentum"):
             for name, array in adapter.velocities().items():
-                kept["gradient:" + name] = sampled(name, array)
-    after = sampled("after", np.asarray(adapter.logits(images[batches[0]])))
+                kept["gradient:" + name] = subsample(name, array)
+    after = subsample("after", np.asarray(adapter.logits(images[batches[0]])))
     kept.update(losses=losses, after=after)
     for name, array in adapter.weights().items():
-        kept["weight:" + name] = sampled(name, array)
+        kept["weight:" + name] = subsample(name, array)
         kept["moved:" + name] = np.abs(array.astype(np.float64) - start[name]).max()
     return kept
 

@@ -10,7 +10,7 @@ from touchstone.runner.batches import examples, reader_of, sampler_of
 from touchstone.runner.initial_weights import initial_weights
 from touchstone.runner.job import Job, job_of
 from touchstone.runner.lr_schedule import LRSchedule
-from touchstone.runner.outcome import raise_foreseen
+from touchstone.runner.outcome import raise_as_outcome
 from touchstone.schema import status
 from touchstone.schema.epochs import DROP
 from touchstone.schema.profile import FORMAT, Profile, StepTrace, layer_times, without_numbers
@@ -54,7 +54,7 @@ def profile_of(spec: TrainingSpec, threads: int) -> Profile:
     try:
         steps, plain, traces = _measured(adapter, job)
     except Exception as error:
-        raise_foreseen(adapter, error)
+        raise_as_outcome(adapter, error)
         raise
     ops = {layer["name"]: layer["op"] for layer in spec.network.layers}
     layers, other = layer_times(traces, steps, list(ops))

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Optional
 
 from touchstone.runner import BEGIN
 from touchstone.runner.events import json_number, sample_now
-from touchstone.runner.outcome import PATIENCE, Failed, exit_now
+from touchstone.runner.outcome import EXIT_SECONDS, Failed, exit_now
 from touchstone.runner.slicer import Slicer
 from touchstone.runner.work import Extent, NoEvents, Phases, Work, extent_of
 from touchstone.schema import status
@@ -150,7 +150,7 @@ class Loop(Work):
             self.events.write(Result(status.ERROR, str(self.fault)))
         else:
             self.events.write(Result(status.OK, None))
-        exit_now(PATIENCE)
+        exit_now(EXIT_SECONDS)
 
 
 class LoopPhases(Phases):

@@ -67,7 +67,7 @@ class ReplicaLauncher:
     def launch(self, ranks: Sequence[int], command: List[str], variables: Dict[str, str]) -> None:
         """Start a process by `command` for each of the ranks."""
         started = [self._start(rank, command, variables) for rank in ranks]
-        self.orders = [process.stdin for process, _ in started]
+        self.step_announcements = [process.stdin for process, _ in started]
         # After the last process: a fork beside threads may copy a lock that one of them holds.
         self.watchers = [threading.Thread(target=self._watch, args=one) for one in started]
         for watcher in self.watchers:
@@ -132,7 +132,7 @@ class RankZero(ReplicaLauncher):
             self.rendezvous = os.path.join(self.folder.name, STORE)
         variables = {RENDEZVOUS: self.rendezvous, INTERFACE: self.interface or ""}
         self.launch(range(1, replicas), command, variables)
-        self.orders += self.remote
+        self.step_announcements += self.remote
 
     def _gather(self, count: int) -> None:
         """Wait until the processes of the other nodes, so many, have connected."""
@@ -152,7 +152,7 @@ class RankZero(ReplicaLauncher):
 
     def announce(self, steps: int) -> None:
         """Have the others take so many steps; the caller must take them too."""
-        for order in self.orders:
+        for order in self.step_announcements:
             try:
                 order.write(b"%d\n" % steps)
                 order.flush()
@@ -165,7 +165,7 @@ class RankZero(ReplicaLauncher):
         if patience is None:
             wait_for_sample()
         self.may_end = True
-        for order in self.orders:
+        for order in self.step_announcements:
             try:
                 order.close()
             except ConnectionError:
@@ -187,7 +187,7 @@ class LocalFollower:
         self.interface = os.environ[INTERFACE] or None
         self.ready, self.address = 0.0, ""
 
-    def follow(self, loop: Any) -> None:
+    def follow_steps(self, loop: Any) -> None:
         """Take the steps that the first process announces."""
         for line in iter(sys.stdin.readline, ""):
             loop.begin("", int(line))
@@ -212,7 +212,7 @@ class RemoteFollower(ReplicaLauncher):
         local = 0 if REPORT_TO in os.environ else replicas
         self.launch(range(self.rank + 1, self.rank + local), command, {})
 
-    def follow(self, loop: Any) -> None:
+    def follow_steps(self, loop: Any) -> None:
         """Take the steps that the first process announces."""
         for line in iter(lambda: self.announced.readline(LONGEST_ORDER), b""):
             loop.begin("", int(line))
@@ -253,7 +253,7 @@ class FollowerReporter:
 
 
 def wait_for_sample() -> None:
-    """Wait until the sensors of this node have looked once more.
+    """Wait until the sensors of this node have looked again.
 
     A run is seen to the end of its measured phase by the sensors of all nodes if those of the
     first have looked before the others may end, and those of the others after that. They take

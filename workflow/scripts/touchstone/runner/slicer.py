@@ -1,7 +1,7 @@
 """Work in slices, whenever the conductor of a set asks (measure/interleaving.py).
 
 It reads commands, one a line: the seconds that a slice lasts. For about so long it works in whole
-chunks, and waits for the device at both ends. It answers with a line of JSON, an `Answer`
+chunks, and waits for the device at both ends. It answers with a line of JSON, an `SliceReport`
 (schema/interleaved.py), and waits in read(2) for the next command, without using a core.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, List, Tuple
 
 from touchstone.runner.chunk_size import ChunkSize
 from touchstone.runner.work import Work
-from touchstone.schema.interleaved import Answer
+from touchstone.schema.interleaved import SliceReport
 
 
 class Slicer:
@@ -35,7 +35,7 @@ class Slicer:
                 answer = self.slice(float(line))
                 os.write(answers, (json.dumps(answer._asdict()) + "\n").encode())
 
-    def slice(self, seconds: float) -> Answer:
+    def slice(self, seconds: float) -> SliceReport:
         """Work for at least so long."""
         arrived, before = time.monotonic(), usage()
         if not self.begun:
@@ -49,7 +49,7 @@ class Slicer:
         end, after = time.monotonic(), usage()
         steps, examples = work.made - first, work.examples(first)
         self.size.learn(size, (end - begin) / steps * size)
-        return Answer(arrived, begin, end, steps, examples, *before, *after)
+        return SliceReport(arrived, begin, end, steps, examples, *before, *after)
 
     def _first_steps(self) -> None:
         """Do the first step, and chunks until one lasts half as long as it should."""

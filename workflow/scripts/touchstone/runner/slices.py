@@ -12,7 +12,7 @@ from touchstone.runner.checks import software_of
 from touchstone.runner.infer import predictions_of
 from touchstone.runner.job import AdapterSpec, Job, job_of
 from touchstone.runner.operate import calls_of
-from touchstone.runner.outcome import raise_foreseen
+from touchstone.runner.outcome import raise_as_outcome
 from touchstone.runner.slicer import Slicer
 from touchstone.runner.train import training_of
 from touchstone.runner.work import NoEvents, Work
@@ -48,7 +48,7 @@ def conducted(commands: int, answers: int) -> Callable[[AdapterSpec, Any, int], 
             Slicer(made, spec.phases.chunk_seconds, events).serve(commands, answers)
             made.prove(events)
         except Exception as error:
-            raise_foreseen(adapter, error)
+            raise_as_outcome(adapter, error)
             raise
 
     return work

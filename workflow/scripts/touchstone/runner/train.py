@@ -10,11 +10,11 @@ from touchstone.runner.adapters import make_adapter
 from touchstone.runner.batches import BatchSampler, RecordReader, examples, reader_of, sampler_of
 from touchstone.runner.checks import arithmetic, prove_settings, requested_settings, software_of
 from touchstone.runner.events import json_number
-from touchstone.runner.group import FOLLOWS, group_of, processes_of, threads_of_replica
+from touchstone.runner.group import IS_FOLLOWER, group_of, processes_of, threads_of_replica
 from touchstone.runner.initial_weights import initial_weights
 from touchstone.runner.job import Job, job_of
 from touchstone.runner.lr_schedule import LRSchedule
-from touchstone.runner.outcome import Diverged, raise_foreseen
+from touchstone.runner.outcome import Diverged, raise_as_outcome
 from touchstone.runner.tasks import overlap_of
 from touchstone.runner.work import Extent, Phases, Work
 from touchstone.schema.events import Chunk, Evaluation, Fit, Memory
@@ -53,7 +53,7 @@ def evaluate(
     return correct, loss / labels.size
 
 
-def keep_weights(adapter: Any, path: str, images: Array, batch_size: int) -> None:
+def save_weights(adapter: Any, path: str, images: Array, batch_size: int) -> None:
     """Write the weights, canonical, and what they make of the first images, as `logits`."""
     shown = min(batch_size, len(images))
     batch = np.resize(images[:shown], (batch_size,) + images.shape[1:])
@@ -197,11 +197,11 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
     # The wait for other nodes comes before it.
     begin = events.phase("import", max(BEGIN, process.ready) if process else BEGIN)
     try:
-        evaluates = not FOLLOWS and phases.measured_steps is None
+        evaluates = not IS_FOLLOWER and phases.measured_steps is None
         test_images, test_labels = np.empty(0), np.empty(0)
         if evaluates:
             test_images, test_labels = examples(adapter, job, "test")
-        announce = process.announce if process and not FOLLOWS else None
+        announce = process.announce if process and not IS_FOLLOWER else None
         training, begin = training_of(
             spec, adapter, job, threads, events, begin, events, share, announce
         )
@@ -211,8 +211,8 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
             training.total = phases.probe_steps
             test_images = test_images[: sampler.batch_size]
             test_labels = test_labels[: sampler.batch_size]
-        if FOLLOWS:
-            process.follow(training)
+        if IS_FOLLOWER:
+            process.follow_steps(training)
             return
 
         most_correct = -1
@@ -222,7 +222,7 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
             overlap = overlap_of(spec.network)
             correct, loss = evaluate(adapter, test_images, test_labels, sampler.batch_size, overlap)
             if correct > most_correct and phases.kept_weights == BEST and spec.keep_weights:
-                keep_weights(adapter, spec.keep_weights, test_images, sampler.batch_size)
+                save_weights(adapter, spec.keep_weights, test_images, sampler.batch_size)
             most_correct = max(correct, most_correct)
             events.write(
                 Evaluation(
@@ -253,9 +253,9 @@ def train(spec: TrainingSpec, events: Any, threads: int) -> None:
             events.write(Fit(labels.size, correct, json_number(loss)))
         events.write(Memory(adapter.device_memory_peak()))
         if spec.keep_weights and phases.kept_weights == LAST:
-            keep_weights(adapter, spec.keep_weights, test_images, sampler.batch_size)
+            save_weights(adapter, spec.keep_weights, test_images, sampler.batch_size)
     except Exception as error:
-        if process and not FOLLOWS:
+        if process and not IS_FOLLOWER:
             process.end(process.PATIENCE)  # if another failed first, this process ends as it did
-        raise_foreseen(adapter, error)
+        raise_as_outcome(adapter, error)
         raise

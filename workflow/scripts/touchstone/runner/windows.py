@@ -20,7 +20,7 @@ def columns(least_area: float) -> int:
     return 5 if least_area else 3
 
 
-def drawn(random: Any, examples: int, image: Sequence[int], least_area: float) -> Array:
+def draw_window(random: Any, examples: int, image: Sequence[int], least_area: float) -> Array:
     """Windows of images (height, width), int64 (examples, 4): top, left, height, width.
 
     The share of the area is uniform from `least_area` to 1, the logarithm of the aspect between

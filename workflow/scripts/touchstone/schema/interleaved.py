@@ -13,7 +13,7 @@ APART = 70.0
 """How far above a machine's least core latency its cores are apart, ns (docs/measuring.md)."""
 
 
-class Answer(NamedTuple):
+class SliceReport(NamedTuple):
     """What a runner did for one command.
 
     arrived: when it read the command

@@ -20,7 +20,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 SIZE = 32
 """Bytes of a secret, of a challenge and of a proof."""
-PATIENCE = 10.0
+PROOF_SECONDS = 10.0
 """Seconds that a peer has to prove that it knows the secret."""
 MOST_STRANGERS = 64
 """Connections that have proved nothing yet; one more ends the oldest."""
@@ -155,7 +155,9 @@ class Door:
             self._refuse(next(iter(self.visitors)))
         connection.setblocking(False)
         challenge = os.urandom(SIZE)
-        self.visitors[connection] = _Visitor(challenge, bytearray(), time.monotonic() + PATIENCE)
+        self.visitors[connection] = _Visitor(
+            challenge, bytearray(), time.monotonic() + PROOF_SECONDS
+        )
         self.selector.register(connection, selectors.EVENT_READ)
         try:
             connection.sendall(challenge)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from touchstone.analysis.again import Kept
-from touchstone.datasets import data_report
+from touchstone.datasets import catalogue, data_report
 from touchstone.plan import frameworks
 from touchstone.plan.environment import Place
 from touchstone.plan.max_batch import searches
@@ -77,7 +77,8 @@ class Context:
     def data_reports(self) -> list[str]:
         """The data reports of the data sets, as far as `describe-folder` has written them."""
         names = sorted({cell.dataset for cell in self.plan.cells.values()})
-        paths = [data_report.path_of(self.root / f"config/datasets/{name}.yaml") for name in names]
+        folder = self.root / "config/datasets"
+        paths = [data_report.path_of(catalogue.path_of(name, folder)) for name in names]
         return [str(path) for path in paths if path.is_file()]
 
     @cached_property

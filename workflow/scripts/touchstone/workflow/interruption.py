@@ -14,18 +14,49 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 import psutil
 
 from touchstone import signals
 from touchstone.paths import CLI
 
-SAID = """\
-Interrupted: what is in progress ends now, and finished runs are kept. The same command continues.
-"""
 START = 1.0
 """Seconds that a command has to start: until then Python would answer SIGINT with a traceback."""
 _came: list[int] = []
+
+
+class Runs(NamedTuple):
+    """The runs of an execution, and how many of them it has to make."""
+
+    planned: int
+    missing: int
+
+
+_runs: list[Runs] = []
+_finished: list[str] = []
+"""The folders of the runs that have finished."""
+
+
+def expect(planned: int, missing: int) -> None:
+    """Note how many runs an execution has, and how many of them it has to make."""
+    _runs.append(Runs(planned, missing))
+
+
+def finished(run: str) -> None:
+    """Note that a run has finished, whose folder this is."""
+    _finished.append(run)
+
+
+def kept_text() -> str:
+    """How many runs an interruption leaves: those that the next execution does not make again."""
+    if not (_runs and _runs[-1].planned):
+        return "finished runs are kept"
+    planned, missing = _runs[-1]
+    kept = planned - missing + len(_finished)
+    return (
+        f"all {planned} runs are kept" if kept == planned else f"{kept} of {planned} runs are kept"
+    )
 
 
 def happened() -> bool:
@@ -52,7 +83,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         _send(signal.SIGKILL)
         return
     with contextlib.suppress(OSError):  # the terminal may be closed
-        os.write(2, f"\n{SAID}".encode())
+        line = f"\nInterrupted: {kept_text()}. The same command continues.\n"
+        os.write(2, line.encode())
     # What ignores SIGINT, as in the background of a script, has commands that ignore it too.
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     _send(signal.SIGTERM if ignored else signal.SIGINT, after=START)

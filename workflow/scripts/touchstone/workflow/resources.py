@@ -28,7 +28,7 @@ class JobResources:
         cell, runs = self.context.cell(wildcards), 1
         if cell.mode == BEST:
             modes = frameworks.modes(cell.framework, cell.style, cell.device)
-            waits = frameworks.waits(cell.framework)
+            waits = frameworks.supports_wait_policy(cell.framework)
             runs += trials.COST * trials.most_trials(execution_of(cell), modes, waits)
         return math.ceil(runs * cell.time_limit / 60) + 10
 

@@ -28,6 +28,7 @@ from touchstone.plan.slurm import (
 from touchstone.results import digests
 from touchstone.results.files import InputError
 from touchstone.results.interleaved import read_interleaved
+from touchstone.schema.variables import PROFILE
 from touchstone.workflow import interruption
 from touchstone.workflow.context import Context
 from touchstone.workflow.exit_status import ended, lines_of, status_of
@@ -77,7 +78,7 @@ def check_profiles(arguments: Sequence[str]) -> None:
 
 def profiles(arguments: Sequence[str]) -> list[Path]:
     """The files of the profiles that Snakemake's arguments and its environment name."""
-    names = [os.environ.get("SNAKEMAKE_PROFILE", "")]
+    names = [os.environ.get(PROFILE, "")]
     for i, word in enumerate(arguments):
         option, _, value = word.partition("=")
         if option in ("--profile", "--workflow-profile"):
@@ -130,8 +131,10 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     # With its limit of jobs per second, Snakemake would search all waiting jobs once a second for
     # every job that has ended, during a measured run.
     workflow.scheduler.job_rate_limiter = None
-    progress.start([job.wildcards.cell for job in runs])
+    progress.start([job.wildcards.cell for job in runs], context.plan.cells)
     if workflow.is_main_process:
+        every = sum(is_of(job, "train") for job in workflow.dag.jobs)
+        interruption.expect(every, len(runs))
         for line in forecast(workflow, context):
             print(line, file=sys.stderr)
 
@@ -214,7 +217,8 @@ def print_answer(workflow: Any, context: Context) -> None:
         return
     width = min(shutil.get_terminal_size().columns, LONGEST_LINE)
     pages = [f"Page of the study: {Path(page).absolute()}" for page in context.pages]
-    lines = [line for text in answer_of(FINDINGS) for line in textwrap.wrap(text, width)]
+    answer = [*answer_of(FINDINGS), *claims_of(context)]
+    lines = [line for text in answer for line in textwrap.wrap(text, width)]
     print("", *lines, sep="\n", file=sys.stderr)
     report = Path(context.report).absolute() / "index.html"
     print(f"Report: {report}", *pages, sep="\n", file=sys.stderr)
@@ -262,6 +266,17 @@ def answer_of(path: Path) -> list[str]:
 
     findings = _findings(path)
     return answer(findings) if findings else []
+
+
+def claims_of(context: Context) -> list[str]:
+    """How many claims of a published study hold here, in a sentence; none of another study."""
+    path = Path("results/studies", Path(context.report).name, "claims.csv")
+    if not (context.pages and path.exists()):
+        return []
+    # It takes a second, and only a published study needs it.
+    from touchstone.published.verdicts import summary_of_csv
+
+    return list(filter(None, [summary_of_csv(path.read_text(encoding="utf-8"))]))
 
 
 @cache

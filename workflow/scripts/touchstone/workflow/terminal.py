@@ -13,6 +13,7 @@ from typing import Any
 from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from touchstone.measure import attempts
 from touchstone.workflow import interruption
 
 HIDDEN_EVENTS = {
@@ -29,6 +30,7 @@ HIDDEN_BEGINS = (
     "Assuming unrestricted shared filesystem usage",
     "Building DAG of jobs",
     "Conda environments: ignored",
+    "Config file ",
     "Select jobs to execute",
     "Storing output in storage",
     "Touching output file ",
@@ -75,6 +77,27 @@ class Steps(logging.Handler):
             if line and line not in self.announced:
                 self.announced.add(line)
                 print(line, file=sys.stderr, flush=True)
+
+
+class Finished(logging.Handler):
+    """Counts the runs that have finished and that no later execution repeats, for the line of an
+    interruption."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: dict[int, tuple[str, int]] = {}
+        """By job, the folder of its run, and how many faults were recorded for that."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        event = getattr(record, "event", None)
+        if event == LogEvent.JOB_INFO and getattr(record, "rule_name", "").endswith("train"):
+            wildcards = getattr(record, "wildcards", {})
+            folder = f"results/runs/{wildcards['cell']}/rep{wildcards['repeat']}"
+            self.begun[getattr(record, "jobid", 0)] = folder, attempts.faults(folder)
+        elif event == LogEvent.JOB_FINISHED:
+            folder, faults = self.begun.pop(getattr(record, "job_id", 0), ("", 0))
+            if folder and attempts.faults(folder) == faults:
+                interruption.finished(folder)
 
 
 class NothingToDo(logging.Handler):
@@ -129,6 +152,7 @@ def quieten(
             logger.addHandler(Preview(preview))
         return
     logger.addHandler(NothingToDo(up_to_date))
+    logger.addHandler(Finished())
     if asked.verbose or asked.printshellcmds:
         return
     if _filter(Filter()):

@@ -85,7 +85,7 @@ class CifarBinary(Decoder, frozen=True):
         return f"its records have {kind}: write `label: {value}` {where}"
 
     def _contents(self, path: Path, names: set[str], dataset: str) -> dict[str, bytes]:
-        """The members `names` of the archive; every member that stands in it is checked."""
+        """The members `names` of the archive; every member that it has is checked."""
         from touchstone.datasets import tar
 
         found = {}

@@ -1,7 +1,7 @@
 """PNG files with a map file, for CNTK's ImageDeserializer.
 
 The images are `{stem}/00000000.png`, ...; `{stem}.map` has a line for each: its path, a tab, its
-label. The three dots at the begin of a path stand for the folder of the map file (CNTK,
+label. The three dots at the beginning of a path stand for the folder of the map file (CNTK,
 ImageDataDeserializer). Beside the training split lies `mean.xml`, the mean image as CNTK's mean
 transform reads it through OpenCV: height x width x channels, blue, green, red.
 """

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol
 from touchstone.measure import processes
 from touchstone.measure.processes import Account, ControlGroup
 
-PATIENCE = 5.0
+KILL_SECONDS = 5.0
 """Seconds that killed processes have to go; one that the kernel holds longer is left."""
 CLEANING = 2.0
 """Seconds that a container's engine has to clean up after it, before it is killed."""
@@ -125,7 +125,7 @@ class Watched:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
-            if time.monotonic() > begin + PATIENCE:
+            if time.monotonic() > begin + KILL_SECONDS:
                 break
             time.sleep(0.01)
             self.refresh()

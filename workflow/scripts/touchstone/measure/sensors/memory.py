@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from touchstone.measure.processes import fields, one_memory
+from touchstone.measure.processes import fields, share_address_space
 from touchstone.measure.sensors import AMOUNT, Column, Watched
 
 COLUMNS = {"host_memory": Column("MiB", AMOUNT), "host_memory_high_water": Column("MiB", AMOUNT)}
@@ -65,7 +65,7 @@ class Sensor:
 
     def _borrows(self, pid: int) -> bool:
         parent = (fields(pid, "status") or {}).get("PPid")
-        return parent in self.watched.processes and one_memory(pid, parent)
+        return parent in self.watched.processes and share_address_space(pid, parent)
 
 
 def _sums(pids: list[int], file: str, *keys: str) -> list[float | None]:

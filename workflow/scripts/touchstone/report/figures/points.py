@@ -72,8 +72,7 @@ POINT_FIGURES = (
         "host_memory",
         "Host memory by batch size",
         "host memory (MiB)",
-        "Mean of the samples of the proportional set size, summed over the process tree, in the"
-        " measured phase.",
+        "Mean proportional set size, summed over the process tree, in the measured phase.",
         True,
     ),
 )

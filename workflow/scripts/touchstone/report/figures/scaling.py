@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from touchstone.analysis.findings_model import Scaling
 from touchstone.analysis.part import RatioEstimate
-from touchstone.analysis.scaling import FREE, scalings
+from touchstone.analysis.scaling import MAY_DIFFER_FROM_BASELINE, scalings
 from touchstone.plan.names import framework_name
 from touchstone.report.figures.axes import legend_columns
 from touchstone.report.figures.style import FILLS, panel_title, style_of
@@ -46,7 +46,7 @@ def _label(point: Point, sized: bool) -> str:
     own = [
         f"{name.replace('_', ' ')} {value}"
         for name, value in zip(series.factors, series.values, strict=True)
-        if name not in FREE
+        if name not in MAY_DIFFER_FROM_BASELINE
     ]
     parts = [f"batch size {point.cell.batch_size}"] * sized + own
     parts += [f"{point.scaling.nodes} nodes"] * (point.scaling.nodes > 1)

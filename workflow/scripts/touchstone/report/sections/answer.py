@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from touchstone.analysis.findings_model import CellSummary, Findings
+from touchstone.analysis.findings_model import CellSummary, Findings, MetricSummary
 from touchstone.analysis.part import UNIT_OF, RatioEstimate
 from touchstone.analysis.ranking_model import (
     AccuracyGap,
@@ -89,7 +89,7 @@ def rankings(findings: Findings) -> list[str]:
         else:
             found += [sentences(findings, one) for one in comparisons]
     if not found:
-        return [_nothing_to_compare(findings)]
+        return _nothing_to_compare(findings)
     return [*found, *curve_sentences(findings), *not_compared(findings)]
 
 
@@ -119,28 +119,48 @@ def _with_speed(cell: CellSummary) -> str:
     return f"{name} ({number(speed.median)} {unit})" if speed else name
 
 
-def _nothing_to_compare(findings: Findings) -> str:
+def _nothing_to_compare(findings: Findings) -> list[str]:
     speeds = [(c, c.metrics["throughput"]) for c in findings.cells if "throughput" in c.metrics]
     known = [(c, speed) for c, speed in speeds if c.workload in ("training", "program")]
     if not known:
-        return _operations(findings) or (
-            "No run reached the end of its measured phase: there is no throughput to compare."
-        )
+        return [
+            _operations(findings)
+            or "No run reached the end of its measured phase: there is no throughput to compare."
+        ]
     if len(known) == 1:
-        ((cell, speed),) = known
-        runs = f"the median of {speed.n} runs" if speed.n > 1 else "one run"
-        what = f"trained {cell.network} with {cell.dataset}"
-        if cell.workload == "program":
-            what = "ran"
-        return (
-            f"{full_label(cell)} {what} at"
-            f" {number(speed.median)} {UNIT_OF[cell.workload]} ({runs}). The study has no"
-            " other configuration with a speed, so there is nothing to compare."
-        )
-    return (
+        return _only_one(*known[0])
+    return [
         "No two configurations with a speed do the same work: they differ in network, data set or"
         " training settings, so there is nothing to compare."
-    )
+    ]
+
+
+def _only_one(cell: CellSummary, speed: MetricSummary) -> list[str]:
+    """The speed of the only configuration that has one, and what else is known of it: a paragraph
+    each."""
+    runs = "one run"
+    if speed.n > 1:
+        runs = f"the median of {speed.n} runs"
+        if speed.min != speed.max:
+            runs += f", {number(speed.min)} to {number(speed.max)}"
+    what = "ran" if cell.workload == "program" else f"trained {cell.network} with {cell.dataset}"
+    unit = UNIT_OF[cell.workload]
+    first = f"{full_label(cell)} {what} at {number(speed.median)} {unit} ({runs})."
+    texts = []
+    if len(cell.by_sitting) > 1:
+        times = (
+            f"{number(median)} on {began[:10]} {began[11:16]} UTC"
+            for began, median in cell.by_sitting.items()
+        )
+        texts.append(f"The medians of its executions are {listing(times)}.")
+    if cell.share_of_peak is not None:
+        texts.append(
+            f"It reached {number(cell.share_of_peak, 2)} % of the highest rate of a matrix product"
+            f" that the study measured ({cell.peak_place})."
+        )
+    if accuracy := cell.metrics.get("test_accuracy"):
+        texts.append(f"Its median test accuracy is {(accuracy.median or 0) * 100:.1f} %.")
+    return [first, " ".join([*texts, "No other configuration of the study has a speed."])]
 
 
 def _operations(findings: Findings) -> str:
@@ -446,4 +466,5 @@ def _accuracy_sentence(findings: Findings, gap: AccuracyGap) -> str:
         lower, higher = (compared_name(one, cell) for cell in cells)
         if gap.comparisons > 1:
             place = f"In {comparison_text(one, common_cell(findings, one))}, "
-    return f"{place}{lower} is {points} less accurate than {higher}."
+    text = f"{place}{lower} is {points} less accurate than {higher}."
+    return text[0].upper() + text[1:]

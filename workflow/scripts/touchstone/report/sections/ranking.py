@@ -271,9 +271,7 @@ def counted(findings: Findings, comparisons: Sequence[ComparisonSummary]) -> str
         by = f"{_span(ratios)} times as fast as the next"
         texts.append(f"{name} was fastest in {len(ratios)} of {total} comparisons, {by}.")
     if equal:
-        texts.append(f"In {len(equal)} of {total} the fastest are equal to within 5 %.")
-    if noisy:
-        texts.append(f"In {len(noisy)} of {total} the machine was too noisy for an answer.")
+        texts.append(f"In {len(equal)} of {total} comparisons the fastest are equal to within 5 %.")
     decided = [*noisy, *won, *equal]
     if undecided := [one for one in comparisons if one not in decided]:
         which = "all" if len(undecided) == total else f"{len(undecided)} of"
@@ -283,6 +281,10 @@ def counted(findings: Findings, comparisons: Sequence[ComparisonSummary]) -> str
             " that of the next."
             for name, ratios in _leads(findings, undecided)
         ]
+    if noisy:
+        texts.append(
+            f"In {len(noisy)} of {total} comparisons the machine was too noisy for an answer."
+        )
     return " ".join(texts)
 
 

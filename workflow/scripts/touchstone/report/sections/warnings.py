@@ -106,7 +106,7 @@ def doubt_warning(doubt: Doubt, kept: Kept) -> Alert:
             " further apart than they were at best. Frameworks whose threads often wait for one"
             " another are slower then, some more than others.",
             "Comparisons in turn leave such moments out (docs/measuring.md); a machine without"
-            " a hypervisor, or one whose virtual cores are pinned, has none.",
+            " a hypervisor, or with pinned virtual cores, has no such moments.",
         )
     if len(doubt.flags) == 1:
         flags = f"flagged {next(iter(doubt.flags))}"

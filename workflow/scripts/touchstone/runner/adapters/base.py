@@ -66,8 +66,8 @@ class Adapter(ABC):
         raise NotImplementedError("{} cannot be made deterministic here".format(name))
 
     def extra_settings(self) -> Dict[str, Any]:
-        """What it asks of the framework beyond the job, as `settings` must give it back (layout),
-        and None for what it leaves to the framework (threads between operations)."""
+        """Settings that this adapter adds to those of the job, such as the layout: `settings` must
+        give back these values. None: it reports the setting and accepts any value."""
         return {}
 
     def differs(self, device: str) -> Tuple[str, ...]:

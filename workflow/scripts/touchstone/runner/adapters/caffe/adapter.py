@@ -50,7 +50,7 @@ def _rmsprop(own: Dict[str, Any]) -> Dict[str, Any]:
 
 
 SOLVERS = {"sgd": _sgd, "rmsprop": _rmsprop}
-"""By name, what Caffe's solver is told that has the optimizer's equation; others are in NumPy."""
+"""By name, what Caffe's solver gets that has the optimizer's equation; others are in NumPy."""
 
 
 def _of_sgd(updates: Any) -> Dict[str, Any]:

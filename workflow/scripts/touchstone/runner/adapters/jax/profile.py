@@ -142,7 +142,7 @@ def owners_of(text: str) -> Dict[str, Tuple[Tuple[str, ...], bool]]:
     """By instruction of a compiled step, the layers that it computes, and whether gradients.
 
     An instruction in which XLA kept no name is one of those that use its result; a gradient of
-    arrays, which their update uses, is one of their layer. What is computed forward once more
+    arrays, which their update uses, is one of their layer. What is computed forward again
     within a gradient belongs to the gradient, and what a gradient will need to what computes it.
     """
     computations = instructions_of(text)

@@ -1,6 +1,6 @@
 """Steps under TensorFlow's profiler, its records by layer of the graph.
 
-The steps are traced once more, each layer in a name scope of its own: so the names of all
+The steps are traced again, each layer in a name scope of its own: so the names of all
 operations say their layer, and those of gradients too.
 """
 
