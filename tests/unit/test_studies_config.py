@@ -5,6 +5,7 @@ import copy
 import pytest
 import yaml
 
+from fixtures.published import STUDIES
 from touchstone.plan.estimate import (
     FLOPS_PER_CORE,
     SECONDS_PER_RUN,
@@ -18,7 +19,6 @@ from touchstone.plan.read import ConfigError, read_on_default
 from touchstone.plan.setting import OPERATION
 from touchstone.plan.study import make_plan, whole_cells
 
-STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
 SCALES = ("paper", "hour", "smoke")
 STUDY = {
     "study": "test",

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fixtures.published import MACHINE, made, rows_of, run, verdicts
+from fixtures.published import MACHINE, STUDIES, made, rows_of, run, verdicts
 from fixtures.runs import GPU_REASON
 from touchstone.plan.read import read
 from touchstone.plan.study import make_plan
@@ -205,10 +205,7 @@ def test_our_cells_have_the_words_of_the_source(root):
     }
 
 
-STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
-
-
-@pytest.mark.parametrize("name", (*STUDIES, "lambda2025", "machine-check"))
+@pytest.mark.parametrize("name", (*STUDIES, "algoperf2025", "lambda2025", "machine-check"))
 def test_every_row_of_every_published_table_is_measured_or_has_its_reason(root, name):
     """What a source prints in its running text only (`table` is `text`) is in no table."""
     result = made(root, name)
@@ -275,7 +272,7 @@ def test_an_operation_that_was_not_measured_leaves_no_total(root):
 
 
 def test_tables_of_machine_and_software_are_filled_from_the_runs(yin):
-    machine = {r["what"]: r for r in rows_of(yin, "tables-3-4-machine")}
+    machine = {r["what"]: r for r in rows_of(yin, "table-3")}
     assert machine["processor"]["published"] == "i7-8650U"
     assert machine["processor"]["here"] == "AMD EPYC 9B14"
     assert (machine["memory"]["here"], machine["memory"]["published"]) == (
@@ -285,7 +282,7 @@ def test_tables_of_machine_and_software_are_filled_from_the_runs(yin):
     for what in ("disks", "board"):  # of which the generated runs say nothing
         assert machine[what]["reason"] == "the record does not say"
     assert (machine["GPU"]["here"], machine["GPU"]["reason"]) == ("", "NVML: no driver")
-    software = {(r["what"], r["of"]): r for r in rows_of(yin, "tables-3-4-software")}
+    software = {(r["what"], r["of"]): r for r in rows_of(yin, "table-4")}
     version = software["version", "mxnet"]
     assert (version["published"], version["here"]) == ("1.5.0", "1.9.1")
     cuda = software["CUDA", "mxnet"]
@@ -305,7 +302,7 @@ def test_tables_of_machine_and_software_are_filled_from_the_runs(yin):
     )
     assert traits["record format", "tensorflow"] == "tfrecord"
     assert traits["threads", "pytorch"] == "2"
-    for name in ("table-1", "tables-3-4-machine", "tables-3-4-software"):
+    for name in ("table-1", "table-3", "table-4"):
         text = yin.files[f"tables/{name}.tex"]
         columns = len(re.search(r"begin\{tabular\}\{(\w+)\}", text)[1])
         body = text.partition("\\toprule")[2].partition("\\bottomrule")[0]
@@ -467,3 +464,13 @@ def test_a_gpu_is_next_to_every_gpu_of_lambdas_table(root):
     assert all(r["ratio"] for r in rows if r["line"] and r["n"] != "0")
     reasons = {r["reason"] for r in rows if r["network"] == "ssd"}
     assert reasons == {"no network here finds objects in images"}
+
+
+def test_two_networks_of_algoperf_are_next_to_their_times_of_a_step(root):
+    """In JAX and in compiled PyTorch, read as seconds, for the source prints no unit."""
+    rows = rows_of(made(root, "algoperf2025", device="gpu"), "step-time")
+    measured = {(r["network"], r["framework"]): r for r in rows if r["line"] and r["n"] != "0"}
+    workloads = ("imagenet_resnet", "imagenet_vit")
+    assert set(measured) == {(one, f) for one in workloads for f in ("jax", "pytorch")}
+    assert [float(measured["imagenet_vit", f]["published"]) for f in ("jax", "pytorch")] == [386, 321]
+    assert all(row["ratio"] and row["unit"] == "ms" for row in measured.values())
