@@ -223,6 +223,8 @@ class Judge:
         text = f"{said} of {len(groups)}{spread}"
         if not self.exact and all(group.n == 1 and group.low is None for group in groups):
             text += " (one run a cell: no interval)"
+        elif not self.exact and counts[OPEN]:
+            text += " (intervals too wide)"
         return text
 
     def _groups(self, test: Test, evidence: Evidence) -> list[Group]:
