@@ -121,7 +121,7 @@ LEFT_OUT = {("yin2020", "smoke"): 24, ("vo2021", "hour"): 2, ("vo2021", "smoke")
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", (*STUDIES, "algoperf2025", "lambda2025"))
 def test_every_study_has_its_cells_at_every_scale(root, name, scale):
     """All of them, but for those that short scales leave out to repeat the others."""
     plan = make_plan(overlaid(root, name, scale=scale), root)
