@@ -71,7 +71,10 @@ def test_published_figures_have_the_digits_of_the_source(yin, name, printed):
     "table, rows",
     [
         ("table-5", ("CPU utilization (%)", "CPU utilization, read as CPU utilization run (%)")),
-        ("table-9", ("after 10 epochs, read as training accuracy (%)", "read as test accuracy (%)")),
+        (
+            "table-9",
+            ("after 10 epochs, read as training accuracy (%)", "read as test accuracy (%)"),
+        ),
         ("section-5-1", ("read as training accuracy (%)", "read as test accuracy (%)")),
     ],
 )
@@ -490,5 +493,8 @@ def test_two_networks_of_algoperf_are_next_to_their_times_of_a_step(root):
     measured = {(r["network"], r["framework"]): r for r in rows if r["line"] and r["n"] != "0"}
     workloads = ("imagenet_resnet", "imagenet_vit")
     assert set(measured) == {(one, f) for one in workloads for f in ("jax", "pytorch")}
-    assert [float(measured["imagenet_vit", f]["published"]) for f in ("jax", "pytorch")] == [386, 321]
+    assert [float(measured["imagenet_vit", f]["published"]) for f in ("jax", "pytorch")] == [
+        386,
+        321,
+    ]
     assert all(row["ratio"] and row["unit"] == "ms" for row in measured.values())

@@ -199,8 +199,8 @@ def _against_epochs(
     if max(speeds) < low / APART or min(speeds) > high * APART:
         lines = sorted({row.line for _, *pair in rates for row in pair} | {r.line for r in rows})
         text = (
-            f"{rates[0][1].label}: times / epochs give {number(low)} to {number(high)} images/s, but"
-            f" {rows[0].metric} {reading} {number(min(speeds))} to {number(max(speeds))},"
+            f"{rates[0][1].label}: times / epochs give {number(low)} to {number(high)} images/s,"
+            f" but {rows[0].metric} {reading} {number(min(speeds))} to {number(max(speeds))},"
             " whatever the batch"
         )
         yield Finding(CONTRADICTION, "epoch time", tuple(lines), text)

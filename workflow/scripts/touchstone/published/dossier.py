@@ -253,7 +253,8 @@ class Dossier(Strict):
             for total in self.totals
             if total.metric not in read
         ]
-        ours = {*known, *read, PARAMETERS, *(one.metric for one in [*self.derived, *self.sums])}
+        ours = {*known, *read, PARAMETERS, *(one.metric for one in self.derived)}
+        ours |= {one.metric for one in self.sums}
         for claim in self.claims:
             faults += [f"claim {claim.id}: {f}" for t in claim.tests for f in _level_faults(t)]
             faults += [

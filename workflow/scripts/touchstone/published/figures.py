@@ -205,7 +205,8 @@ def caption(spec: FigureSpec, found: Sequence[Entry], clock: str, machine: str) 
     dashed = " Dashed lines are the CPU's where both devices were used." if several else ""
     return (
         f"Each point is a run, n = {' or '.join(map(str, counts))} a cell; a {bars}. {clock}"
-        f" Measured on {machine}.{published}{missing}{dashed} The two panels have scales of their own."
+        f" Measured on {machine}.{published}{missing}{dashed}"
+        " The two panels have scales of their own."
     )
 
 
