@@ -121,7 +121,9 @@ class Judge:
         for test in map(on_cpu, claim.tests):
             tests += [] if test in tests else [test]  # both memories are the host's there
         instead = self._judged(claim, tests)
-        return found if instead.verdict == NOT_MEASURED else replace(instead, stand_in=True)
+        if instead.verdict != NOT_MEASURED:
+            return replace(instead, stand_in=True)
+        return replace(found, why=f"{found.why}; by a {STAND_IN}: {instead.why}")
 
     def _judged(self, claim: Claim, tests: Sequence[Test]) -> Judgement:
         """The verdict by the tests that have figures."""
