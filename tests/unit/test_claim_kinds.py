@@ -242,7 +242,9 @@ def test_a_cpu_replaces_a_gpu_only_where_the_claim_allows_it_and_no_gpu_is_there
     assert (found.verdict, found.stand_in) == (REPRODUCED, True)
     found = judged(cpu + gpu, ON_GPU, stand_in=True)
     assert (found.verdict, found.stand_in) == (CONTRADICTED, False)
-    assert judged([], ON_GPU, stand_in=True).stand_in is False
+    neither = judged([], ON_GPU, stand_in=True)
+    assert (neither.verdict, neither.stand_in) == (NOT_MEASURED, False)
+    assert "; by a stand-in: " in neither.why
 
 
 def test_a_stand_in_that_cannot_be_compared_judges_nothing():

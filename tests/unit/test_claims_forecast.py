@@ -2,15 +2,13 @@
 
 import pytest
 
-from fixtures.published import made, verdicts
+from fixtures.published import STUDIES, made, verdicts
 from touchstone.plan.read import read_on_default
 from touchstone.plan.study import make_plan, whole_cells
 from touchstone.published.dossier import read_dossier
 from touchstone.published.forecast import forecast, forecast_of
 from touchstone.workflow.context import Context
 from touchstone.workflow.start import claims_line
-
-STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
 
 
 def nothing_but_a_cpu(device, replicas=1):

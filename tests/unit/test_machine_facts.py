@@ -24,6 +24,12 @@ def test_every_fact_has_a_value_or_a_reason():
         assert (machine[name] is None) == (f"machine.{name}" in unknown), name
 
 
+def test_every_fact_is_in_the_contracts(root):
+    text = (root / "docs/contracts.md").read_text(encoding="utf-8")
+    section = text.split("## env.json")[1].split("## record.json")[0]
+    assert not [name for name in environment.machine({}) if f'"{name}":' not in section]
+
+
 def test_facts_are_read_from_the_kernels_files(tmp_path, monkeypatch):
     for core, high in ((0, 3_600_000), (1, 3_600_000), (2, 2_000_000)):
         folder = tmp_path / f"cpu{core}/cpufreq"

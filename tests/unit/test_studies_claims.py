@@ -8,6 +8,7 @@ import yaml
 from pydantic import ValidationError
 
 from fixtures.claims import FASTER, claim, judged, pair, point, sweep
+from fixtures.published import STUDIES
 from touchstone.published.claim_model import Claim
 from touchstone.published.claims import (
     CONTRADICTED,
@@ -24,8 +25,6 @@ from touchstone.published.points import counterpart, published_points
 from touchstone.published.table import read_table
 from touchstone.published.verdicts import OWN_WORDS
 from touchstone.workflow.inputs import JobInputs
-
-STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
 
 
 def test_a_ratio_is_paired_by_blocks_with_students_interval():

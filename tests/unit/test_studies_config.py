@@ -5,6 +5,7 @@ import copy
 import pytest
 import yaml
 
+from fixtures.published import STUDIES
 from touchstone.plan.estimate import (
     FLOPS_PER_CORE,
     SECONDS_PER_RUN,
@@ -18,7 +19,6 @@ from touchstone.plan.read import ConfigError, read_on_default
 from touchstone.plan.setting import OPERATION
 from touchstone.plan.study import make_plan, whole_cells
 
-STUDIES = ("keras3", "lawrence2017", "piccione2018", "vo2021", "yin2020")
 SCALES = ("paper", "hour", "smoke")
 STUDY = {
     "study": "test",
@@ -121,7 +121,7 @@ LEFT_OUT = {("yin2020", "smoke"): 24, ("vo2021", "hour"): 2, ("vo2021", "smoke")
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", (*STUDIES, "algoperf2025", "lambda2025"))
 def test_every_study_has_its_cells_at_every_scale(root, name, scale):
     """All of them, but for those that short scales leave out to repeat the others."""
     plan = make_plan(overlaid(root, name, scale=scale), root)

@@ -93,6 +93,12 @@ def test_a_bar_that_is_missing_is_crossed_and_explained(root, yin):
     assert [len(found) for found in crosses] == [0, 1]
 
 
+def test_a_figure_of_which_nothing_was_measured_says_only_why(yin):
+    """It said that each point is a run, of which there was none."""
+    text = re.search(r"Figure 4: GPU utilisation.*?</h3>.*?<figcaption>(.*?)<a", yin.page, re.S)[1]
+    assert text.strip() == "Nothing was measured here: no cell with device gpu in this study."
+
+
 def test_a_figure_repeated_for_factors_has_only_our_own_cells_of_these(root):
     """JAX is not in the source; its bars are in the figures of their network and data set."""
     names = ("mnist-execution-time", "fashion-mnist-execution-time")

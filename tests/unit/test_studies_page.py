@@ -84,7 +84,7 @@ def test_a_scale_says_so_on_every_table_it_touches(smoke, yin):
             assert said in smoke.files[f"tables/{name}.{kind}"]
             assert said not in yin.files[f"tables/{name}.{kind}"]
     assert (
-        "dataset mnist-5k for cifar10; epochs 4 for 10 and 6 for 30."
+        "dataset mnist-5k for cifar10; epochs 4 for 10 and 6 for 30; repeats 5 for 3."
         in (smoke.files["tables/table-9.md"])
     )
     assert said in html.unescape(smoke.page) and said not in html.unescape(yin.page)
@@ -149,7 +149,7 @@ def test_the_page_sorts_and_filters_in_a_browser_without_a_fault(yin, tmp_path):
     assert values == sorted(values) and len(values) > 4
     assert [float(one) for one in down.split(",")] == sorted(values, reverse=True)
     rows = {
-        (r["device"], r["unit"]) for r in rows_of(yin, "table-6") if r["metric"] == "cpu_memory"
+        (r["device"], r["read as"]) for r in rows_of(yin, "table-6") if r["metric"] == "cpu_memory"
     }
     assert (int(kept), faults) == (len(rows), "0")
     table = yin.page[yin.page.index('aria-label="Claims"') :].split("</table>")[0]

@@ -240,6 +240,20 @@ def test_epoch_times_contradict_speeds_that_are_far_from_them(write):
     assert "read as images/s 40 to 40" in found.text
 
 
+@pytest.mark.parametrize(
+    "unit, runtime, wrong",
+    [("h", "2.473", 0), ("h", "2.478", 1), ("min", "2.473", 1), ("", "2.473", 0), ("", "2.478", 1)],
+)
+def test_the_time_of_all_steps_is_that_of_one_times_their_number(write, unit, runtime, wrong):
+    path = write(
+        "framework,metric,unit,value\n,steps,steps,10666\njax,step_time,s,0.835\n"
+        f"jax,runtime,{unit},{runtime}\npytorch,runtime,{unit},5\n"
+    )
+    found = findings(path, "step total")
+    assert [one.grade for one in found] == [CONTRADICTION] * wrong
+    assert all("10666 steps of 0.835 s are 8,906" in one.text for one in found)
+
+
 def test_more_devices_and_larger_batches_should_not_give_or_take_less(write):
     columns = "hardware,metric,unit,value"
     rows = ["1xP100,speed,images/s,80", "2xP100,speed,images/s,60", "2xK20m,speed,images/s,70"]

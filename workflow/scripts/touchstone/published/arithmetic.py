@@ -21,6 +21,7 @@ from touchstone.published.table import (
     Table,
     convert,
     half_of_last_digit,
+    number,
     show,
 )
 
@@ -153,10 +154,10 @@ def step_speeds(table: Table) -> Iterator[Finding]:
             text = (
                 f"{low.label}: {low.text} steps/s, but {high.text} for batch size {show(at_high)}:"
                 f" a step of {_level(high) / _level(low):g} times the examples cannot be"
-                f" {_value(high) / _value(low):.3g} times as fast, so the unit is another one"
+                f" {number(_value(high) / _value(low))} times as fast, so the unit is another one"
                 f" (images/s, say; as steps/s batch {show(at_low)} would train"
-                f" {_value(low) * _level(low):.4g} images/s and batch {show(at_high)}"
-                f" {_value(high) * _level(high):.4g})"
+                f" {number(_value(low) * _level(low))} images/s and batch {show(at_high)}"
+                f" {number(_value(high) * _level(high))})"
             )
             yield Finding(CONTRADICTION, "unit", tuple(row.line for row in rows), text)
 
@@ -198,11 +199,37 @@ def _against_epochs(
     if max(speeds) < low / APART or min(speeds) > high * APART:
         lines = sorted({row.line for _, *pair in rates for row in pair} | {r.line for r in rows})
         text = (
-            f"{rates[0][1].label}: times / epochs give {low:.4g} to {high:.4g} images/s, but"
-            f" {rows[0].metric} {reading} {min(speeds):.4g} to {max(speeds):.4g},"
+            f"{rates[0][1].label}: times / epochs give {number(low)} to {number(high)} images/s,"
+            f" but {rows[0].metric} {reading} {number(min(speeds))} to {number(max(speeds))},"
             " whatever the batch"
         )
         yield Finding(CONTRADICTION, "epoch time", tuple(lines), text)
+
+
+def step_totals(table: Table) -> Iterator[Finding]:
+    """Steps x the time of a step is the run time, in some units of time where none are printed."""
+    units = [unit for unit, (kind, _) in UNITS.items() if kind == "time"]
+    times = {row.where: row for row in table.rows if row.metric == "step_time" and row.value}
+    counts = [row for row in table.rows if row.metric == "steps" and row.value]
+    for total in table.rows:
+        step = times.get(total.where)
+        count = next((row for row in counts if {*row.where} <= {*total.where}), None)
+        if total.metric != "runtime" or not total.value or not step or not count:
+            continue
+        product = _value(count) * _value(step)
+        slack = _rounding(step) / _value(step) + _rounding(total) / total.value
+        factors = (
+            UNITS[of_step][1] / UNITS[of_total][1]
+            for of_step in ([step.unit] if step.unit else units)
+            for of_total in ([total.unit] if total.unit else units)
+        )
+        if not any(isclose(product * one, total.value, rel_tol=slack) for one in factors):
+            text = (
+                f"{total.label}: {total.text} {total.unit} printed, but {count.text} steps of"
+                f" {step.text} {step.unit} are {number(product)}"
+            )
+            lines = (total.line, step.line, count.line)
+            yield Finding(CONTRADICTION, "step total", lines, " ".join(text.split()))
 
 
 def more_devices(table: Table) -> Iterator[Finding]:
@@ -341,5 +368,5 @@ def _power_of_ten(ratio: float) -> bool:
 
 CHECKS: tuple[Callable[[Table], Iterable[Finding]], ...] = (
     missing_values, missing_units, zeros, shares, repeated_cells, copied_values, step_speeds,
-    epoch_times, more_devices, memory_by_batch, idle_devices, ratios,
+    epoch_times, step_totals, more_devices, memory_by_batch, idle_devices, ratios,
 )  # fmt: skip

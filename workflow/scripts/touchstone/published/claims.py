@@ -121,7 +121,9 @@ class Judge:
         for test in map(on_cpu, claim.tests):
             tests += [] if test in tests else [test]  # both memories are the host's there
         instead = self._judged(claim, tests)
-        return found if instead.verdict == NOT_MEASURED else replace(instead, stand_in=True)
+        if instead.verdict != NOT_MEASURED:
+            return replace(instead, stand_in=True)
+        return replace(found, why=f"{found.why}; by a {STAND_IN}: {instead.why}")
 
     def _judged(self, claim: Claim, tests: Sequence[Test]) -> Judgement:
         """The verdict by the tests that have figures."""
@@ -199,7 +201,7 @@ class Judge:
         found = self._groups(test, self._evidence(test, groups, tests))
         holds, fails = (sum(g.outcome == word for g in found) for word in (HOLDS, FAILS))
         verdict = _verdict(test.share, len(found), holds, fails)
-        return _Part(verdict, f"{name}: {self._counted(found)}", found)
+        return _Part(verdict, f"{name}: {self._counted(found, verdict == UNDECIDED)}", found)
 
     def _evidence(self, test: Test, groups: int, tests: int) -> Evidence:
         """What it takes in each of so many groups of one of so many tests.
@@ -214,7 +216,7 @@ class Judge:
             return Evidence(self.exact, holds=1 - error / groups, fails=1 - error / tests)
         return Evidence(self.exact, fails=1 - error / (groups * tests))
 
-    def _counted(self, groups: Sequence[Group]) -> str:
+    def _counted(self, groups: Sequence[Group], undecided: bool) -> str:
         counts = {word: sum(g.outcome == word for g in groups) for word in (HOLDS, FAILS, OPEN)}
         said = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
         values = [group.value for group in groups if group.value is not None]
@@ -223,6 +225,8 @@ class Judge:
         text = f"{said} of {len(groups)}{spread}"
         if not self.exact and all(group.n == 1 and group.low is None for group in groups):
             text += " (one run a cell: no interval)"
+        elif not self.exact and undecided:
+            text += " (intervals too wide)"
         return text
 
     def _groups(self, test: Test, evidence: Evidence) -> list[Group]:

@@ -6,7 +6,8 @@ that test them. docs/adding.md explains every key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -246,58 +247,55 @@ class Dossier(Strict):
             for one in readings:
                 if one.metric not in known and (one.metric != name or one.unit):
                     faults.append(f"metrics.{name}: no metric is named {one.metric!r}")
-        named: list[tuple[str, str]] = [
-            (f"metrics.{name}", key)
-            for name, readings in self.metrics.items()
-            for one in readings
-            for key in (*one.when, *one.cells)
-        ]
         read = {one.metric for readings in self.metrics.values() for one in readings}
         faults += [
             f"totals: no metric of the source is read as {total.metric!r}"
             for total in self.totals
             if total.metric not in read
         ]
-        for index, rule in enumerate(self.cells):
-            named += [(f"cells[{index}]", key) for key in (*rule.when, *rule.is_)]
         ours = {*known, *read, PARAMETERS, *(one.metric for one in self.derived)}
         ours |= {one.metric for one in self.sums}
         for claim in self.claims:
-            named += [(f"claim {claim.id}", key) for key in claim.needs]
-            named += [(f"claim {claim.id}", key) for t in claim.tests for key in factors_named(t)]
             faults += [f"claim {claim.id}: {f}" for t in claim.tests for f in _level_faults(t)]
             faults += [
                 f"claim {claim.id}: {metric!r} is not among the metrics"
                 for metric in sorted(metrics_named(claim) - ours)
             ]
-        for total_of in self.sums:
-            keys = [key for part in total_of.parts for key in part]
-            keys += [*total_of.alike, *total_of.is_]
-            named += [(f"sums.{total_of.metric}", key) for key in keys]
-        for curves in self.curves:
-            named += [(curves.id, key) for key in (*curves.where, curves.series)]
-        for total in self.totals:
-            named += [(total.metric, key) for key in (*total.where, *total.is_)]
-        layouts: list[Layout | FigureSpec] = [*self.tables, *self.figures]
-        for shown in layouts:
-            named += [(shown.id, key) for key in (*shown.where, *(shown.also or {}))]
-            if isinstance(shown, Layout):
-                named += [(shown.id, key) for key in (*shown.rows, *shown.columns, *shown.called)]
-            else:
-                named += [(shown.id, key) for key in (shown.x, shown.series)]
-        named += [(f"sections.{one.number}", key) for one in self.sections for key in one.when]
         faults += [
             f"{place}: unknown factor {key!r}"
-            for place, key in named
+            for place, keys in self._factors_named()
+            for key in keys
             if key not in BEYOND and key != "metric"
         ]
-        ids = [claim.id for claim in self.claims]
-        faults += [
-            f"claim {one}: there twice" for one in sorted({i for i in ids if ids.count(i) > 1})
-        ]
+        ids = Counter(claim.id for claim in self.claims)
+        faults += [f"claim {one}: there twice" for one, times in sorted(ids.items()) if times > 1]
         if faults:
             raise ValueError("; ".join(faults))
         return self
+
+    def _factors_named(self) -> Iterator[tuple[str, Iterable[str]]]:
+        """Each place of the file with the factors that it names."""
+        for name, readings in self.metrics.items():
+            yield f"metrics.{name}", [key for one in readings for key in (*one.when, *one.cells)]
+        for index, rule in enumerate(self.cells):
+            yield f"cells[{index}]", [*rule.when, *rule.is_]
+        for claim in self.claims:
+            tested = [key for test in claim.tests for key in factors_named(test)]
+            yield f"claim {claim.id}", [*claim.needs, *tested]
+        for total_of in self.sums:
+            keys = [key for part in total_of.parts for key in part]
+            yield f"sums.{total_of.metric}", [*keys, *total_of.alike, *total_of.is_]
+        for total in self.totals:
+            yield total.metric, [*total.where, *total.is_]
+        for curves in self.curves:
+            yield curves.id, [*curves.where, curves.series]
+        for table in self.tables:
+            keys = [*table.rows, *table.columns, *table.called]
+            yield table.id, [*table.where, *(table.also or {}), *keys]
+        for figure in self.figures:
+            yield figure.id, [*figure.where, *(figure.also or {}), figure.x, figure.series]
+        for section in self.sections:
+            yield f"sections.{section.number}", section.when
 
 
 def _level_faults(test: Test) -> Iterator[str]:

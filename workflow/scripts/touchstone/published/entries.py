@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -14,7 +15,7 @@ from touchstone.published.claim_model import Where
 from touchstone.published.dossier import Dossier, Layout
 from touchstone.published.points import ACCURACIES, Level, Point, counterpart, level, matches
 from touchstone.published.table import show
-from touchstone.results.metrics import words
+from touchstone.results.metrics import METRICS, words
 
 NOT_IN_SOURCE = "not in the source"
 
@@ -26,7 +27,8 @@ class Entry:
     `factors` are the source's words where it has the figure. `values` are by block. `reason`
     says why nothing was measured, `remark` why nothing is published, or how that was read.
     `distinguishing` is what differs from another cell of ours at the same place. `changed` is why
-    the two sides are not compared. `printed` is the figure with the source's own digits.
+    the two sides are not compared. `printed` is the figure with the source's own digits. `read_as`
+    is our metric in words, where the source's is read as several in one unit.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Entry:
     distinguishing: str = ""
     changed: str | None = None
     printed: str | None = None
+    read_as: str = ""
 
     @property
     def measured(self) -> float | None:
@@ -108,6 +111,17 @@ def entries(
             if (point.metric, point.cell) not in used and not unused:
                 factors = in_source_words(point.factors, dossier, found)
                 found.append(_entry(point, point, None, names[point.metric], factors, None))
+    alike = _read_alike(dossier)
+    return [replace(one, read_as=words(one.metric) * (one.metric in alike)) for one in found]
+
+
+def _read_alike(dossier: Dossier) -> set[str]:
+    """Our metrics as which figures of the source are read beside another one of the same unit."""
+    found: set[str] = set()
+    for readings in dossier.metrics.values():
+        always = [one.metric for one in readings if not one.when and one.metric in METRICS]
+        units = Counter(METRICS[metric].unit for metric in always)
+        found |= {metric for metric in always if units[METRICS[metric].unit] > 1}
     return found
 
 
@@ -238,7 +252,9 @@ def not_comparable(entry: Entry) -> str:
 def label(entry: Entry, factor: str) -> str:
     """A factor of an entry in words, for the head of a row or column."""
     if factor == "metric":
-        return f"{words(entry.name)} ({entry.unit or 'no unit'})"
+        name = words(entry.name)
+        read = f", read as {entry.read_as}" if entry.read_as not in ("", name) else ""
+        return f"{name}{read} ({entry.unit or 'no unit'})"
     if factor in entry.factors:
         return show(entry.factors[factor])
     if entry.line is not None:

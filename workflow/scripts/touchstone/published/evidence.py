@@ -41,31 +41,28 @@ class Evidence:
 
     def at_least(self, one: Contrast, bound: float, of: int = 1) -> bool:
         """Whether a contrast is shown to reach a bound."""
-        if self.exact:
-            return one.value > bound or _equal(one.value, bound)
-        interval = one.interval(1 - (1 - self.holds) / of)
-        return interval is not None and interval[0] > bound
+        return self._beyond(one, bound, 0, self.holds, of) or self._is_at(one, bound)
 
     def at_most(self, one: Contrast, bound: float, of: int = 1) -> bool:
         """Whether a contrast is shown not to exceed a bound."""
-        if self.exact:
-            return one.value < bound or _equal(one.value, bound)
-        interval = one.interval(1 - (1 - self.holds) / of)
-        return interval is not None and interval[1] < bound
+        return self._beyond(one, bound, 1, self.holds, of) or self._is_at(one, bound)
 
     def below(self, one: Contrast, bound: float, of: int = 1) -> bool:
         """Whether a contrast is shown to miss a bound that it should reach."""
-        if self.exact:
-            return one.value < bound and not _equal(one.value, bound)
-        interval = one.interval(1 - (1 - self.fails) / of)
-        return interval is not None and interval[1] < bound
+        return self._beyond(one, bound, 1, self.fails, of) and not self._is_at(one, bound)
 
     def above(self, one: Contrast, bound: float, of: int = 1) -> bool:
         """Whether a contrast is shown to exceed a bound that it should not."""
-        if self.exact:
-            return one.value > bound and not _equal(one.value, bound)
-        interval = one.interval(1 - (1 - self.fails) / of)
-        return interval is not None and interval[0] > bound
+        return self._beyond(one, bound, 0, self.fails, of) and not self._is_at(one, bound)
+
+    def _beyond(self, one: Contrast, bound: float, end: int, confidence: float, of: int) -> bool:
+        """Whether all of an interval is above a bound (its lower end, 0), or below it (1)."""
+        ends = (one.value, one.value) if self.exact else one.interval(1 - (1 - confidence) / of)
+        return ends is not None and (ends[1] < bound if end else ends[0] > bound)
+
+    def _is_at(self, one: Contrast, bound: float) -> bool:
+        """Whether figures taken as they are differ by rounding in the last digits only."""
+        return self.exact and isclose(one.value, bound, rel_tol=1e-9, abs_tol=1e-12)
 
     def between(self, one: Contrast, least: float | None, most: float | None) -> str:
         """The outcome of a contrast that should lie between two bounds, or beyond one."""
@@ -77,11 +74,6 @@ class Evidence:
             most is None or self.at_most(one, most)
         )
         return HOLDS if inside else OPEN
-
-
-def _equal(value: float, bound: float) -> bool:
-    """Whether they differ by rounding in the last digits only."""
-    return isclose(value, bound, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def outcome(holds: bool, fails: bool) -> str:

@@ -135,7 +135,8 @@ class Notes:
         if why := not_comparable(entry):
             notes.append(why)
         if entry.measured is not None:
-            notes += [f"flag {flag} (explained in the report)" for flag in entry.flags]
+            flags = ", ".join(sorted(entry.flags))
+            notes += [f"flagged {flags} (explained in the report)"] if flags else []
         self.texts += [text for text in notes if text not in self.texts]
         return ",".join(map(str, sorted(self.texts.index(text) + 1 for text in notes)))
 

@@ -182,21 +182,21 @@ def _say_why(ax: Axes, found: Sequence[Entry], published: bool) -> None:
 def caption(spec: FigureSpec, found: Sequence[Entry], clock: str, machine: str) -> str:
     """What a figure shows: how, on what, and how many runs."""
     counts = sorted({len(one.values) for one in found if one.values})
-    runs = f"n = {' or '.join(map(str, counts))} a cell" if counts else "none was measured"
-    empty = sum(not one.values for one in found)
-    bars = (
-        "line joins medians"
-        if spec.x in NUMBERS
-        else "bar, where the axis begins at zero, is the median"
-    )
     remarks = dict.fromkeys(one.remark for one in found if one.remark and one.published is not None)
     published = f" Published: {'; '.join(remarks)}." if any(remarks) else ""
     reasons = list(dict.fromkeys(one.reason for one in found if not one.values and one.reason))
     why = "; ".join([*reasons[:3], *(["..."] if len(reasons) > 3 else [])])
-    # A side without any figure has its reason in the place of its panel.
-    crosses = "" if spec.x in NUMBERS or empty == len(found) else ", a cross each"
+    if not counts:  # the place of its panel has the reasons too
+        return f"Nothing was measured here: {why}.{published}"
+    empty = sum(not one.values for one in found)
+    crosses = "" if spec.x in NUMBERS else ", a cross each"
     missing = (
         f" {empty} of {len(found)} figures were not measured{crosses}: {why}." if empty else ""
+    )
+    bars = (
+        "line joins medians"
+        if spec.x in NUMBERS
+        else "bar, where the axis begins at zero, is the median"
     )
     several = spec.x in NUMBERS and {str(one.factors.get("device")) for one in found} >= {
         "cpu",
@@ -204,8 +204,9 @@ def caption(spec: FigureSpec, found: Sequence[Entry], clock: str, machine: str) 
     }
     dashed = " Dashed lines are the CPU's where both devices were used." if several else ""
     return (
-        f"Each point is a run, {runs}; a {bars}. {clock} Measured on {machine}."
-        f"{published}{missing}{dashed} The two panels have scales of their own."
+        f"Each point is a run, n = {' or '.join(map(str, counts))} a cell; a {bars}. {clock}"
+        f" Measured on {machine}.{published}{missing}{dashed}"
+        " The two panels have scales of their own."
     )
 
 

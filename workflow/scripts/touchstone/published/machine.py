@@ -104,6 +104,8 @@ def sheet(table: MachineTable, context: Context) -> Sheet:
         words_of |= _available_there(context.published)
     columns = list(dict.fromkeys(fact.of for fact in facts))
     rows = list(dict.fromkeys(fact.what for fact in facts))
+    if {*rows} <= {*words_of}:
+        rows = list(words_of)  # in the source's order
     known = {(fact.what, fact.of): fact for fact in facts}
     for what, theirs in words_of.items():
         rows += [what] if what not in rows else []

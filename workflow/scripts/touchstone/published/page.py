@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from touchstone.analysis.again import Kept
 from touchstone.analysis.cells import summaries
@@ -172,7 +173,14 @@ def make(
     files["claims.csv"] = verdicts_csv(claims)
 
     machine = "; ".join(map(describe_machine, machines(study)))
-    figures = []
+    figures: list[Drawn] = []
+
+    def add(spec: FigureSpec | Curves, image: Figure, text: str, alt: str) -> None:
+        images = render(image)
+        files.update({f"figures/{spec.id}.{kind}": one for kind, one in images.items()})
+        title, data = _titled(spec), _inline(images["svg"])
+        figures.append(Drawn(spec.id, title, text, f"{title}: {alt}", data, spec.number))
+
     with drawing():
         for spec, where in _figures(dossier, table):
             found = [
@@ -184,27 +192,16 @@ def make(
             if not found:
                 continue
             found = labels_that_differ(found, [spec.x, spec.series])
-            images = render(draw(spec, found))
-            for kind, image in images.items():
-                files[f"figures/{spec.id}.{kind}"] = image
             said = _said(found, by_cell, scale, repeats)
             text = " ".join([caption(spec, found, CLOCKS.get(spec.metric, ""), machine), *said])
-            alt = f"{_titled(spec)}: published left, measured right; the tables have the numbers"
-            data = _inline(images["svg"])
-            figures.append(PageFigure(spec.id, _titled(spec), text, alt, data, spec.number))
+            alt = "published left, measured right; the tables have the numbers"
+            add(spec, draw(spec, found), text, alt)
         for curves in dossier.curves:
-            lines = _curves(curves, study, wholes)
-            if not lines:
-                continue
-            images = render(draw_curves(curves, lines))
-            for kind, image in images.items():
-                files[f"figures/{curves.id}.{kind}"] = image
-            changed_here = changes([by_cell[cell.plan.name] for _, cell in lines])
-            text = curves_caption(curves, lines, machine)
-            text = f"{text} {_all_changes(changed_here, scale, repeats)}".rstrip()
-            alt = f"{_titled(curves)}: a line for each run measured here"
-            data = _inline(images["svg"])
-            figures.append(PageFigure(curves.id, _titled(curves), text, alt, data, curves.number))
+            if lines := _curves(curves, study, wholes):
+                changed_here = changes([by_cell[cell.plan.name] for _, cell in lines])
+                said = [_all_changes(changed_here, scale, repeats)]
+                text = " ".join([curves_caption(curves, lines, machine), *filter(None, said)])
+                add(curves, draw_curves(curves, lines), text, "a line for each run measured here")
 
     environment = templates(HERE)
     environment.globals["cited"] = partial(

@@ -54,6 +54,7 @@ UNITS = {
     "GFLOPS": ("arithmetic", 1.0),
     "TFLOPS": ("arithmetic", 1e3),
     "epochs": ("epochs", 1.0),
+    "steps": ("steps", 1.0),
     "x": ("ratio", 1.0),
 }
 """By unit: its dimension, and how many of the dimension's first unit it is."""
