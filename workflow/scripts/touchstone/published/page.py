@@ -173,13 +173,13 @@ def make(
     files["claims.csv"] = verdicts_csv(claims)
 
     machine = "; ".join(map(describe_machine, machines(study)))
-    figures: list[Drawn] = []
+    figures: list[PageFigure] = []
 
     def add(spec: FigureSpec | Curves, image: Figure, text: str, alt: str) -> None:
         images = render(image)
         files.update({f"figures/{spec.id}.{kind}": one for kind, one in images.items()})
         title, data = _titled(spec), _inline(images["svg"])
-        figures.append(Drawn(spec.id, title, text, f"{title}: {alt}", data, spec.number))
+        figures.append(PageFigure(spec.id, title, text, f"{title}: {alt}", data, spec.number))
 
     with drawing():
         for spec, where in _figures(dossier, table):
