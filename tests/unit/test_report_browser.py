@@ -67,8 +67,30 @@ const seen = [box.className, marks.length, shown()];
 for (const click of [1, 2]) { marks[0].click(); seen.push(shown()); }
 return seen;
 """
-ADDRESS = """
+PREPARED = """
+const is = (table) => Boolean(table.tBodies[0].querySelector("[role=rowheader]"))
+  && table.classList.contains("sortable") === Boolean(table.tHead.querySelector("button"));
+const tables = [...document.querySelectorAll("table")];
+const folds = [...document.querySelectorAll(".fold")];
+const look = () => [null, ...folds].map((fold) =>
+  tables.filter((table) => table.closest(".fold") === fold && !table.closest(".fold details"))
+    .map(is));
+const seen = [look()];
+folds[1].open = true;
+await new Promise((done) => folds[1].addEventListener("toggle", done, {once: true}));
+seen.push(look());
+window.dispatchEvent(new window.Event("beforeprint"));
+return [...seen, look(), tables.map(is)];
+"""
+OPENED = """
 for (const fold of document.querySelectorAll(".fold")) fold.open = true;
+await new Promise((done) => document.querySelector(".fold").addEventListener("toggle", done));
+"""
+IN_PRINT = """
+dispatchEvent(new Event("beforeprint"));
+for (const fold of document.querySelectorAll(".fold")) fold.open = true;
+"""
+ADDRESS = """
 const table = document.querySelector("#ranking ~ .scroll table");
 document.querySelector("#seen").textContent = "seen:" + JSON.stringify([
   document.querySelector(".switch").ariaPressed,
@@ -344,9 +366,10 @@ def test_a_column_can_be_hidden_and_shown_but_for_the_first(good, tmp_path):
     assert hidden == [True, False, *[True] * (len(before) - 2)]
 
 
-def test_the_address_of_a_page_keeps_its_view(good, tmp_path):
+@pytest.mark.parametrize("begin", [OPENED, IN_PRINT])
+def test_the_address_of_a_page_keeps_its_view(good, begin, tmp_path):
     view = "#?speeds=relative&speed-compared.sort=3-ascending&speed-compared.hide=2"
-    end = f'<pre id="seen"></pre><script>{ADDRESS}</script></body>'
+    end = f'<pre id="seen"></pre><script type="module">{begin}{ADDRESS}</script></body>'
     shown = dump(page_of(good).replace("</body>", end), tmp_path, view)
     found = re.search(r"seen:(.*):end</pre>", shown)
     pressed, heads, address = json.loads(html.unescape(found[1]))
@@ -355,6 +378,17 @@ def test_the_address_of_a_page_keeps_its_view(good, tmp_path):
         heads[2][1] == "ascending" and [order for _, order in heads].count(None) == len(heads) - 1
     )
     assert {*address[2:].split("&")} == {*view[2:].split("&")}
+
+
+def test_a_table_is_prepared_when_its_fold_opens_or_a_print_begins(default, tmp_path):
+    start, opened, in_print, all_tables = evaluate(
+        page_of(default), PREPARED, tmp_path, unfolded=False
+    )
+    outside, _, numbers, trust = start
+    assert outside == [True] and len(numbers) > 2 and len(trust) > 1
+    assert not any(numbers + trust)
+    assert opened[0] == [True] and all(opened[2]) and not any(opened[3])
+    assert all(sum(in_print, [])) and all(all_tables)
 
 
 def test_a_page_runs_its_own_script_and_no_other(good, tmp_path):

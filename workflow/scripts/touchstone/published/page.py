@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -66,6 +65,7 @@ from touchstone.published.table import Table, number, show
 from touchstone.published.verdicts import Verdict, summary, verdicts_on
 from touchstone.published.verdicts import as_csv as verdicts_csv
 from touchstone.report.figures.render import drawing, render
+from touchstone.report.inline import data_uri
 from touchstone.report.rendering import templates
 from touchstone.report.sections.warnings import warnings
 from touchstone.report.text import full_label, interval_text, ratio_text
@@ -190,7 +190,7 @@ def make(
             said = _said(found, by_cell, scale, repeats)
             text = " ".join([caption(spec, found, CLOCKS.get(spec.metric, ""), machine), *said])
             alt = f"{_titled(spec)}: published left, measured right; the tables have the numbers"
-            data = _inline(images["svg"])
+            data = data_uri(images["svg"].decode())
             figures.append(Drawn(spec.id, _titled(spec), text, alt, data, spec.number))
         for curves in dossier.curves:
             lines = _curves(curves, study, wholes)
@@ -203,7 +203,7 @@ def make(
             text = curves_caption(curves, lines, machine)
             text = f"{text} {_all_changes(changed_here, scale, repeats)}".rstrip()
             alt = f"{_titled(curves)}: a line for each run measured here"
-            data = _inline(images["svg"])
+            data = data_uri(images["svg"].decode())
             figures.append(Drawn(curves.id, _titled(curves), text, alt, data, curves.number))
 
     environment = templates(HERE)
@@ -375,10 +375,6 @@ def _curves(
         if matches(factors, spec.where):
             found.append((factors[spec.series], cell))
     return sorted(found, key=lambda one: float(one[0]))
-
-
-def _inline(svg: bytes) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
 def _measured(dossier: Dossier, study: Study, wholes: Mapping[str, Cell]) -> list[Point]:
