@@ -76,7 +76,7 @@ def test_a_tiny_study_from_configuration_to_page(tmp_path, monkeypatch):
     assert "<title>Small matrix products" in text and "sparse_gemm" in text
     said = answer(read_findings(findings))
     assert said and all(paragraph in html.unescape(text) for paragraph in said)
-    assert "data:image/svg+xml," in text
+    assert "data:image/svg+xml;base64," in text
     for cell in plan.cells.values():
         assert cell.dataset in text
 

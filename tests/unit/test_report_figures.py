@@ -240,7 +240,7 @@ def test_threads_are_on_the_axis_where_the_batch_size_is_the_same(tmp_path):
     assert list(line.get_ydata()) == pytest.approx([100, 200, 300], rel=1e-3)
     texts = point_texts(study, POINT_FIGURES[0])
     assert texts["title"] == "Training throughput by threads"
-    assert "from threads to threads" in texts["caption"]
+    assert "Thin lines join" in texts["caption"]
 
 
 def test_memory_and_phases_are_the_medians_of_the_runs(good):

@@ -68,7 +68,7 @@ def test_page_is_well_formed_accessible_and_loads_nothing(request, root):
     checked = Checker(page)
     assert checked.stack == [] and len(set(checked.ids)) == len(checked.ids)
     files = ("tables/", "figures/", "../parity/", "../records/", "../max_batch/")
-    inline = ("data:image/svg+xml,", "#")
+    inline = ("data:image/svg+xml;base64,", "#")
     assert all(url.startswith((*inline, *files)) for url in checked.urls)
     assert {url[1:] for url in checked.urls if url.startswith("#")} <= set(checked.ids)
     assert not re.findall(r"https?:|url\(|@import", page)

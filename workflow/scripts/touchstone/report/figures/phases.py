@@ -7,7 +7,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 
 from touchstone.report.figures.axes import legend_columns, plain
-from touchstone.report.figures.panels import INK, WIDTH, flags, message, setting
+from touchstone.report.figures.panels import INK, flags, message, setting
 from touchstone.report.figures.style import machine_styles
 from touchstone.results.phases import PHASES
 from touchstone.results.study import Cell, Study
@@ -15,6 +15,7 @@ from touchstone.schema.status import OK
 
 BARS = 24
 """Cells that the figure draws at most."""
+WIDTH = 6.2  # inches; half of the page
 BAR, HEAD = 0.24, 1.1
 """Heights, inches: of a bar with its room, and of axis and legend."""
 

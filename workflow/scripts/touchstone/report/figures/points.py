@@ -288,10 +288,10 @@ def point_texts(study: Study, kind: PointFigure, in_turn: InTurn = NOT_IN_TURN) 
     if len(of_runs) < len(study.cells):
         point = "Each point is a set of processes that took turns"
         point += ", or a run of a configuration that took none" if of_runs else ""
-    caption = f"{kind.clock} {point}, the line is their {middle}. "
+    caption = f"{kind.clock} {point}, the thick line is their {middle}. "
     factor, laid_out = _laid_out(study)
     if any(len(levels) > 1 for levels in _by_facet(laid_out, factor).values()):
-        caption += f"A thin line goes from {factor} to {factor}. "
+        caption += "Thin lines join those of one name in the legend. "
     if best and any(_words(cell, kind, in_turn) for cell in study.cells):
         caption += "A word is shown where there is no number (1/3: one run of three). "
     caption += flags(Study(of_runs), rings=True)

@@ -103,8 +103,7 @@ def make_figures(
     texts["caption"] += left_out
     wide, narrow = (draw_memory(some, in_turn, most) for most in (WIDTH, NARROW))
     yield Drawn("memory_speed", wide, texts, narrow)
-    wide, narrow = (draw_phases(study, most) for most in (WIDTH, NARROW))
-    yield Drawn("phases", wide, phases_texts(study), narrow)
+    yield Drawn("phases", draw_phases(study), phases_texts(study), draw_phases(study, NARROW))
     some, left_out = part_to_draw(study, lambda cell: (cell.facet, cell.batch_size))
     texts = loss_texts(some)
     texts["caption"] += left_out

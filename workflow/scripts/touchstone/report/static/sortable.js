@@ -174,7 +174,7 @@ const sortable = (table) => {
 const unprepared = new Set(document.querySelectorAll("table"));
 const prepare = (isPrint) => {
   for (const table of unprepared) {
-    if (!isPrint && table.closest("details:not([open])")) continue;
+    if (!isPrint && table.closest(".fold:not([open])")) continue;
     unprepared.delete(table);
     if (table.classList.contains("sortable")) sortable(table);
     else cards(table);
