@@ -66,7 +66,9 @@ def _panel(ax: Axes, study: Study, points: Sequence[tuple[Cell, float, float]]) 
     sized = len({cell.batch_size for cell, _, _ in points}) > 1
     for series in dict.fromkeys(cell.series for cell, _, _ in points):
         own = [(memory, speed) for cell, memory, speed in points if cell.series == series]
-        ax.plot(*zip(*own, strict=True), linewidth=0.8, clip_on=False, **marker_style(study, series))
+        ax.plot(
+            *zip(*own, strict=True), linewidth=0.8, clip_on=False, **marker_style(study, series)
+        )
     for cell, memory, speed in points if sized else ():
         ax.annotate(
             str(cell.batch_size), (memory, speed), (0, 5), textcoords="offset points",

@@ -55,9 +55,7 @@ def draw_phases(study: Study, most: float = WIDTH) -> Figure:
     lefts = [0.0] * len(shown)
     for phase, (colour, _) in zip(phases, machine_styles(len(phases)), strict=True):
         widths = [found[cell].get(phase, 0.0) for cell in shown]
-        ax.barh(
-            range(len(shown)), widths, 0.7, lefts, color=colour, edgecolor=INK, linewidth=0.5
-        )
+        ax.barh(range(len(shown)), widths, 0.7, lefts, color=colour, edgecolor=INK, linewidth=0.5)
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
     names = _names(study)
     ax.set_yticks(range(len(shown)), [names[cell] for cell in shown])

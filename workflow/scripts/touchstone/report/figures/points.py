@@ -1,7 +1,7 @@
 """A metric of every run, a panel for each network."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil, inf, log10, nan
+from math import ceil, inf, isfinite, log10, nan
 from statistics import geometric_mean, median
 from types import MappingProxyType
 from typing import NamedTuple
@@ -131,8 +131,8 @@ def _by_facet(study: Study, factor: str) -> dict[tuple[str, str, str], dict[str,
         (cell.batch_size if factor == SIZES else cell.plan.settings.threads, cell)
         for cell in study.cells
     ]
-    for place, cell in sorted(placed, key=lambda one: one[0] or inf):
-        groups[cell.facet].setdefault(str(place or "all"), []).append(cell)
+    for level, cell in sorted(placed, key=lambda one: one[0] or inf):
+        groups[cell.facet].setdefault(str(level or "all"), []).append(cell)
     return groups
 
 
@@ -182,11 +182,12 @@ def _draw_facet(
                         dx, value, "o", color=MUTED, fillstyle="none", markersize=size, mew=0.7,
                         clip_on=False,
                     )  # fmt: skip
-    for place, (one, of_levels) in enumerate(middles.items()):
-        if sum(middle == middle for middle in of_levels) > 1:
-            at = [group + (place - (len(series) - 1) / 2) * slot for group in range(len(levels))]
+    for one, heights in middles.items():
+        if sum(map(isfinite, heights)) > 1:
+            shift = (series.index(one) - (len(series) - 1) / 2) * slot
+            at = [group + shift for group in range(len(levels))]
             colour, _ = style_of(one.framework)
-            ax.plot(at, of_levels, color=colour, linewidth=0.8, alpha=0.7, zorder=1)
+            ax.plot(at, heights, color=colour, linewidth=0.8, alpha=0.7, zorder=1)
     ax.set_xlim(-0.5, len(levels) - 0.5)
     ax.set_xticks(range(len(levels)), list(levels))
     ax.tick_params(axis="x", length=0)

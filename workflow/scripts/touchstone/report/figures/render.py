@@ -157,9 +157,10 @@ def _with_dark_colours(svg: str) -> str:
 
     Matplotlib writes no fill where it is black.
     """
-    rules = f"svg {{fill: {in_dark('#000000')}}}\n" + "".join(
-        f'[style*="{what}: {colour}"], [{what}="{colour}"] {{{what}: {in_dark(colour)} !important}}\n'
-        for what, colour in sorted(set(COLOUR.findall(svg)))
-    )
-    style = f"\n@media screen and (prefers-color-scheme: dark) {{\n{rules}}}\n</style>"
+    rules = [f"svg {{fill: {in_dark('#000000')}}}"]
+    for what, colour in sorted(set(COLOUR.findall(svg))):
+        places = f'[style*="{what}: {colour}"], [{what}="{colour}"]'
+        rules.append(f"{places} {{{what}: {in_dark(colour)} !important}}")
+    lines = "\n".join(rules)
+    style = f"\n@media screen and (prefers-color-scheme: dark) {{\n{lines}\n}}\n</style>"
     return svg.replace("</style>", style, 1)
