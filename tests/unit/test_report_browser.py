@@ -15,6 +15,7 @@ from fixtures.browser import (
     POLICY,
     PRINTED,
     axe,
+    corner,
     dump,
     evaluate,
     faults,
@@ -23,6 +24,8 @@ from fixtures.browser import (
 from fixtures.published import made
 from fixtures.runs import make_record, make_study, write_plan
 from fixtures.studies import built, page_of, studied
+from touchstone.report.figures.style import in_dark
+from touchstone.report.inline import data_uri
 from touchstone.report.page import FIGURES
 from touchstone.report.text import contrast_text
 
@@ -400,6 +403,14 @@ def test_a_table_is_prepared_when_its_fold_opens_or_a_print_begins(default, tmp_
 def test_a_phone_gets_the_narrow_figures(sixty, width, tmp_path):
     found = evaluate(page_of(sixty), PICTURES, tmp_path, width)
     assert found == [[width == 390, width == 1440]] * len(FIGURES)
+
+
+def test_a_figure_in_a_page_is_dark_on_a_dark_screen(default, tmp_path):
+    source = data_uri((default / "figures/throughput.svg").read_text())
+    page = '<meta name="color-scheme" content="light dark"><body style="margin:0">'
+    page += f'<img src="{source}">'
+    assert corner(page, tmp_path, is_dark=False) == "#FFFFFF"
+    assert corner(page, tmp_path, is_dark=True) == in_dark("#FFFFFF")
 
 
 def test_a_page_runs_its_own_script_and_no_other(good, tmp_path):
