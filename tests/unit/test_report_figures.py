@@ -1,5 +1,6 @@
 """The command `plot`: figures of good, failed and empty studies."""
 
+import base64
 import json
 import re
 from statistics import geometric_mean, median
@@ -20,6 +21,7 @@ from touchstone.report.figures.phases import draw_phases
 from touchstone.report.figures.points import POINT_FIGURES, draw_points, point_texts
 from touchstone.report.figures.render import drawing, make_figures, part_to_draw
 from touchstone.report.figures.style import CHOSEN, darker, in_dark, panel_title, style_of
+from touchstone.report.inline import data_uri
 from touchstone.report.page import FIGURES
 from touchstone.report.sections import strip
 from touchstone.results.metrics import METRICS
@@ -209,6 +211,25 @@ def test_a_dark_screen_gets_other_colours_for_all_of_a_figure(bad):
     for colour in texts:
         light, low = (luminance(one) + 0.05 for one in (in_dark(colour), ground))
         assert light / low >= 4.5, colour
+
+
+NUMBER = re.compile(r"-?\d+\.\d+")
+
+
+def test_a_figure_in_a_page_draws_the_same(good):
+    for path in (good / "figures").glob("*.svg"):
+        svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", path.read_text(), flags=re.DOTALL)
+        inlined = base64.b64decode(data_uri(svg).partition(",")[2]).decode()
+        root, copy = map(ElementTree.fromstring, (svg, inlined))
+        assert [one.tag for one in copy.iter()] == [one.tag for one in root.iter()]
+        ids = [one.get("id") for one in copy.iter() if one.get("id")]
+        used = [one.get("href", "") for one in copy.iter() if one.tag.endswith("}use")]
+        assert len(set(ids)) == len(ids) and used and {one[1:] for one in used} <= set(ids)
+        numbers, copied = (list(map(float, NUMBER.findall(text))) for text in (svg, inlined))
+        assert len(copied) == len(numbers) and copied == pytest.approx(numbers, abs=0.01, rel=0)
+        assert sorted(set(re.findall(r"scale\([^)]*\)", inlined))) == sorted(
+            set(re.findall(r"scale\([^)]*\)", svg))
+        )
 
 
 def test_the_chart_as_a_file_has_the_rows_of_the_page(good):
