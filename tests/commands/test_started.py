@@ -55,7 +55,8 @@ STARTS = {
     "pin": ((), 2, "usage: touchstone "),
     "plan": (("--config", "{", "--plan", "p.tsv", "--resolved", "r.yaml"), 2, "usage: touchstone "),
     "plot": (
-        ("--plan", "none", "--tables", "none", "--records", "none", "--output", "out"),
+        ("--plan", "none", "--tables", "none", "--records", "none", "--findings", "none")
+        + ("--output", "out"),
         1,
         "error: ",
     ),

@@ -70,7 +70,7 @@ def test_a_tiny_study_from_configuration_to_page(tmp_path, monkeypatch):
     assert sorted(row["cell"] for row in rows) == sorted([*plan.cells] * 2)
     assert {row["status"] for row in rows} == {"ok"} and all(float(r["value"]) > 0 for r in rows)
     figures = ["--figures", results / "figures"]
-    done("plot", *files, "--tables", tables, "--output", figures[1])
+    done("plot", *files, "--tables", tables, "--findings", findings, "--output", figures[1])
     done("report", "--findings", findings, *figures, "--config", resolved, "--output", page)
     text = page.read_text()
     assert "<title>Small matrix products" in text and "sparse_gemm" in text

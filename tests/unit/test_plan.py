@@ -123,6 +123,10 @@ BAD = {
     "no repeats": ({"repeats": 0}, "repeats: input should be greater than 0, not 0"),
     "no sweep": ({"sweeps": []}, "sweeps: list should have at least 1 item"),
     "a blank title": ({"title": " \u00a0"}, "title: string should have at least 1 character"),
+    "a price without a currency": (
+        {"price_per_hour": "0.40"},
+        "price_per_hour: string should match pattern",
+    ),
     "a mirror that is a word": ({"mirror": "none"}, "mirror: string should match pattern"),
     "a mirror that is no web server": ({"mirror": "file:///etc"}, "mirror: string should match"),
     "a scale's sweep that is a number": (

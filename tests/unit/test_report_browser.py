@@ -15,6 +15,7 @@ from fixtures.browser import (
     POLICY,
     PRINTED,
     axe,
+    corner,
     dump,
     evaluate,
     faults,
@@ -23,6 +24,9 @@ from fixtures.browser import (
 from fixtures.published import made
 from fixtures.runs import make_record, make_study, write_plan
 from fixtures.studies import built, page_of, studied
+from touchstone.report.figures.style import in_dark
+from touchstone.report.inline import data_uri
+from touchstone.report.page import FIGURES
 from touchstone.report.text import contrast_text
 
 pytestmark = [pytest.mark.long, NEEDED]
@@ -67,8 +71,36 @@ const seen = [box.className, marks.length, shown()];
 for (const click of [1, 2]) { marks[0].click(); seen.push(shown()); }
 return seen;
 """
-ADDRESS = """
+PREPARED = """
+const is = (table) => Boolean(table.tBodies[0].querySelector("[role=rowheader]"))
+  && table.classList.contains("sortable") === Boolean(table.tHead.querySelector("button"));
+const tables = [...document.querySelectorAll("table")];
+const folds = [...document.querySelectorAll(".fold")];
+const look = () => [null, ...folds].map((fold) =>
+  tables.filter((table) => table.closest(".fold") === fold).map(is));
+const seen = [look()];
+folds[1].open = true;
+await new Promise((done) => folds[1].addEventListener("toggle", done, {once: true}));
+seen.push(look());
+window.dispatchEvent(new window.Event("beforeprint"));
+return [...seen, look()];
+"""
+PICTURES = """
+const images = [...document.querySelectorAll("picture img")];
+for (const image of images) image.loading = "eager";
+await Promise.all(images.map((image) => image.decode()));
+return images.map((image) =>
+  [image.currentSrc === image.previousElementSibling.srcset, image.currentSrc === image.src]);
+"""
+OPENED = """
 for (const fold of document.querySelectorAll(".fold")) fold.open = true;
+await new Promise((done) => document.querySelector(".fold").addEventListener("toggle", done));
+"""
+IN_PRINT = """
+dispatchEvent(new Event("beforeprint"));
+for (const fold of document.querySelectorAll(".fold")) fold.open = true;
+"""
+ADDRESS = """
 const table = document.querySelector("#ranking ~ .scroll table");
 document.querySelector("#seen").textContent = "seen:" + JSON.stringify([
   document.querySelector(".switch").ariaPressed,
@@ -344,9 +376,10 @@ def test_a_column_can_be_hidden_and_shown_but_for_the_first(good, tmp_path):
     assert hidden == [True, False, *[True] * (len(before) - 2)]
 
 
-def test_the_address_of_a_page_keeps_its_view(good, tmp_path):
+@pytest.mark.parametrize("begin", [OPENED, IN_PRINT])
+def test_the_address_of_a_page_keeps_its_view(good, begin, tmp_path):
     view = "#?speeds=relative&speed-compared.sort=3-ascending&speed-compared.hide=2"
-    end = f'<pre id="seen"></pre><script>{ADDRESS}</script></body>'
+    end = f'<pre id="seen"></pre><script type="module">{begin}{ADDRESS}</script></body>'
     shown = dump(page_of(good).replace("</body>", end), tmp_path, view)
     found = re.search(r"seen:(.*):end</pre>", shown)
     pressed, heads, address = json.loads(html.unescape(found[1]))
@@ -355,6 +388,29 @@ def test_the_address_of_a_page_keeps_its_view(good, tmp_path):
         heads[2][1] == "ascending" and [order for _, order in heads].count(None) == len(heads) - 1
     )
     assert {*address[2:].split("&")} == {*view[2:].split("&")}
+
+
+def test_a_table_is_prepared_when_its_fold_opens_or_a_print_begins(default, tmp_path):
+    start, opened, in_print = evaluate(page_of(default), PREPARED, tmp_path, unfolded=False)
+    outside, _, numbers, trust = start
+    assert outside == [True] and len(numbers) > 2 and len(trust) > 1
+    assert not any(numbers + trust)
+    assert opened[0] == [True] and all(opened[2]) and not any(opened[3])
+    assert all(sum(in_print, []))
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_phone_gets_the_narrow_figures(sixty, width, tmp_path):
+    found = evaluate(page_of(sixty), PICTURES, tmp_path, width)
+    assert found == [[width == 390, width == 1440]] * len(FIGURES)
+
+
+def test_a_figure_in_a_page_is_dark_on_a_dark_screen(default, tmp_path):
+    source = data_uri((default / "figures/throughput.svg").read_text())
+    page = '<meta name="color-scheme" content="light dark"><body style="margin:0">'
+    page += f'<img src="{source}">'
+    assert corner(page, tmp_path, is_dark=False) == "#FFFFFF"
+    assert corner(page, tmp_path, is_dark=True) == in_dark("#FFFFFF")
 
 
 def test_a_page_runs_its_own_script_and_no_other(good, tmp_path):

@@ -1,7 +1,9 @@
 """The command `plot`: figures of good, failed and empty studies."""
 
+import base64
 import json
 import re
+from statistics import geometric_mean, median
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -9,13 +11,19 @@ import pytest
 from matplotlib.text import Text
 
 from fixtures.runs import make_record, write_plan
-from fixtures.studies import gathered, large, plot, speeds, study_of
+from fixtures.studies import findings_of, gathered, large, plot, speeds, studied, study_of
+from touchstone.report.figures import speed
+from touchstone.report.figures.evaluations import draw_evaluations, evaluates, evaluation_texts
 from touchstone.report.figures.losses import draw_losses
-from touchstone.report.figures.panels import MUTED, marker_style, setting
-from touchstone.report.figures.points import POINT_FIGURES, draw_points
-from touchstone.report.figures.render import drawing, part_to_draw
-from touchstone.report.figures.style import CHOSEN, panel_title, style_of
+from touchstone.report.figures.memory import draw_memory
+from touchstone.report.figures.panels import INK, MUTED, marker_style, setting
+from touchstone.report.figures.phases import draw_phases
+from touchstone.report.figures.points import POINT_FIGURES, draw_points, point_texts
+from touchstone.report.figures.render import drawing, make_figures, part_to_draw
+from touchstone.report.figures.style import CHOSEN, darker, in_dark, panel_title, style_of
+from touchstone.report.inline import data_uri
 from touchstone.report.page import FIGURES
+from touchstone.report.sections import strip
 from touchstone.results.metrics import METRICS
 from touchstone.results.study import Series, Study
 
@@ -24,7 +32,8 @@ from touchstone.results.study import Series, Study
 def test_every_figure_is_a_valid_file_with_texts(request, root):
     folder = request.getfixturevalue(root) / "figures"
     expected = {f"{name}{kind}" for name in FIGURES for kind in (".svg", ".png", "-narrow.svg")}
-    assert {path.name for path in folder.iterdir()} == expected | {"captions.json", "SHA256SUMS"}
+    expected |= {"speed.svg", "speed.png", "captions.json", "SHA256SUMS"}
+    assert {path.name for path in folder.iterdir()} == expected
     captions = json.loads((folder / "captions.json").read_text())
     for name in FIGURES:
         svg = ElementTree.parse(folder / f"{name}.svg").getroot()
@@ -176,6 +185,118 @@ def test_a_caption_says_how_often_the_cells_ran(tmp_path):
     once = second._replace(plan=second.plan._replace(repeats=1))
     assert setting(Study([first, once])).startswith("n = 1 to 3 runs per cell")
     assert setting(Study([once])).startswith("n = 1 run per cell")
+
+
+WRITTEN = re.compile(r'(?:fill|stroke)(?:: |=")(#[0-9a-f]{6})')
+
+
+def luminance(colour):
+    """Relative luminance, as WCAG 2.2 defines it."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_a_dark_screen_gets_other_colours_for_all_of_a_figure(bad):
+    ground = in_dark("#FFFFFF")
+    for path in (bad / "figures").glob("*.svg"):
+        svg = path.read_text()
+        dark = svg[svg.index("prefers-color-scheme: dark") : svg.index("</style>")]
+        light = svg.replace(dark, "")
+        for colour in set(WRITTEN.findall(light)):
+            assert f': {colour}"]' in dark and in_dark(colour) in dark, (path.name, colour)
+        assert in_dark("#FFFFFF") in dark and in_dark(INK) in dark
+    texts = [INK, MUTED, *(colour for colour, _ in CHOSEN.values())]
+    texts += [darker(colour) for colour, _ in CHOSEN.values()]
+    for colour in texts:
+        light, low = (luminance(one) + 0.05 for one in (in_dark(colour), ground))
+        assert light / low >= 4.5, colour
+
+
+NUMBER = re.compile(r"-?\d+\.\d+")
+
+
+def test_a_figure_in_a_page_draws_the_same(good):
+    for path in (good / "figures").glob("*.svg"):
+        svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", path.read_text(), flags=re.DOTALL)
+        inlined = base64.b64decode(data_uri(svg).partition(",")[2]).decode()
+        root, copy = map(ElementTree.fromstring, (svg, inlined))
+        assert [one.tag for one in copy.iter()] == [one.tag for one in root.iter()]
+        ids = [one.get("id") for one in copy.iter() if one.get("id")]
+        used = [one.get("href", "") for one in copy.iter() if one.tag.endswith("}use")]
+        assert len(set(ids)) == len(ids) and used and {one[1:] for one in used} <= set(ids)
+        numbers, copied = (list(map(float, NUMBER.findall(text))) for text in (svg, inlined))
+        assert len(copied) == len(numbers) and copied == pytest.approx(numbers, abs=0.01, rel=0)
+        assert sorted(set(re.findall(r"scale\([^)]*\)", inlined))) == sorted(
+            set(re.findall(r"scale\([^)]*\)", svg))
+        )
+
+
+def test_the_chart_as_a_file_has_the_rows_of_the_page(good):
+    strips = strip.view(findings_of(good))["strips"]
+    with drawing():
+        figure = speed.draw(strips, "Machine: one.")
+    assert [ax.get_title(loc="left") for ax in figure.axes] == [one.heading for one in strips]
+    for ax, one in zip(figure.axes, strips, strict=True):
+        rows = one.charts[0].rows
+        assert [label.get_text() for label in ax.get_yticklabels()] == [row.name for row in rows]
+        texts = [text.get_text() for text in ax.texts]
+        for row in rows:
+            assert row.value in texts and row.against[rows[0].name].text in texts
+        drawn = [line for line in ax.lines if line.get_marker() == "o"]
+        assert [len(line.get_xdata()) for line in drawn] == [len(row.dots) for row in rows]
+        ends = [line.get_xdata()[-1] for line in ax.lines if line.get_marker() == "|"]
+        assert len(ends) == len([row for row in rows if row.against[rows[0].name].low])
+        widest = 100 * max(x for line in drawn for x in line.get_xdata())
+        assert widest == pytest.approx(max(float(d[:-1]) for row in rows for d in row.dots))
+
+
+def test_threads_are_on_the_axis_where_the_batch_size_is_the_same(tmp_path):
+    studied(tmp_path, [{"threads": n} for n in (4, 1, 2)], [[300.0], [100.0], [200.0]])
+    study = study_of(tmp_path)
+    with drawing():
+        (ax,) = draw_points(study, POINT_FIGURES[0]).axes
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "4"]
+    (line,) = (line for line in ax.lines if len(line.get_xdata()) == 3)
+    assert list(line.get_ydata()) == pytest.approx([100, 200, 300], rel=1e-3)
+    texts = point_texts(study, POINT_FIGURES[0])
+    assert texts["title"] == "Training throughput by threads"
+    assert "Thin lines join" in texts["caption"]
+
+
+def test_memory_and_phases_are_the_medians_of_the_runs(good):
+    study = study_of(good)
+    with drawing():
+        (memory,) = draw_memory(study, {}).axes
+        (bars,) = draw_phases(study).axes
+    points = [pair for line in memory.lines for pair in line.get_xydata()]
+    cells = {cell.plan.name: cell for cell in study.cells}
+    assert len(points) == len(cells) == len(bars.get_yticks())
+    for cell in cells.values():
+        near = median(cell.values("host_memory_peak")), geometric_mean(cell.values("throughput"))
+        assert any(pair == pytest.approx(near) for pair in points)
+    ends = [0.0] * len(cells)
+    for bar in bars.patches:
+        ends[round(bar.get_y() + bar.get_height() / 2)] += bar.get_width()
+    for end, cell in zip(ends, cells.values(), strict=True):
+        seconds = [sorted(run.phases[name] for run in cell.runs)[1] for name in cell.runs[0].phases]
+        assert end == pytest.approx(sum(seconds))
+
+
+def test_accuracies_are_drawn_where_the_study_evaluates_in_between(good):
+    study = study_of(good)
+    assert not evaluates(study)
+    cell = study.cells[0]
+    run = cell.runs[0]._replace(evaluations=[(1.5, 0.5), (3.0, None), (4.5, 0.75)])
+    settings = cell.plan.settings.model_copy(update={"evaluate_every": 1})
+    some = Study([cell._replace(plan=cell.plan._replace(settings=settings), runs=[run])])
+    assert evaluates(some)
+    with drawing():
+        (ax,) = draw_evaluations(some).axes
+        names = [drawn.name for drawn in make_figures(some)]
+    assert "evaluations" in names
+    assert [list(map(tuple, line.get_xydata())) for line in ax.lines] == [[(1.5, 0.5), (4.5, 0.75)]]
+    assert "between 0.75 and 0.75" in evaluation_texts(some)["alt"]
 
 
 def test_a_missing_number_takes_no_room_from_the_panels(bad):

@@ -424,7 +424,10 @@ def test_sorting_and_filtering_take_the_rows_that_are_not_shown_into_account(man
     The filter finds every row of MXNet, those that were not shown too.
     """
     page = page_of(many)
-    clicks = """<script>
+    clicks = """<script type="module">
+    const fold = document.querySelector("#fold-numbers");
+    fold.open = true;
+    await new Promise((done) => fold.addEventListener("toggle", done));
     const table = document.querySelector("#numbers ~ .scroll table");
     const sizes = () => [...table.tBodies[0].rows].map((row) => row.cells[1].textContent);
     const seen = [sizes()];

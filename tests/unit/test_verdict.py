@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.studies import studied
+from fixtures.studies import plot, report, studied, text_of
 from touchstone.report.sections.verdict import glance, intervals, verdicts
 
 PYTORCH, MXNET, TENSORFLOW = ({"framework": n} for n in ("pytorch", "mxnet", "tensorflow"))
@@ -83,3 +83,18 @@ def test_the_table_at_a_glance_has_what_was_measured(tmp_path):
     assert not [heading for heading in headings if "GPU" in heading or "Latency" in heading]
     rows = [[str(column.drawn(row).text) for column in table.columns] for row in table.rows]
     assert "MXNet" in rows[0][0] and rows[0][1] == "200.0" and rows[1][1] == "100.0"
+
+
+def test_the_table_at_a_glance_has_the_cost_where_a_price_is_known(tmp_path):
+    """At 100 images/s a million takes 10,000 s, which cost 2.78 USD at 1 USD an hour."""
+    findings = studied(tmp_path, [PYTORCH, MXNET], [around(100), around(200)])
+    assert "Cost" not in [column.heading for column in glance(findings).columns]
+    table = glance(findings, "1.00 USD")
+    (cost,) = (column for column in table.columns if column.heading == "Cost")
+    assert cost.unit == "USD / million images"
+    assert [str(cost.drawn(row).text) for row in table.rows] == ["1.39", "2.78"]
+    (tmp_path / "config.resolved.yaml").write_text("title: Priced\nprice_per_hour: 1.00 USD\n")
+    for done in (plot(tmp_path, images=False), report(tmp_path)):
+        assert (done.returncode, done.stderr) == (0, "")
+    page = text_of(tmp_path)
+    assert "1.39" in page and "Cost: 1.00 USD an hour / the examples of an hour" in page

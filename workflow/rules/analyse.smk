@@ -1,11 +1,19 @@
 # Reads: the files of every run. Writes: results/records/, results/tables/, results/findings.json,
 # results/figures/, results/report/{study}/ and results/report/index.html, the list of all studies.
-FIGURES = (
+# The figures that have a version for a phone.
+NARROW = (
     "throughput",
     "cpu_utilization",
     "host_memory",
+    "memory_speed",
+    "phases",
     "test_accuracy",
     "training_loss",
+    *(["evaluations"] if STUDY.evaluates else []),
+)
+FIGURES = (
+    *NARROW,
+    "speed",
     *(
         ["operations"]
         if any(cell.kind == OPERATION for cell in PLAN.cells.values())
@@ -18,8 +26,6 @@ PROFILES = "--profiles results/profiles" if STUDY.profiles else ""
 # What `snakemake --report` shows of the tables and figures.
 TABLE = {"caption": "../report/table.rst", "category": "Tables"}
 FIGURE = {"caption": "../report/figure.rst", "category": "Figures"}
-# Those that have a version for a phone.
-NARROW = FIGURES[:5]
 
 
 rule parse_run:
@@ -89,6 +95,7 @@ rule plot:
     input:
         plan="results/plan.tsv",
         summary="results/tables/summary.csv",
+        findings="results/findings.json",
         interleaved=STUDY.interleaved,
         profiles=STUDY.profiles,
     output:
@@ -113,7 +120,8 @@ rule plot:
         profiles=PROFILES,
     shell:
         'python "$TOUCHSTONE_SCRIPTS"/cli.py plot --plan {input.plan} --tables results/tables'
-        " --records results/records --output results/figures --interleaved {input.interleaved} {params.profiles} > {log} 2>&1"
+        " --records results/records --findings {input.findings} --output results/figures"
+        " --interleaved {input.interleaved} {params.profiles} > {log} 2>&1"
 
 
 rule report:

@@ -1,7 +1,6 @@
 """Put several machines' results side by side: a page, a section for a report, table and figure."""
 
 import argparse
-import base64
 import tempfile
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from touchstone.analysis.machines import as_table, read_machines
 from touchstone.paths import snakemake
 from touchstone.report.figures.machines import draw_machines
 from touchstone.report.figures.render import drawing, render
+from touchstone.report.inline import data_uri
 from touchstone.report.machines import make_pages
 from touchstone.results import digests
 from touchstone.results.bundle import pack
@@ -41,8 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
         with drawing():
             figure, texts = draw_machines(machines)
             images = render(figure)
-        uri = "data:image/svg+xml;base64," + base64.b64encode(images["svg"]).decode()
-        section, page = make_pages(machines, uri, texts)
+        section, page = make_pages(machines, data_uri(images["svg"].decode()), texts)
     files: dict[str, str | bytes] = {f"machines.{kind}": images[kind] for kind in images}
     files |= {"machines.csv": as_table(machines), "section.html": section, "index.html": page}
     for name, content in files.items():

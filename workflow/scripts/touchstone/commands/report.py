@@ -68,6 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
         shared=f"{os.path.relpath(results, folder)}/",
         study_page=STUDY_PAGE if (folder / STUDY_PAGE).exists() else "",
         list_page=os.path.relpath(arguments.list, folder) if arguments.list else "",
+        price_per_hour=str(config.get("price_per_hour") or ""),
         changed=changed,
     )
     files: dict[str, str | bytes] = {**dict(_linked(page, results)), CONFIG: config_text}

@@ -640,6 +640,14 @@ class Study(BaseModel):
             description="a base URL that is tried before a data set's own sources",
         ),
     ] = None
+    price_per_hour: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[0-9]+(\.[0-9]+)? [A-Z]{3}$",
+            description="what the machine costs, as `0.40 USD`: the report shows what a million"
+            " examples cost",
+        ),
+    ] = None
     scale: Annotated[
         Literal["paper", "hour", "smoke"],
         Field(

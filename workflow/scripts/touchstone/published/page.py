@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -67,6 +66,7 @@ from touchstone.published.table import Table, number, show
 from touchstone.published.verdicts import Verdict, summary, verdicts_on
 from touchstone.published.verdicts import as_csv as verdicts_csv
 from touchstone.report.figures.render import drawing, render
+from touchstone.report.inline import data_uri
 from touchstone.report.rendering import templates
 from touchstone.report.sections.warnings import warnings
 from touchstone.report.text import full_label, interval_text, ratio_text
@@ -178,7 +178,7 @@ def make(
     def add(spec: FigureSpec | Curves, image: Figure, text: str, alt: str) -> None:
         images = render(image)
         files.update({f"figures/{spec.id}.{kind}": one for kind, one in images.items()})
-        title, data = _titled(spec), _inline(images["svg"])
+        title, data = _titled(spec), data_uri(images["svg"].decode())
         figures.append(PageFigure(spec.id, title, text, f"{title}: {alt}", data, spec.number))
 
     with drawing():
@@ -372,10 +372,6 @@ def _curves(
         if matches(factors, spec.where):
             found.append((factors[spec.series], cell))
     return sorted(found, key=lambda one: float(one[0]))
-
-
-def _inline(svg: bytes) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
 def _measured(dossier: Dossier, study: Study, wholes: Mapping[str, Cell]) -> list[Point]:

@@ -3,7 +3,6 @@
 It formats the findings (analysis/findings.py) and the figures, and computes nothing.
 """
 
-import base64
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from markupsafe import Markup
 from touchstone.analysis.again import Kept
 from touchstone.analysis.findings_model import Findings
 from touchstone.plan.names import framework_name, mode_name
+from touchstone.report.inline import data_uri
 from touchstone.report.rendering import templates
 from touchstone.report.sections import (
     answer,
@@ -55,7 +55,15 @@ SECTIONS = (
     setup,
 )
 # Of training; a study that trains nothing has none of them.
-FIGURES = ("throughput", "test_accuracy", "training_loss", "cpu_utilization", "host_memory")
+FIGURES = (
+    "throughput",
+    "test_accuracy",
+    "training_loss",
+    "memory_speed",
+    "phases",
+    "cpu_utilization",
+    "host_memory",
+)
 WIDE = 460.0  # points; half of the page is 33.5 rem of 12 points
 
 
@@ -77,14 +85,10 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
         svg = read_text(folder / f"{figure['name']}.svg", remedy)
         width = re.search(r'<svg[^>]* width="([0-9.]+)pt"', svg)
         figure["wide"] = width is None or float(width[1]) > WIDE
-        figure["uri"] = _inline(svg)
+        figure["uri"] = data_uri(svg)
         narrow = folder / f"{figure['name']}-narrow.svg"
-        figure["narrow"] = _inline(read_text(narrow, remedy)) if narrow.exists() else ""
+        figure["narrow"] = data_uri(read_text(narrow, remedy)) if narrow.exists() else ""
     return figures
-
-
-def _inline(svg: str) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
 
 
 def make_report(
@@ -99,6 +103,7 @@ def make_report(
     shared: str = "../",
     study_page: str = "",
     list_page: str = "",
+    price_per_hour: str = "",
     changed: Sequence[str] = (),
 ) -> str:
     """The page as HTML.
@@ -113,6 +118,7 @@ def make_report(
         shared: the way from the page to the results folder, with a slash at its end.
         study_page: the page on a published study, if there is one.
         list_page: the page on all studies, if there is one.
+        price_per_hour: of the machine, as `0.40 USD`, if the study says it.
         changed: files of the results that are not what their stage wrote.
 
     Raises:
@@ -129,6 +135,8 @@ def make_report(
     values: dict[str, Any] = {}
     for section in SECTIONS:
         values |= section.view(findings)
+    values["glance"] = verdict.glance(findings, price_per_hour)
+    values["price_per_hour"] = price_per_hour
     values["choices"] = speed.choices(findings, shared)
     values["warnings"] = warnings.of_changed(changed)
     values["alerts"] = warnings.of_study(findings, kept)

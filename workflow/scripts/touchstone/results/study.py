@@ -36,7 +36,8 @@ class Result(NamedTuple):
     """One run: its values by metric (None: no number, the reason says why) and its record.
 
     Runs of one repeat that one execution made are of one `block`; `execution` is when it began,
-    UTC, or empty in the records of older versions.
+    UTC, or empty in the records of older versions. An evaluation is the seconds of training until
+    then, and the test accuracy.
     """
 
     repeat: int
@@ -52,6 +53,7 @@ class Result(NamedTuple):
     provenance: dict[str, Any]
     log_tail: list[str]
     reports: Sequence[dict[str, Any]] = ()
+    evaluations: Sequence[tuple[float, float | None]] = ()
 
 
 class Series(NamedTuple):
@@ -65,6 +67,12 @@ class Series(NamedTuple):
     values: tuple[str, ...] = ()
     environment: str = PINNED
     style: str = TUNED
+
+    def without(self, factor: str) -> "Series":
+        """The series of all that differ from this one in a factor only."""
+        kept = [pair for pair in zip(self.factors, self.values, strict=True) if pair[0] != factor]
+        names, values = (tuple(pair[i] for pair in kept) for i in range(2))
+        return self._replace(factors=names, values=values)
 
     @property
     def stack(self) -> str:
@@ -311,6 +319,7 @@ class StudyBuilder:
             provenance=record["provenance"],
             log_tail=record.get("log_tail", []),
             reports=record.get("reports", []),
+            evaluations=[(one["seconds"], one["accuracy"]) for one in record["evaluations"]],
         )
 
     def study(self) -> Study:

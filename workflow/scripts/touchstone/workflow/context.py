@@ -50,6 +50,12 @@ class Context:
         return any(cell.world_size > 1 for cell in self.trained)
 
     @cached_property
+    def evaluates(self) -> bool:
+        """Whether a cell is evaluated while it trains, which has a figure."""
+        cells = self.plan.cells.values()
+        return any(cell.kind == TRAINING and cell.evaluate_every for cell in cells)
+
+    @cached_property
     def compared(self) -> list[str]:
         """The frameworks in their environments and styles (`Stack`) whose computation is compared,
         the reference first."""

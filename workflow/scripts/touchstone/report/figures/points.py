@@ -1,7 +1,7 @@
 """A metric of every run, a panel for each network."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil, log10
+from math import ceil, inf, isfinite, log10, nan
 from statistics import geometric_mean, median
 from types import MappingProxyType
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from touchstone.results.tables import PARITY_NOT_SHOWN
 
 
 class PointFigure(NamedTuple):
-    """A figure of one metric by batch size: its title, axis label and clock."""
+    """A figure of one metric: its title, axis label and clock; `{}` is what its x axis has."""
 
     metric: str
     title: str
@@ -42,13 +42,15 @@ class PointFigure(NamedTuple):
 
 
 SPEED = "throughput"
+SIZES, THREADS = "batch size", "threads"
+"""What the x axis may have."""
 InTurn = Mapping[str, Sequence[float]]
 """By cell, its speeds in the sets of turns, images/s."""
 NOT_IN_TURN: InTurn = MappingProxyType({})
 POINT_FIGURES = (
     PointFigure(
         "throughput",
-        "Training throughput by batch size",
+        "Training throughput by {}",
         "throughput (images/s)",
         "All examples of the measured phase / its time on the monotonic clock;"
         " the device is synchronised at the two edges only.",
@@ -63,14 +65,14 @@ POINT_FIGURES = (
     ),
     PointFigure(
         "cpu_utilization",
-        "CPU utilisation by batch size",
+        "CPU utilisation by {}",
         "CPU utilisation (%)",
         "CPU time of the process tree over the measured phase / (its time x logical cores).",
         True,
     ),
     PointFigure(
         "host_memory",
-        "Host memory by batch size",
+        "Host memory by {}",
         "host memory (MiB)",
         "Mean proportional set size, summed over the process tree, in the measured phase.",
         True,
@@ -83,6 +85,8 @@ def draw_points(
 ) -> Figure:
     """A metric of every run, by batch size within each facet; a line marks each middle.
 
+    Where all cells have the same batch size, and not the same threads, it is by threads.
+
     Args:
         in_turn: by cell, its speeds in the sets of turns, which take the place of its throughputs.
         most: width of the figure at most, inches; below the usual one it has a single column.
@@ -92,23 +96,47 @@ def draw_points(
         figure = Figure(figsize=(6.0, 1.6))
         message(figure, f"No run has a value for {kind.label}: {why}.")
         return figure
-    groups = study.by_facet()
-    slots = max(len(batches) * (len(_series_of(study, batches)) + 1) for batches in groups.values())
+    factor, study = _laid_out(study)
+    groups = _by_facet(study, factor)
+    slots = max(len(levels) * (len(_series_of(study, levels)) + 1) for levels in groups.values())
     columns = min(len(groups), 3 if slots <= 8 else 2 if slots <= 14 else 1)
     columns = 1 if most < WIDTH else columns
     width = min(most, 1.6 + columns * max(2.4, 0.5 * slots))
     missing = any(_words(cell, kind, in_turn) for cell in study.cells)
     figure, axes = grid(len(groups), columns, width, 3.2 if missing else 2.8)
-    for ax, (facet, batches) in zip(axes, groups.items(), strict=True):
+    for ax, (facet, levels) in zip(axes, groups.items(), strict=True):
         ax.set_title(panel_title(facet, width / columns))
         slot_width = 68 * (width / columns - 0.9) / slots  # points
-        _draw_facet(ax, study, kind, batches, slot_width, in_turn)
+        _draw_facet(ax, study, kind, levels, slot_width, in_turn)
+        ax.set_xlabel(factor)
     legend(figure, study, line=False)
     return figure
 
 
-def _series_of(study: Study, batches: dict[int, list[Cell]]) -> list[Series]:
-    present = {cell.series for cells in batches.values() for cell in cells}
+def _laid_out(study: Study) -> tuple[str, Study]:
+    """What the x axis has, and the study with series that do not differ in it."""
+    threads = {cell.plan.settings.threads for cell in study.cells}
+    if len({cell.batch_size for cell in study.cells}) > 1 or len(threads) < 2:
+        return SIZES, study
+    return THREADS, Study([c._replace(series=c.series.without(THREADS)) for c in study.cells])
+
+
+def _by_facet(study: Study, factor: str) -> dict[tuple[str, str, str], dict[str, list[Cell]]]:
+    """Cells by facet and place on the x axis, which ascends; all threads are the most."""
+    groups: dict[tuple[str, str, str], dict[str, list[Cell]]] = {
+        cell.facet: {} for cell in study.cells
+    }
+    placed = [
+        (cell.batch_size if factor == SIZES else cell.plan.settings.threads, cell)
+        for cell in study.cells
+    ]
+    for level, cell in sorted(placed, key=lambda one: one[0] or inf):
+        groups[cell.facet].setdefault(str(level or "all"), []).append(cell)
+    return groups
+
+
+def _series_of(study: Study, levels: dict[str, list[Cell]]) -> list[Series]:
+    present = {cell.series for cells in levels.values() for cell in cells}
     return [series for series in study.series if series in present]
 
 
@@ -116,16 +144,17 @@ def _draw_facet(
     ax: Axes,
     study: Study,
     kind: PointFigure,
-    batches: dict[int, list[Cell]],
+    levels: dict[str, list[Cell]],
     slot_width: float,
     in_turn: InTurn,
 ) -> None:
-    series = _series_of(study, batches)
+    series = _series_of(study, levels)
     slot = 1 / (len(series) + 1)
     missing_points: list[tuple[float, list[str], str]] = []
     marker_size = min(MARKER, max(3.0, 0.3 * slot_width))
     numbers: list[float] = []
-    for group, cells in enumerate(batches.values()):
+    middles = {one: [nan] * len(levels) for one in series}
+    for group, cells in enumerate(levels.values()):
         if group % 2:
             ax.axvspan(group - 0.5, group + 0.5, color=GROUND, linewidth=0, zorder=0)
         for cell in cells:
@@ -136,7 +165,7 @@ def _draw_facet(
             if not values:  # the layout would make room for a line without points, at the origin
                 continue
             numbers += values
-            middle = _middle(values, kind)
+            middle = middles[cell.series][group] = _middle(values, kind)
             ax.plot([x - 0.42 * slot, x + 0.42 * slot], [middle] * 2, color=INK, linewidth=1.1)
             spread = [0.5 * slot * ((i + 1) / (len(values) + 1) - 0.5) for i in range(len(values))]
             at = [x + dx for dx in spread]
@@ -152,10 +181,15 @@ def _draw_facet(
                         dx, value, "o", color=MUTED, fillstyle="none", markersize=size, mew=0.7,
                         clip_on=False,
                     )  # fmt: skip
-    ax.set_xlim(-0.5, len(batches) - 0.5)
-    ax.set_xticks(range(len(batches)), [str(batch) for batch in batches])
+    for one, heights in middles.items():
+        if sum(map(isfinite, heights)) > 1:
+            shift = (series.index(one) - (len(series) - 1) / 2) * slot
+            at = [group + shift for group in range(len(levels))]
+            colour, _ = style_of(one.framework)
+            ax.plot(at, heights, color=colour, linewidth=0.8, alpha=0.7, zorder=1)
+    ax.set_xlim(-0.5, len(levels) - 0.5)
+    ax.set_xticks(range(len(levels)), list(levels))
     ax.tick_params(axis="x", length=0)
-    ax.set_xlabel("batch size")
     ax.grid(axis="y")
     _scale(ax, kind, numbers)
     if missing_points:
@@ -254,12 +288,15 @@ def point_texts(study: Study, kind: PointFigure, in_turn: InTurn = NOT_IN_TURN) 
     if len(of_runs) < len(study.cells):
         point = "Each point is a set of processes that took turns"
         point += ", or a run of a configuration that took none" if of_runs else ""
-    caption = f"{kind.clock} {point}, the line is their {middle}. "
+    caption = f"{kind.clock} {point}, the thick line is their {middle}. "
+    factor, laid_out = _laid_out(study)
+    if any(len(levels) > 1 for levels in _by_facet(laid_out, factor).values()):
+        caption += "Thin lines join those of one name in the legend. "
     if best and any(_words(cell, kind, in_turn) for cell in study.cells):
         caption += "A word is shown where there is no number (1/3: one run of three). "
     caption += flags(Study(of_runs), rings=True)
     unit = METRICS[kind.metric].unit.replace("1", "")
-    alt = f"Dot plot of {kind.label} by batch size and framework. "
+    alt = f"Dot plot of {kind.label} by {factor} and framework. "
     if best is None:
         alt += f"It has no point: {study.why_empty(kind.metric)}. "
     else:
@@ -272,7 +309,7 @@ def point_texts(study: Study, kind: PointFigure, in_turn: InTurn = NOT_IN_TURN) 
     table = "table of speeds" if in_turn else "summary table"
     alt += f"The {table} holds the same numbers."
     return {
-        "title": kind.title,
+        "title": kind.title.format(factor),
         "caption": caption + (setting(Study(of_runs)) or place(study)),
         "alt": alt,
     }

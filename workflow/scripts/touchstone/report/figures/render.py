@@ -1,6 +1,7 @@
 """The figures of a study: every run is a point, every missing number a word."""
 
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -11,8 +12,11 @@ from matplotlib.figure import Figure
 from touchstone.analysis.profile_model import LayerProfile
 from touchstone.analysis.scaling import has_replicas
 from touchstone.report.figures import operations, profile, scaling
+from touchstone.report.figures.evaluations import draw_evaluations, evaluates, evaluation_texts
 from touchstone.report.figures.losses import draw_losses, loss_texts
+from touchstone.report.figures.memory import draw_memory, memory_texts
 from touchstone.report.figures.panels import GRID, INK, NARROW, WIDTH
+from touchstone.report.figures.phases import draw_phases, phases_texts
 from touchstone.report.figures.points import (
     NOT_IN_TURN,
     POINT_FIGURES,
@@ -20,6 +24,7 @@ from touchstone.report.figures.points import (
     draw_points,
     point_texts,
 )
+from touchstone.report.figures.style import in_dark
 from touchstone.results.study import Cell, Study
 
 RC: dict[Any, Any] = {
@@ -50,6 +55,8 @@ UNDATED: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
 }
 """Metadata that Matplotlib writes and that would differ from day to day."""
+COLOUR = re.compile(r'\b(fill|stroke)(?:: |=")(#[0-9a-f]{6})')
+"""A colour in an SVG of Matplotlib, and what has it."""
 PANELS, SERIES, BATCHES = 12, 12, 8
 """What a figure draws at most: so the figures of a study of any size can be read and loaded."""
 
@@ -92,10 +99,20 @@ def make_figures(
         texts["caption"] += left_out
         wide, narrow = (draw_points(some, kind, most, in_turn) for most in (WIDTH, NARROW))
         yield Drawn(kind.metric, wide, texts, narrow)
+    texts = memory_texts(some, in_turn)
+    texts["caption"] += left_out
+    wide, narrow = (draw_memory(some, in_turn, most) for most in (WIDTH, NARROW))
+    yield Drawn("memory_speed", wide, texts, narrow)
+    yield Drawn("phases", draw_phases(study), phases_texts(study), draw_phases(study, NARROW))
     some, left_out = part_to_draw(study, lambda cell: (cell.facet, cell.batch_size))
     texts = loss_texts(some)
     texts["caption"] += left_out
     yield Drawn("training_loss", draw_losses(some), texts, draw_losses(some, NARROW))
+    if evaluates(some):
+        texts = evaluation_texts(some)
+        texts["caption"] += left_out
+        wide, narrow = (draw_evaluations(some, most) for most in (WIDTH, NARROW))
+        yield Drawn("evaluations", wide, texts, narrow)
 
 
 def part_to_draw(study: Study, panel: Callable[[Cell], Any]) -> tuple[Study, str]:
@@ -120,11 +137,30 @@ def part_to_draw(study: Study, panel: Callable[[Cell], Any]) -> tuple[Study, str
 
 
 def render(figure: Figure, kinds: Iterable[str] = ("svg", "png")) -> dict[str, bytes]:
-    """The figure as `svg` and `png` (160 dpi), without dates or versions."""
+    """The figure as `svg` and `png` (160 dpi), without dates or versions.
+
+    A browser shows the SVG in dark colours to readers who ask for these.
+    """
     images = {}
     for kind in kinds:
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=160, metadata=UNDATED[kind])
         images[kind] = buffer.getvalue()
+        if kind == "svg":
+            images[kind] = _with_dark_colours(images[kind].decode()).encode()
         figure.set_layout_engine(None)  # it is laid out now, which takes as long as to draw it
     return images
+
+
+def _with_dark_colours(svg: str) -> str:
+    """The SVG with rules that replace each of its colours on a dark screen.
+
+    Matplotlib writes no fill where it is black.
+    """
+    rules = [f"svg {{fill: {in_dark('#000000')}}}"]
+    for what, colour in sorted(set(COLOUR.findall(svg))):
+        places = f'[style*="{what}: {colour}"], [{what}="{colour}"]'
+        rules.append(f"{places} {{{what}: {in_dark(colour)} !important}}")
+    lines = "\n".join(rules)
+    style = f"\n@media screen and (prefers-color-scheme: dark) {{\n{lines}\n}}\n</style>"
+    return svg.replace("</style>", style, 1)

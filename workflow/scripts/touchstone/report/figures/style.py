@@ -2,7 +2,7 @@
 
 import hashlib
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from touchstone.plan.names import Stack
 
@@ -25,6 +25,9 @@ TITLE_LETTER = 5.6
 """Width of most letters of a panel's title (DejaVu Sans, bold, 9.5 points), points."""
 MARGIN = 0.7
 """How much narrower the axes are than their panel, inches."""
+DARK, SLOPE, GREY = 0x16, 0.92, 12
+"""The grey of a dark ground; how much lighter than it a grey gets there for each step that it is
+darker than white; and how far apart red, green and blue of a grey are at most."""
 
 
 def style_of(framework: str) -> tuple[str, str]:
@@ -61,7 +64,41 @@ def machine_styles(count: int) -> list[tuple[str, str]]:
 
 def darker(colour: str) -> str:
     """The colour at 65 % of its brightness, for text on a light ground."""
-    return "#" + "".join(f"{int(int(colour[i : i + 2], 16) * 0.65):02X}" for i in (1, 3, 5))
+    return _hexadecimal(int(part * 0.65) for part in _parts(colour))
+
+
+def in_dark(colour: str) -> str:
+    """What takes the place of a colour (#RRGGBB) where a figure has a dark ground.
+
+    Of greys, white is the dark ground and dark ones are light. `SCALE`, whose areas have an edge,
+    stays. Any other colour is mixed with as little white as gives it a contrast of 4.5 to that
+    ground (WCAG 2.2, 1.4.3).
+    """
+    if colour.upper() in SCALE:
+        return colour
+    parts = _parts(colour)
+    if max(parts) - min(parts) <= GREY:
+        return _hexadecimal(min(255, round(DARK + SLOPE * (255 - part))) for part in parts)
+    tints = ([part + (255 - part) * share // 100 for part in parts] for share in range(101))
+    ground = _luminance([DARK] * 3)
+    return _hexadecimal(
+        next(tint for tint in tints if (_luminance(tint) + 0.05) / (ground + 0.05) >= 4.5)
+    )
+
+
+def _parts(colour: str) -> list[int]:
+    return [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+
+
+def _hexadecimal(parts: Iterable[int]) -> str:
+    return "#" + "".join(f"{part:02X}" for part in parts)
+
+
+def _luminance(parts: Sequence[int]) -> float:
+    """The relative luminance of WCAG 2.2, from red, green and blue, 0 to 255."""
+    shares = (part / 255 for part in parts)
+    linear = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in shares)
+    return sum(x * weight for x, weight in zip(linear, (0.2126, 0.7152, 0.0722), strict=True))
 
 
 def panel_title(parts: Iterable[str], inches: float) -> str:

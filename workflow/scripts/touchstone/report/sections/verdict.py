@@ -7,7 +7,7 @@ from typing import Any
 from touchstone.analysis.findings_model import CellSummary, Findings
 from touchstone.analysis.part import UNIT_OF
 from touchstone.analysis.ranking_model import ComparedPair, ComparisonSummary
-from touchstone.plan.setting import PROGRAM
+from touchstone.plan.setting import PROGRAM, Kind
 from touchstone.report.sections.answer import SENTENCES, rankings
 from touchstone.report.sections.columns import MetricColumn, has_values, metric_columns
 from touchstone.report.sections.ranking import begun, counted, leads_of
@@ -18,6 +18,7 @@ from touchstone.report.text import (
     comparison_text,
     listing,
     number,
+    optional_number,
     ratio_text,
 )
 from touchstone.results.metrics import HEADED, METRICS, SPEED_OF, unit_text
@@ -37,11 +38,10 @@ START_UP = ("import", "load", "build", "first_step")
 
 
 def view(findings: Findings) -> dict[str, Any]:
-    """The verdicts, and of a study with one question its intervals and the table at a glance."""
+    """The verdicts, and of a study with one question its intervals."""
     return {
         "verdicts": verdicts(findings),
         "intervals": intervals(findings),
-        "glance": glance(findings),
     }
 
 
@@ -124,8 +124,12 @@ def _names(findings: Findings, one: ComparisonSummary) -> dict[str, str]:
     return short if len(set(short.values())) == len(short) else names
 
 
-def glance(findings: Findings) -> Table | None:
-    """The numbers of one comparison's cells, the fastest first, or of a study's only cell."""
+def glance(findings: Findings, price_per_hour: str = "") -> Table | None:
+    """The numbers of one comparison's cells, the fastest first, or of a study's only cell.
+
+    Args:
+        price_per_hour: of the machine, as `0.40 USD`; without one there is no column of costs.
+    """
     if len(findings.comparisons) > 1:
         return None
     one = findings.comparisons[0] if findings.comparisons else None
@@ -138,18 +142,31 @@ def glance(findings: Findings) -> Table | None:
     shown = _names(findings, one) if one else {}
     columns = (
         Column("Configuration", lambda cell: stack_name(cell, shown.get(cell.name, ""))),
-        Column("Speed", lambda cell: _speed(cell, speeds), UNIT_OF[kind]),
+        Column("Speed", lambda cell: optional_number(_speed(cell, speeds)), UNIT_OF[kind]),
+        *([_cost_column(price_per_hour, kind, speeds)] if price_per_hour else ()),
         *metric_columns([column for column in COLUMNS if has_values(cells, [column.metric])]),
         Column("Start-up", _start_up, "s"),
     )
     return Table("At a glance", columns, cells, css="glance")
 
 
-def _speed(cell: CellSummary, speeds: dict[str, float | None]) -> str | None:
+def _speed(cell: CellSummary, speeds: dict[str, float | None]) -> float | None:
     """The speed that the verdict rests on, or the median of the runs."""
     summary = cell.metrics.get(SPEED_OF[cell.workload])
-    value = speeds.get(cell.name) or (summary and summary.median)
-    return number(value) if value else None
+    return speeds.get(cell.name) or (summary.median if summary else None)
+
+
+def _cost_column(price_per_hour: str, kind: Kind, speeds: dict[str, float | None]) -> Column:
+    """The price of an hour / the examples of an hour at the cell's speed, for a million."""
+    price, currency = price_per_hour.split()
+    million = float(price) / 3600 * 1e6
+
+    def cost(cell: CellSummary) -> str | None:
+        speed = _speed(cell, speeds)
+        return number(million / speed, 3) if speed else None
+
+    examples = UNIT_OF[kind].removesuffix("/s")
+    return Column("Cost", cost, f"{currency} / million {examples}")
 
 
 def _start_up(cell: CellSummary) -> str | None:

@@ -3,6 +3,8 @@
 // Rows beyond what a table shows are in its template. On a phone each row is a card, whose labels are
 // set here. One button shows all speeds relative to the highest. The part of the page's address after
 // `?` in its fragment keeps all of this, so that a copied address shows the same view.
+// A table in a closed fold waits until the fold opens, or a print begins: most of a page is never
+// opened.
 const [, view] = location.hash.split("?");
 const state = new URLSearchParams(view);
 const anchor = () => location.hash.split("?")[0];
@@ -11,7 +13,9 @@ const keep = (name, value) => {
   else state.delete(name);
   const text = state.size ? `${anchor() || "#"}?${state}` : anchor() || "#";
   // A page within another one has no address.
-  if (location.protocol !== "about:") history.replaceState(null, "", text);
+  if (location.protocol !== "about:" && text !== (location.hash || "#")) {
+    history.replaceState(null, "", text);
+  }
 };
 const compare = new Intl.Collator("en", {numeric: true}).compare;
 const cards = (table) => {
@@ -43,6 +47,7 @@ if (speeds.length) {
   const button = document.createElement("button");
   button.className = "switch";
   button.textContent = "Speeds relative to the highest";
+  button.setAttribute("aria-pressed", false);
   const set = (relative) => {
     button.setAttribute("aria-pressed", relative);
     for (const one of speeds) {
@@ -53,7 +58,7 @@ if (speeds.length) {
     keep("speeds", relative ? "relative" : "");
   };
   button.addEventListener("click", () => set(button.getAttribute("aria-pressed") !== "true"));
-  set(state.get("speeds") === "relative");
+  if (state.get("speeds") === "relative") set(true);
   document.querySelector(".scroll:has([data-relative])")?.before(button);
 }
 // The list of a table's columns; a column without its mark is hidden. The first one stays.
@@ -88,7 +93,7 @@ const chooser = (name, table, heads) => {
   hide();
   return box;
 };
-for (const table of document.querySelectorAll("table.sortable")) {
+const sortable = (table) => {
   const body = table.tBodies[0], room = body.rows.length;
   const waiting = table.querySelector("template")?.content.children ?? [];
   let planned = null, rows = null, words = [];
@@ -149,7 +154,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
   const button = buttons[sorted - 1], head = heads[sorted - 1];
   for (let click = 0; click < 2 && head && head.ariaSort !== order; click += 1) button.click();
   if (heads.length > 6) table.closest(".scroll")?.before(chooser(name, table, heads));
-  if (room + waiting.length < 8) continue;
+  if (room + waiting.length < 8) return;
   const label = document.createElement("label"), field = document.createElement("input");
   const found = document.createElement("output");
   label.className = "filter";
@@ -165,12 +170,24 @@ for (const table of document.querySelectorAll("table.sortable")) {
   field.value = state.get(`${name}.words`) ?? "";
   if (field.value) filter();
   (table.closest(".scroll") ?? table).before(label);
-}
-for (const table of document.querySelectorAll("table:not(.sortable)")) cards(table);
+};
+const unprepared = new Set(document.querySelectorAll("table"));
+const prepare = (isPrint) => {
+  for (const table of unprepared) {
+    if (!isPrint && table.closest(".fold:not([open])")) continue;
+    unprepared.delete(table);
+    if (table.classList.contains("sortable")) sortable(table);
+    else cards(table);
+  }
+};
+prepare(false);
+document.addEventListener("toggle", () => prepare(false), true);
+addEventListener("beforeprint", () => prepare(true));
 // A link into a fold opens it.
 const reveal = () => {
   const target = document.getElementById(anchor().slice(1));
   for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  prepare(false);  // before the place of the target is known
   target?.scrollIntoView();
 };
 addEventListener("hashchange", () => { keep(); reveal(); });
