@@ -1,4 +1,4 @@
-"""LeNet-5 in Keras, a batch at a time, on noise in the shape of MNIST."""
+"""LeNet-5 in Keras, a batch at a time, on noise in the shape of CIFAR-10."""
 
 import sys
 
@@ -8,11 +8,11 @@ from keras import layers
 from touchstone_steps import steps
 
 BATCH_SIZE = int(sys.argv[1])
-images = np.random.standard_normal((4096, 28, 28, 1)).astype("float32")
+images = np.random.uniform(-1.725, 1.725, (4096, 32, 32, 3)).astype("float32")
 labels = np.random.randint(10, size=4096)
 model = keras.Sequential(
     [
-        layers.Input((28, 28, 1)),
+        layers.Input((32, 32, 3)),
         layers.Conv2D(6, 5, padding="same", activation="relu"),
         layers.MaxPooling2D(),
         layers.Conv2D(16, 5, activation="relu"),

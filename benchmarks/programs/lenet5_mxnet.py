@@ -1,4 +1,4 @@
-"""LeNet-5 in MXNet, as Gluon's tutorials train, on noise in the shape of MNIST."""
+"""LeNet-5 in MXNet, as Gluon's tutorials train, on noise in the shape of CIFAR-10."""
 
 import sys
 
@@ -9,7 +9,7 @@ from mxnet.gluon import nn
 from touchstone_steps import steps
 
 BATCH_SIZE = int(sys.argv[1])
-images = np.random.standard_normal((4096, 1, 28, 28)).astype("float32")
+images = np.random.uniform(-1.725, 1.725, (4096, 3, 32, 32)).astype("float32")
 labels = np.random.randint(10, size=4096).astype("float32")
 examples = gluon.data.ArrayDataset(images, labels)
 loader = gluon.data.DataLoader(examples, BATCH_SIZE, shuffle=True)

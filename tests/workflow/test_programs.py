@@ -154,7 +154,7 @@ def test_a_script_and_a_network_are_compared_in_turn(tmp_path):
         "file": str(ROOT / "benchmarks/programs/lenet5_torch.py"), "framework": "pytorch",
         "arguments": ["{batch_size}"],
     }  # fmt: skip
-    work = {"network": "lenet5", "dataset": "mnist-5k", "batch_size": 64}
+    work = {"network": "lenet5", "dataset": "synthetic", "batch_size": 64}
     study = {
         **STUDY, "programs": {"script": script},
         "sweeps": [

@@ -79,8 +79,8 @@ class Loop(Work):
         """As `Work` has it: what a script does between two loops."""
         if not self.is_closed:
             return 0.0
+        self.finish()  # which is work, not pause
         begin = time.monotonic()
-        self.finish()
         self._let_script_go_on()
         return time.monotonic() - begin
 
