@@ -1,6 +1,7 @@
 """Programs: scripts of the user, which ask for their steps, and what is said of bad ones."""
 
 import json
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -35,14 +36,19 @@ CELL = {
 }  # fmt: skip
 
 
-def ran(folder, script, until="measured", arguments=(), **settings):
-    """The events of a run of this script, without its chunks, and what it printed."""
+def command(folder, script, until="measured", arguments=(), **settings):
+    """The command that runs this script, after its spec was written."""
     (folder / "script.py").write_text(script)
     program = Program(file="script.py", framework="scipy", until=until, arguments=list(arguments))
     spec = make_spec(Cell(**{**CELL, **settings}), 1, folder, program)
     (folder / "spec.json").write_text(json.dumps(spec_to_json(spec)))
+    return [sys.executable, RUNNER, "spec.json", "events.jsonl"]
+
+
+def ran(folder, *script, **settings):
+    """The events of a run of a script, without its chunks, and what it printed; as `command`."""
     done = subprocess.run(
-        [sys.executable, RUNNER, "spec.json", "events.jsonl"],
+        command(folder, *script, **settings),
         cwd=folder, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
@@ -74,6 +80,26 @@ def test_what_a_script_does_between_two_loops_is_not_measured(tmp_path):
     parts = named(ran(tmp_path, LOOP.replace("range(50)", "range(5)"))[0], "measured")
     assert len(parts) > 2 and all(part["steps"] <= 5 for part in parts)
     assert all(after["begin"] - before["end"] >= 0.02 for before, after in pairwise(parts))
+
+
+def test_the_wait_for_the_device_at_the_end_of_a_loop_is_work_of_a_slice(tmp_path):
+    wait = "wait=lambda: time.sleep(0.05)"
+    script = LOOP.replace("examples=4", f"examples=4, {wait}").replace("range(50)", "range(5)")
+    (theirs, commands), (answers, their_answers) = os.pipe(), os.pipe()
+    process = subprocess.Popen(
+        [*command(tmp_path, script), str(theirs), str(their_answers)],
+        cwd=tmp_path, pass_fds=(theirs, their_answers),
+    )  # fmt: skip
+    with open(answers) as lines:
+        assert next(lines) == "{}\n"
+        os.write(commands, b"0.5\n")
+        found = json.loads(next(lines))
+    process.kill()
+    process.wait()
+    for end in (theirs, commands, their_answers):
+        os.close(end)
+    loops = found["steps"] // 5 - 1
+    assert loops > 2 and found["end"] - found["begin"] >= 0.05 * loops
 
 
 def test_a_shorter_batch_counts_what_it_has(tmp_path):
