@@ -177,6 +177,14 @@ def test_flags_on_more_than_a_third_of_the_runs_are_a_doubt(tmp_path, golden):
     assert compute(study, {}).answer.trust.reason == "disturbed"
 
 
+def test_single_runs_are_no_doubt_of_an_answer_from_turns(tmp_path):
+    study = speeds(tmp_path, {"mxnet": [256], "pytorch": [512]})
+    found = [doubt for in_turn in (False, True) for doubt in doubts(study, in_turn)]
+    assert [(doubt.cause, doubt.beside) for doubt in found] == [
+        ("one run", False), ("one run", True),
+    ]  # fmt: skip
+
+
 def test_flags_that_are_together_on_more_than_a_third_of_the_runs_are_a_doubt(tmp_path, golden):
     study = speeds(tmp_path, {"mxnet": [256] * 3, "pytorch": [512] * 3})
     for run, flag in zip(study.runs, ("throttled", "throttled", "drifting"), strict=False):

@@ -38,7 +38,8 @@ def disturbed_runs(study: Study) -> Disturbed | None:
 def doubts(study: Study, in_turn: bool = False) -> list[Doubt]:
     """The reasons; `noisy_machine` is left out where `disturbed_runs` says it.
 
-    `in_turn`: all comparisons of the study rest on turns, so moved cores of runs are not in them.
+    `in_turn`: all comparisons of the study rest on turns, which have sets of their own and leave out
+    what moved the cores of runs.
     """
     total = len(study.runs)
     counted = DISTURBING - {FLAG} if disturbed_runs(study) else DISTURBING
@@ -49,7 +50,7 @@ def doubts(study: Study, in_turn: bool = False) -> list[Doubt]:
         by_flag = {flag: counts[flag] for flag in sorted(counts)}
         found.append(Doubt(cause="flags", flags=by_flag, runs=len(flagged), total=total))
     if total and all(len(cell.runs) == 1 for cell in study.cells):
-        found.append(Doubt(cause="one run", flags={}, runs=total, total=total))
+        found.append(Doubt(cause="one run", flags={}, runs=total, total=total, beside=in_turn))
     if apart := sum(CORES_APART in run.flags for run in study.runs):
         doubt = Doubt(cause="cores apart", flags={}, runs=apart, total=total, beside=in_turn)
         found.append(doubt)
