@@ -51,7 +51,7 @@ def test_a_data_report_belongs_to_the_findings_of_its_study(tmp_path):
     cell = {"framework": "pytorch", "network": "lenet5", "dataset": "mnist-5k"}
     study = {"study": "test", "title": "A test", "sweeps": [cell]}
     project = Project(tmp_path / "project", ENVIRONMENTS, study)
-    path = project.folder / "config/datasets/mnist-5k.report.json"
-    assert str(path) not in project.run("-n", "-p", "results/findings.json")
-    path.write_text("{}")
-    assert f"--data {path}" in project.run("-n", "-p", "results/findings.json")
+    report = "config/datasets/mnist-5k.report.json"
+    assert report not in project.run("-n", "-p", "results/findings.json")
+    (project.folder / report).write_text("{}")
+    assert f"--data {report}" in project.run("-n", "-p", "results/findings.json")

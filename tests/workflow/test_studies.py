@@ -21,4 +21,4 @@ def test_a_published_study_is_judged(project):
     file = "config/studies/yin2020.yaml"
     output = project.run("--dry-run", "--configfile", file, "--config", "scale=smoke")
     assert "results/report/yin2020/study.html" in output
-    assert re.search(r"^train +75$", output, re.M) and re.search(r"^judge_study +1$", output, re.M)
+    assert re.search(r"^train +125$", output, re.M) and re.search(r"^judge_study +1$", output, re.M)
