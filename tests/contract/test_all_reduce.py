@@ -8,6 +8,8 @@ from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
 
+pytestmark = pytest.mark.long
+
 ABLE = [name for name in frameworks.adapters() if frameworks.replicas(name)[0]]
 SHORT = {"operation_seconds": 0.3, "warmup_seconds": 0.05, "warmup_steps": 2}
 

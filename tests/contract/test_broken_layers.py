@@ -7,6 +7,8 @@ from contract.test_parity import every_layer
 from contract.test_tasks import small_bert, small_gpt, small_unet
 from touchstone.results.parity import TOLERANCES
 
+pytestmark = pytest.mark.long
+
 BREAKS = {
     "an approximation of GELU": ("jax", small_vit, """
 ACTIVATIONS["gelu"] = partial(jax.nn.gelu, approximate=True)

@@ -10,6 +10,8 @@ from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
 
+pytestmark = pytest.mark.long
+
 FRAMEWORKS = frameworks.names()
 EPOCHS = 3
 

@@ -13,6 +13,8 @@ from touchstone.plan.parity import REFERENCE, steps_spec
 from touchstone.runner import batches, initial_weights, parity
 from touchstone.runner.job import parity_job
 
+pytestmark = pytest.mark.long
+
 NO_GELU = {
     "caffe": "Caffe has no error function, as gelu needs",
     "cntk": "CNTK has no error function, as gelu needs",

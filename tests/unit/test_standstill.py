@@ -22,6 +22,8 @@ from touchstone.measure.interleaving import Process, Timing, measure_set
 from touchstone.measure.standstill import Lost, Standstill
 from touchstone.measure.supervisor import StoodStill, supervise
 
+pytestmark = pytest.mark.long
+
 WORK = (
     "say(begun=os.getpid())\n"
     "end = time.process_time() + 1.5\n"

@@ -37,6 +37,8 @@ from touchstone.schema.interleaved import MeasuredSet, Round, Slice, Turns
 from touchstone.schema.spec import Trial
 from touchstone.schema.status import OK, OOM, UNSUPPORTED
 
+pytestmark = pytest.mark.long
+
 MODES = ("static", "hybrid")
 OPEN = training_spec().execution._replace(mode="best", threads=None)
 DEFAULT = Settings("static", None, "default")

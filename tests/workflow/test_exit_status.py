@@ -7,6 +7,8 @@ import pytest
 from touchstone.measure import skip
 from workflow.project import ENVIRONMENTS, OPERATION, Project
 
+pytestmark = pytest.mark.long
+
 TOO_SHORT = {"framework": "scipy", "time_limit": 0.01, "seed": 2}
 
 
