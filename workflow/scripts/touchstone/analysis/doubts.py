@@ -38,8 +38,8 @@ def disturbed_runs(study: Study) -> Disturbed | None:
 def doubts(study: Study, in_turn: bool = False) -> list[Doubt]:
     """The reasons; `noisy_machine` is left out where `disturbed_runs` says it.
 
-    `in_turn`: all comparisons of the study rest on turns, which have sets of their own and leave out
-    what moved the cores of runs.
+    `in_turn`: all comparisons of the study rest on turns, which have sets of their own and leave
+    out what moved the cores of runs.
     """
     total = len(study.runs)
     counted = DISTURBING - {FLAG} if disturbed_runs(study) else DISTURBING
