@@ -43,9 +43,7 @@ def draw_evaluations(study: Study, most: float = WIDTH) -> Figure:
         if any(_points(run) for cell in cells for run in cell.runs)
     ]
     if not panels:
-        figure = Figure(figsize=(6.0, 1.6))
-        message(figure, f"No run was evaluated: {study.why_empty('test_accuracy')}.")
-        return figure
+        return message(f"No run was evaluated: {study.why_empty('test_accuracy')}.")
     columns = 1 if most < WIDTH else min(len(panels), 2)
     width = min(most, 4.4 * columns + 0.6)
     figure, axes = grid(len(panels), columns, width, 2.7)

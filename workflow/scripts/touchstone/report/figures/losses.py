@@ -31,9 +31,7 @@ def draw_losses(study: Study, most: float = WIDTH) -> Figure:
     """
     curves = [loss for run in study.runs for loss in run.losses if loss is not None]
     if not curves:
-        figure = Figure(figsize=(6.0, 1.6))
-        message(figure, f"No run completed an epoch: {study.why_empty('final_loss')}.")
-        return figure
+        return message(f"No run completed an epoch: {study.why_empty('final_loss')}.")
     groups = study.by_facet()
     panels = [(f, b, cells) for f, batches in groups.items() for b, cells in batches.items()]
     columns = min(len(panels), 3 if len(panels) % 2 or len(panels) > 4 else 2)

@@ -62,9 +62,12 @@ def legend(figure: Figure, study: Study, line: bool) -> None:
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, borderpad=0)
 
 
-def message(figure: Figure, text: str) -> None:
+def message(text: str) -> Figure:
+    """A figure that only says why there is nothing to draw."""
+    figure = Figure(figsize=(6.0, 1.6))
     wrapped = "\n".join(textwrap.wrap(text, int(11 * figure.get_figwidth())))
     figure.text(0.5, 0.5, wrapped, ha="center", va="center", color=MUTED, fontsize=10)
+    return figure
 
 
 def flags(study: Study, rings: bool) -> str:

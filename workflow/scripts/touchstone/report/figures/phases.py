@@ -45,9 +45,7 @@ def draw_phases(study: Study, most: float = WIDTH) -> Figure:
     found = {cell.plan.name: _seconds(cell) for cell in study.cells}
     shown = [name for name, seconds in found.items() if seconds][:BARS]
     if not shown:
-        figure = Figure(figsize=(6.0, 1.6))
-        message(figure, f"No run finished: {study.why_empty('throughput')}.")
-        return figure
+        return message(f"No run finished: {study.why_empty('throughput')}.")
     phases = [name for name in PHASES if any(name in found[cell] for cell in shown)]
     layout = ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06)
     figure = Figure(figsize=(most, BAR * len(shown) + HEAD), layout=layout)

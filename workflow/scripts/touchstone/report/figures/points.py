@@ -93,9 +93,7 @@ def draw_points(
     """
     in_turn = in_turn if kind.metric == SPEED else NOT_IN_TURN
     if not in_turn and (why := study.why_empty(kind.metric)):
-        figure = Figure(figsize=(6.0, 1.6))
-        message(figure, f"No run has a value for {kind.label}: {why}.")
-        return figure
+        return message(f"No run has a value for {kind.label}: {why}.")
     factor, study = _laid_out(study)
     groups = _by_facet(study, factor)
     slots = max(len(levels) * (len(_series_of(study, levels)) + 1) for levels in groups.values())

@@ -26,9 +26,7 @@ def draw(strips: Sequence[Strip], where: str) -> Figure:
         where: the machines, in a sentence.
     """
     if not strips:
-        figure = Figure(figsize=(6.0, 1.6))
-        message(figure, "No two configurations with a speed do the same work.")
-        return figure
+        return message("No two configurations with a speed do the same work.")
     heights = [HEAD + ROW * len(strip.charts[0].rows) for strip in strips]
     layout = ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
     figure = Figure(figsize=(WIDTH, sum(heights) + 0.25), layout=layout)
