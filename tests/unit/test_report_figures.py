@@ -19,7 +19,7 @@ from touchstone.report.figures.memory import draw_memory
 from touchstone.report.figures.panels import INK, MUTED, marker_style, setting
 from touchstone.report.figures.phases import draw_phases
 from touchstone.report.figures.points import POINT_FIGURES, draw_points, point_texts
-from touchstone.report.figures.render import drawing, make_figures, part_to_draw
+from touchstone.report.figures.render import BATCHES, drawing, make_figures, part_to_draw
 from touchstone.report.figures.style import CHOSEN, darker, in_dark, panel_title, style_of
 from touchstone.report.inline import data_uri
 from touchstone.report.page import FIGURES
@@ -297,6 +297,21 @@ def test_accuracies_are_drawn_where_the_study_evaluates_in_between(good):
     assert "evaluations" in names
     assert [list(map(tuple, line.get_xydata())) for line in ax.lines] == [[(1.5, 0.5), (4.5, 0.75)]]
     assert "between 0.75 and 0.75" in evaluation_texts(some)["alt"]
+
+
+def test_a_study_has_its_figure_of_accuracies_although_no_drawn_cell_has_one(good):
+    """Workflow rules expect the figure of every study that evaluates in between."""
+    cell = study_of(good).cells[0]
+    cells = []
+    for size in range(1, BATCHES + 2):
+        changed = {"batch_size": size, "evaluate_every": int(size > BATCHES)}
+        settings = cell.plan.settings.model_copy(update=changed)
+        runs = [run._replace(evaluations=[]) for run in cell.runs]
+        cells.append(cell._replace(plan=cell.plan._replace(settings=settings), runs=runs))
+    with drawing():
+        figures = {drawn.name: drawn.figure for drawn in make_figures(Study(cells))}
+    (text,) = figures["evaluations"].texts
+    assert "No run was evaluated" in text.get_text() and "None" not in text.get_text()
 
 
 def test_a_missing_number_takes_no_room_from_the_panels(bad):

@@ -43,7 +43,8 @@ def draw_evaluations(study: Study, most: float = WIDTH) -> Figure:
         if any(_points(run) for cell in cells for run in cell.runs)
     ]
     if not panels:
-        return message(f"No run was evaluated: {study.why_empty('test_accuracy')}.")
+        why = study.why_empty("test_accuracy") or "none that is drawn is, while it trains"
+        return message(f"No run was evaluated: {why}.")
     columns = 1 if most < WIDTH else min(len(panels), 2)
     width = min(most, 4.4 * columns + 0.6)
     figure, axes = grid(len(panels), columns, width, 2.7)

@@ -48,7 +48,8 @@ def draw_memory(study: Study, in_turn: InTurn, most: float = WIDTH) -> Figure:
     }
     groups = {facet: points for facet, points in groups.items() if points}
     if not groups:
-        return message(f"No run has a speed and its memory: {study.why_empty(SPEED)}.")
+        why = study.why_empty(SPEED) or "no sensor measured the memory"
+        return message(f"No run has a speed and its memory: {why}.")
     columns = 1 if most < WIDTH else min(len(groups), 2)
     width = min(most, 4.4 * columns + 0.6)
     figure, axes = grid(len(groups), columns, width, 2.9)

@@ -108,7 +108,7 @@ def make_figures(
     texts = loss_texts(some)
     texts["caption"] += left_out
     yield Drawn("training_loss", draw_losses(some), texts, draw_losses(some, NARROW))
-    if evaluates(some):
+    if evaluates(study):
         texts = evaluation_texts(some)
         texts["caption"] += left_out
         wide, narrow = (draw_evaluations(some, most) for most in (WIDTH, NARROW))
