@@ -41,8 +41,11 @@ SLOW = {
     "unit/test_studies_page.py", "unit/test_studies_tables.py", "unit/test_supervisor.py",
 }  # fmt: skip
 """Files in which every test counts as marked `slow`."""
+CORE = {"test_frameworks.py", "test_parity.py", "test_truth.py"}
+"""The contract tests of which `make test` has every framework. It has the others of PyTorch, or of
+the frameworks that `FRAMEWORKS` asks for."""
 COMPARED = "test_all_frameworks_and_modes_compute_the_same"
-"""The contract test that `make test` has of modes other than a framework's usual ones."""
+"""The contract test that CI has of `torch.compile` too."""
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
@@ -68,13 +71,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder in LONG:
             item.add_marker("long")
         if folder == "contract" and (mode := _other_mode(item)):
-            item.add_marker("release" if mode.startswith("compile") else "long")
+            released = mode.startswith("compile") and not item.name.startswith(COMPARED)
+            item.add_marker("release" if released else "long")
+        framework = _framework(item) if folder == "contract" else None
+        if framework and path.name not in CORE and framework not in (asked or ["pytorch"]):
+            item.add_marker("long")
         marks = {mark.name for mark in item.iter_markers()}
         if "release" in marks:
             item.add_marker("long")
         if folder in FAST and not marks & {"long", "slow", "network"}:
             item.add_marker("fast")
-        framework = _framework(item) if folder == "contract" else None
         if framework and "framework" not in marks:
             item.add_marker(pytest.mark.framework(framework))
         if framework and asked and framework not in asked:
@@ -90,10 +96,10 @@ def _framework(item: pytest.Item) -> str | None:
 
 
 def _other_mode(item: pytest.Item) -> str | None:
-    """The mode of a test, other than `COMPARED`, if it is none of a framework's usual ones: the
-    first of each style, and Keras on PyTorch."""
+    """The mode of a test, if it is none of a framework's usual ones: the first of each style, and
+    Keras on PyTorch."""
     case = getattr(item, "callspec", None)
-    if case is None or item.name.startswith(COMPARED) or "mode" not in case.params:
+    if case is None or "mode" not in case.params:
         return None
     framework, mode = case.params["framework"], case.params["mode"]
     usual = {name for style in (TUNED, PLAIN) for name in frameworks.modes(framework, style)[:1]}

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from fixtures.tiers import in_default_study
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
 from touchstone.plan.spec import make_spec
@@ -40,7 +39,7 @@ def test_the_training_accuracy_is_that_of_all_frameworks(framework, source, stud
     assert found[0][1] == pytest.approx(found[-1][1], rel=1e-3)
 
 
-@pytest.mark.parametrize("framework", in_default_study(FRAMEWORKS))
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_keeping_the_best_weights_changes_no_loss(framework, study, once, root, tmp_path):
     """At a rate at which the last evaluation need not be the best."""
     cell = Cell(

@@ -14,7 +14,7 @@ import pytest
 from fixtures.adapter import PROGRAM
 from fixtures.cores import ALL
 from fixtures.specs import EPOCH, FEW_STEPS
-from fixtures.tiers import in_default_study
+from fixtures.tiers import tiered
 from touchstone.contents import contents
 from touchstone.datasets import formats
 from touchstone.plan import frameworks
@@ -25,8 +25,8 @@ from touchstone.plan.spec import make_spec
 from touchstone.schema.spec import spec_to_json
 
 FRAMEWORKS = frameworks.names()
-SHARED = in_default_study(FRAMEWORKS)
-"""For what is not in the adapters."""
+SHARED = tiered(FRAMEWORKS, lambda name: name == "pytorch")
+"""For what adapters share, and what takes long."""
 MODES = [(framework, mode) for framework in FRAMEWORKS for mode in frameworks.modes(framework)]
 FORWARD = 1e-5
 """Of logits, relative to the largest: single precision over a few hundred additions."""
@@ -48,7 +48,7 @@ def losses_of(events):
     return [x for e in events if e["event"] == "chunk" for x in e["losses"]]
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", SHARED)
 def test_its_own_reader_gives_the_records_in_their_order(framework, study, root, execute, tmp_path):
     kind = frameworks.record_format(framework)
     code = PROGRAM + (
@@ -117,7 +117,7 @@ def test_a_run_is_ok_and_its_settings_are_read_back(framework, mode, study):
     assert evaluation["correct"] / evaluation["examples"] > 0.5
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", SHARED)
 def test_a_run_has_as_many_threads_as_cores(framework, study, all_cores):
     settings = settings_of(events_of(study(framework, ".jsonl", **FEW_STEPS)))
     assert settings["requested"]["threads"] == settings["effective"]["threads"] == len(ALL)
@@ -225,6 +225,7 @@ def test_a_setting_that_is_not_the_asked_one_fails_the_run(framework, case, stud
     assert re.search(message, ended.stderr.splitlines()[-1])
 
 
+@pytest.mark.long
 @pytest.mark.framework("pytorch")
 def test_compiling_without_a_compiler_is_unsupported_with_the_reason(study, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")

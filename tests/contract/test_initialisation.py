@@ -6,12 +6,13 @@ import math
 import pytest
 
 from fixtures.adapter import PROGRAM
-from fixtures.tiers import tiered
 from touchstone import networks
 from touchstone.networks.graph import GraphError
 from touchstone.plan import frameworks
 from touchstone.plan.parity import REFERENCE, SIDES, TEXT_LENGTH, steps_spec
 from touchstone.schema.spec import spec_to_json
+
+pytestmark = pytest.mark.long
 
 SMALL = ("-cifar", "-text", "-cnn", "-conv", "-a", "-b", "-b50", "lenet5", "lenet-caffe")
 """How the networks end that have ten classes; the others have the 1,000 of ImageNet."""
@@ -23,15 +24,6 @@ FIRST_LOSS = PROGRAM + (
     "indices, _ = batches.sampler_of(job).take(1)\n"
     "print(float(adapter.losses(adapter.train_steps(indices, np.zeros(1), None))[0]))\n"
 )
-
-
-LARGE = {
-    "alexnet-grouped", "bert-base", "convnext-t", "googlenet-cifar", "gpt2-small",
-    "resnet50-cifar", "resnet50v2", "resnet152v2", "unet", "vgg16", "vgg19", "vit-s-16", "vo2021-a",
-    "vo2021-b", "vo2021-b50", "xception",
-}  # fmt: skip
-"""Networks that take longest, which `make test` leaves out."""
-NAMES = tiered(networks.names(), lambda name: name not in LARGE)
 
 
 def described(name, scheme):
@@ -55,7 +47,7 @@ def first_loss(name, scheme, root, execute, tmp_path):
     return float(answer.stdout), math.log(network.layers[-1]["shape"][-1])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", networks.names())
 def test_the_first_loss_is_that_of_a_prediction_that_knows_nothing(name, root, execute, tmp_path):
     loss, expected = first_loss(name, "paper", root, execute, tmp_path)
     assert loss == pytest.approx(expected, rel=0.1)

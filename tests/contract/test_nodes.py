@@ -114,17 +114,15 @@ def on_two_nodes(study, root, tmp_path, python_of, monkeypatch):
 SEVERAL = {"replicas": 2, "batch_split": "per_replica", "batch_size": 16}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "framework, settings",
     [
-        pytest.param(
-            name, settings, id=f"{name}-{what}",
-            marks=[pytest.mark.long] if settings or name != "pytorch" else [],
-        )
+        pytest.param(name, settings, id=f"{name}-{what}")
         for name in ABLE
         for what, settings in {"effective": {}, "two replicas on each": SEVERAL}.items()
     ],
-)  # fmt: skip
+)
 def test_two_nodes_have_the_losses_of_one_process(framework, settings, reference, on_two_nodes):
     folder = on_two_nodes(framework=framework, **settings)
     events = events_of(folder / "events.jsonl")

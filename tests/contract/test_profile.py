@@ -129,6 +129,7 @@ def test_branches_and_layers_without_arrays(profiled, framework):
         assert rows == {(name,) for name in found.ops}
 
 
+@pytest.mark.long
 def test_tensorflow_lists_layers_that_it_fuses_together(profiled):
     found = profiled("tensorflow", "function", uneven)
     fused = [one for one in found.layers if one.layers == ["d3", "r7"]]

@@ -9,7 +9,6 @@ import pytest
 
 from fixtures.adapter import PROGRAM
 from fixtures.specs import FEW_STEPS
-from fixtures.tiers import in_default_study
 from touchstone.datasets import catalogue, formats
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -119,7 +118,7 @@ def test_every_example_is_read_once_an_epoch_in_the_seeds_order(
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize("framework", in_default_study(FRAMEWORKS))
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_readers_threads_are_read_back(framework, threads, study):
     path = study(framework, ".jsonl", input="records", reader_threads=threads, **FEW_STEPS)
     events = [json.loads(line) for line in path.read_text().splitlines()]

@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from fixtures.specs import EPOCH, FEW_STEPS
-from fixtures.tiers import tiered
 from touchstone.measure import order, supervisor
 from touchstone.plan import frameworks
 from touchstone.plan.model import Cell
@@ -67,6 +66,7 @@ OTHER = {
 SPLIT = {"replicas": 2, "batch_split": "per_replica", "batch_size": 32}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("framework", ABLE)
 def test_so_they_have_split_by_replica_from_records_with_adam_augmented(framework, study):
     data = study.few(framework)
@@ -126,7 +126,8 @@ lax.pmean = of_the_loss
 """By framework, what exchanges gradients wrongly or not at all, at the end of its adapter."""
 
 
-@pytest.mark.parametrize("framework", tiered(ABLE, lambda name: name == "pytorch"))
+@pytest.mark.long
+@pytest.mark.parametrize("framework", ABLE)
 def test_gradients_that_are_exchanged_wrongly_would_be_noticed(framework, study, planted):
     scripts = planted(f"runner/adapters/{framework}/adapter", BREAKS[framework])
     path = study(framework, ".jsonl", code=scripts, replicas=2, **FEW_STEPS)
@@ -199,15 +200,16 @@ def supervised(study, planted, root, tmp_path, python_of, monkeypatch):
     return run
 
 
+@pytest.mark.long
 @pytest.mark.framework("pytorch")
 @pytest.mark.parametrize(
     "end, status, said",
     [
         ("killed", "error", "SIGKILL"),
         # Sometimes PyTorch aborts while the other process raises what it lost.
-        pytest.param("failed", "error", "and no result", marks=pytest.mark.long),
-        pytest.param("out of memory", "oom", "planted", marks=pytest.mark.long),
-        pytest.param("hanging", "timeout", "longer than the limit", marks=pytest.mark.long),
+        ("failed", "error", "and no result"),
+        ("out of memory", "oom", "planted"),
+        ("hanging", "timeout", "longer than the limit"),
     ],
 )
 def test_the_end_of_one_replica_is_that_of_the_run(end, status, said, supervised):
@@ -219,6 +221,7 @@ def test_the_end_of_one_replica_is_that_of_the_run(end, status, said, supervised
         assert "ZeroDivisionError: planted" in "\n".join(events[-1]["log_tail"])
 
 
+@pytest.mark.long
 @pytest.mark.framework("pytorch")
 def test_the_telemetry_is_that_of_all_replicas(supervised, tmp_path):
     events = supervised("pass", LIMIT)

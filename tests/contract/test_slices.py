@@ -2,7 +2,6 @@
 
 import pytest
 
-from fixtures.tiers import in_default_study
 from touchstone.commands import interleave
 from touchstone.measure.interleaving import MOST_ROUNDS, Failed, Timing, measure_set
 from touchstone.plan import frameworks
@@ -49,7 +48,7 @@ def check(measured, *candidates):
     return turns
 
 
-@pytest.mark.parametrize("framework", in_default_study(frameworks.names()))
+@pytest.mark.parametrize("framework", frameworks.names())
 def test_a_framework_trains_in_slices_beside_a_copy_of_itself(root, candidate, framework):
     spec = spec_of(root, framework)
     one, other = candidate(spec, "one"), candidate(spec, "other")
@@ -67,6 +66,7 @@ def test_records_are_read_in_slices_too(root, study, candidate, monkeypatch):
     check(measure_set(1, [[one, other]], TIMING, seed=1), one, other)
 
 
+@pytest.mark.long
 @pytest.mark.framework("pytorch")
 def test_predictions_and_operations_take_turns(root, candidate):
     work = {"workload": "inference", "weights": "initial", "batch_size": 16}
@@ -76,6 +76,7 @@ def test_predictions_and_operations_take_turns(root, candidate):
     check(measure_set(1, [pair], TIMING, seed=1), *pair)
 
 
+@pytest.mark.long
 @pytest.mark.framework("pytorch")
 def test_a_setting_that_the_framework_does_not_have_is_a_failure(root, candidate):
     spec = spec_of(root, "pytorch")

@@ -73,6 +73,7 @@ def certificate(tracer, framework, mode, graph, variant="usual", **scripts):
     return found["beyond"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("framework, mode", MODES)
 def test_every_layer_is_the_same_in_plain_code(framework, mode, tracer):
     assert certificate(tracer, framework, mode, every_layer) == []
@@ -170,6 +171,7 @@ def test_products_in_bf16_are_seen(framework, study):
     assert settings_of(events)["effective"]["precision"] == "bf16"
 
 
+@pytest.mark.long
 @pytest.mark.framework("pytorch")
 def test_pytorch_without_keras_says_what_to_name(study, python_of):
     """Its own environment has none, in which the run is started as if it were named."""

@@ -10,7 +10,6 @@ import pytest
 from fixtures.commands import call
 from fixtures.records import require_valid
 from fixtures.specs import FEW_STEPS
-from fixtures.tiers import tiered
 from touchstone.environments import installed
 from touchstone.measure import order
 from touchstone.plan import frameworks
@@ -48,10 +47,7 @@ def record_of(tmp_path, monkeypatch, python_of):
     return run
 
 
-# JAX's records are those of PyTorch; the others take longest to start.
-@pytest.mark.parametrize(
-    "framework", tiered(frameworks.names(), lambda name: name not in ("caffe", "cntk", "jax"))
-)
+@pytest.mark.parametrize("framework", frameworks.names())
 def test_a_flipped_byte_ends_a_run_and_a_repair_lets_it_pass(framework, record_of, study, tmp_path):
     kind = frameworks.record_format(framework)
     whole = study.folder / "results/data/mnist-5k" / kind

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fixtures.tiers import in_default_study
+from fixtures.tiers import tiered
 from fixtures.warm import MODULES
 from touchstone.plan import frameworks
 from touchstone.schema.spec import PLAIN, TUNED
 
 
-@pytest.mark.parametrize("environment", in_default_study(MODULES))
+@pytest.mark.parametrize("environment", tiered(MODULES, lambda name: name == "pytorch"))
 def test_a_warm_run_is_a_fresh_run_to_the_last_bit(environment, study):
     """Warm is the second of two forks: what the first did stays with it."""
     framework, _, kind = environment.partition("-")

@@ -57,6 +57,7 @@ def test_a_module_of_a_checkout_plans_the_default_study(other):
     assert found["train"] == found["parse_run"] == "9" and found["report"] == "1"
 
 
+@pytest.mark.long
 def test_a_module_has_its_own_configuration_and_names(other):
     path = other / "config/config.yaml"
     path.write_text(re.sub(r"repeats: \d+", "repeats: 2", path.read_text()))
@@ -65,6 +66,7 @@ def test_a_module_has_its_own_configuration_and_names(other):
     assert found["touchstone_train"] == "6" and found["touchstone_interleave"] == "1"
 
 
+@pytest.mark.long
 def test_a_module_of_a_hosted_repository_gets_the_files_of_its_commit(other, tmp_path):
     """Snakemake's clone of the repository exists already, so that no network is needed."""
     source, cache = tmp_path / "source", tmp_path / "cache"

@@ -3,6 +3,7 @@
 import pytest
 
 from fixtures.published import STUDIES, made, verdicts
+from fixtures.tiers import tiered
 from touchstone.plan.read import read_on_default
 from touchstone.plan.study import make_plan, whole_cells
 from touchstone.published.dossier import read_dossier
@@ -77,7 +78,7 @@ def test_one_run_of_each_configuration_decides_nothing_without_turns(root):
     assert "can decide 1" in counted
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", tiered(STUDIES, lambda name: name != "piccione2018"))
 def test_what_is_decided_at_the_shortest_scale_is_what_was_forecast(root, name):
     config = configured(root, name, scale="smoke")
     line = forecast_of(make_plan(config, root), config, root, nothing_but_a_cpu)

@@ -163,7 +163,7 @@ def python(tmp_path):
     return write
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_slower_python_ends_with_1_and_leaves_a_table_a_page_and_the_sets(
     study, python, tmp_path, monkeypatch
 ):
@@ -199,7 +199,7 @@ for item in steps(iter(int, 1), examples=2):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_script_is_slower_in_another_python(study, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "script.py").write_text(SCRIPT)

@@ -400,7 +400,7 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
         yield server
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mnist_from_a_mirror(mirror: LoopbackServer, tmp_path: Path) -> None:
     """The mirror's gzip files differ from the official ones; their content is the same."""
     source, output = tmp_path / "source", tmp_path / "lmdb"

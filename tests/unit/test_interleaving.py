@@ -83,6 +83,7 @@ def _burn_until(gone):
             pass
 
 
+@pytest.mark.long
 def test_a_program_beside_them_is_seen_and_their_own_work_is_not(tmp_path):
     core = min(os.sched_getaffinity(0))
     slices = TIMING._replace(slice_seconds=0.5)
@@ -157,6 +158,7 @@ def test_a_process_that_hangs_is_ended(tmp_path, monkeypatch):
             os.kill(int(pid.read_text()), 0)
 
 
+@pytest.mark.long
 def test_rounds_go_on_until_enough_are_quiet_or_there_are_too_many(tmp_path, monkeypatch):
     cells = [candidate(tmp_path, name) for name in ("a", "b")]
     used = iter(range(10**9))
@@ -279,6 +281,7 @@ def test_more_sets_wait_for_near_cores_only_if_those_before_had_them(
     assert given == waits
 
 
+@pytest.mark.long
 def test_a_set_has_enough_rounds_with_near_cores(tmp_path, monkeypatch):
     for module in ("schema.interleaved", "measure.interleaving"):
         monkeypatch.setattr(f"touchstone.{module}.QUIET", inf)

@@ -110,6 +110,7 @@ INSTALLER = "from importlib.metadata import distribution as d; import toy; "
 INSTALLER += "print(d('toy').read_text('INSTALLER').strip(), toy.ANSWER)"
 
 
+@pytest.mark.long
 def test_uv_installs(listed, python):
     said = []
     packages.install(python, listed, sys.version_info[:2], said.append)
@@ -134,6 +135,7 @@ def two_indexes(listed, tmp_path, monkeypatch):
     return listed
 
 
+@pytest.mark.long
 def test_a_build_comes_from_its_index_and_all_else_from_the_registry(two_indexes, python):
     said = []
     assert not packages.lacks_builds(python, two_indexes.read_text().splitlines())
@@ -149,6 +151,7 @@ def test_a_build_that_no_index_has_is_lacking(two_indexes, python, monkeypatch):
     assert packages.lacks_builds(python, lines) and not packages.lacks_builds(python, lines[1:])
 
 
+@pytest.mark.long
 def test_pip_is_added_where_uv_fails_and_an_environment_has_none(listed, tmp_path, monkeypatch):
     folder = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
@@ -219,6 +222,7 @@ def wheels(listed, environment, tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.long
 def test_wheels_are_the_only_place_to_search_where_they_are(
     wheels, listed, environment, monkeypatch
 ):

@@ -132,9 +132,14 @@ def test_a_script_runs_to_its_end_if_asked(tmp_path):
 
 
 def test_what_a_script_reports_has_the_step_it_was_at(tmp_path):
-    script = LOOP.replace("steps\n", "report, steps\n", 1).replace(
-        "time.sleep(0.001)", "report(loss=item, accuracy='0.5') if item % 7 == 0 else None"
-    )
+    script = """
+from touchstone_steps import report, steps
+
+while True:
+    for item in steps(range(50), examples=4):
+        if item % 7 == 0:
+            report(loss=item, accuracy="0.5")
+"""
     events, _ = ran(tmp_path, script, program_seconds=0.1)
     found = [event for event in events if event["event"] == "report"]
     assert found[:3] == [

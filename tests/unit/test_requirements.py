@@ -90,7 +90,7 @@ REFERENCES = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("line", REFERENCES)
 def test_what_a_line_refers_to_is_installed_and_named(line, place, tmp_path):
     """An edit elsewhere, under the same name and the same date, is another environment."""

@@ -49,7 +49,7 @@ def judge(root):
     return call("judge", *given, "--output", root / "studies/yin2020", "--page", page)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bundle_of_another_machine_counts_for_the_claims(tmp_path):
     other = results(tmp_path / "other", "Intel(R) Xeon(R) CPU @ 2.20GHz")
     pack(other, tmp_path / "other.zip", "office")

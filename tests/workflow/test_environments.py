@@ -11,6 +11,8 @@ from fixtures.interpreters import install, plant
 from touchstone.environments import ensure
 from workflow.project import ENVIRONMENTS, IN_TURN, OPERATION, ROOT, Project
 
+pytestmark = pytest.mark.long
+
 IMAGE, TRAINING_IMAGE = "registry.example/scipy:26.01-py3", "registry.example/mxnet:26.01-py3"
 TABLES = {"gather": 1, "plot": 1, "report": 1}
 TWO_AGAIN = {

@@ -13,6 +13,8 @@ from touchstone.analysis.again import Kept
 from touchstone.environments import ensure
 from workflow.project import ENVIRONMENTS, IN_TURN, OPERATION, ROOT, Project
 
+pytestmark = pytest.mark.long
+
 STUDY = {
     "study": "turns",
     "title": "Two modes and two environments in turn",

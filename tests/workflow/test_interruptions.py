@@ -171,7 +171,8 @@ def interrupt(project, is_awaited):
     assert output.rstrip().splitlines()[-1].startswith("Interrupted: "), output
 
 
-@pytest.mark.parametrize("command", tiered(STAGES, lambda command: command == "report"))
+@pytest.mark.long
+@pytest.mark.parametrize("command", STAGES)
 def test_an_execution_that_is_interrupted_beside_its_runs_continues(tmp_path, command):
     """A stage of data, or one after the runs: no result is lost, and nothing is left."""
     project = Project(tmp_path / "project", ENVIRONMENTS, {**USUAL, **STAGES[command]})
@@ -192,7 +193,8 @@ def test_an_installation_that_is_interrupted_is_made_again(tmp_path):
     assert "Report: " in project.run("--cores", "all")
 
 
-@pytest.mark.parametrize("name", tiered(RUNNERS, lambda name: name == "interleave"))
+@pytest.mark.long
+@pytest.mark.parametrize("name", RUNNERS)
 def test_a_supervisor_that_is_killed_is_tried_again(projects, name):
     process = projects[name].start("--cores", "all")
     supervisor = command_of(process, name, RUNNERS[name])
@@ -206,7 +208,8 @@ def test_a_supervisor_that_is_killed_is_tried_again(projects, name):
     assert "Trying to restart job" in ended(process, others)[1]
 
 
-@pytest.mark.parametrize("name", tiered(RUNNERS, lambda name: name == "run"))
+@pytest.mark.long
+@pytest.mark.parametrize("name", RUNNERS)
 def test_nothing_is_left_of_an_execution_whose_driver_is_killed(projects, name):
     process = projects[name].start("--cores", "all")
     command_of(process, name, RUNNERS[name])

@@ -12,6 +12,8 @@ import yaml
 
 from workflow.project import ENVIRONMENTS, ROOT
 
+pytestmark = pytest.mark.long
+
 STUDY = {
     "study": "tiny", "title": "Small matrix products", "repeats": 2,
     "defaults": {

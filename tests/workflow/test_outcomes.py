@@ -73,6 +73,7 @@ def test_a_failure_is_a_row_and_the_others_go_on(make):
     assert project.jobs() == {}
 
 
+@pytest.mark.long
 def test_a_checkout_may_be_read_only_and_the_results_elsewhere(make, tmp_path):
     project = make({**OPERATION, "framework": "scipy"}, parity=False, defaults={})
     before = sorted(project.folder.rglob("*"))

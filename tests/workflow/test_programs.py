@@ -198,17 +198,15 @@ def test_the_largest_batch_of_a_script_is_found_on_request(tmp_path):
     assert 100 < found.max_batch_size < 400 and found.status == "ok"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "framework", "small"),
     [
         ("gpt_torch", "pytorch", ["--length", "16", "--width", "32", "--layers", "1"]),
         ("cnn_keras", "tensorflow", []),
-        pytest.param(
-            "gpt_jax", "jax", ["--length", "16", "--width", "32", "--layers", "1"],
-            marks=pytest.mark.long,
-        ),
+        ("gpt_jax", "jax", ["--length", "16", "--width", "32", "--layers", "1"]),
     ],
-)  # fmt: skip
+)
 def test_an_example_is_measured(tmp_path, name, framework, small):
     program = {
         "file": str(ROOT / f"examples/{name}.py"), "framework": framework,

@@ -233,6 +233,7 @@ def written(folder, pattern):
     return {path: path.stat().st_mtime_ns for path in folder.glob(pattern)}
 
 
+@pytest.mark.long
 def test_a_command_of_a_page_repeats_the_disturbed_runs_of_its_study_and_nothing_else(
     finished, study
 ):
