@@ -37,8 +37,7 @@ SLOW = {
     "smoke/test_module.py", "unit/test_containers.py", "unit/test_disturbance.py",
     "unit/test_environments.py", "unit/test_interleaving.py",
     "unit/test_mutations.py", "unit/test_packages.py", "unit/test_report_figures.py",
-    "unit/test_runner_output.py", "unit/test_studies_figures.py",
-    "unit/test_studies_page.py", "unit/test_studies_tables.py", "unit/test_supervisor.py",
+    "unit/test_runner_output.py", "unit/test_supervisor.py",
 }  # fmt: skip
 """Files in which every test counts as marked `slow`."""
 CORE = {"test_frameworks.py", "test_parity.py", "test_truth.py"}

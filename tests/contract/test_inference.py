@@ -115,6 +115,7 @@ def test_every_framework_and_mode_predicts_the_same(framework, mode, launch, tra
     assert sum(event["steps"] for event in steps if event["phase"] == "evaluation") == 15
 
 
+@pytest.mark.long
 @pytest.mark.framework(REFERENCE)
 def test_weights_that_were_never_trained_are_no_secret(launch, study):
     ended, events = launch(a_cell(REFERENCE, workload="inference", weights="initial", **SHORT))

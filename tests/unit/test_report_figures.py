@@ -28,7 +28,7 @@ from touchstone.results.metrics import METRICS
 from touchstone.results.study import Series, Study
 
 
-@pytest.mark.parametrize("root", ["good", "bad", "failed"])
+@pytest.mark.parametrize("root", ["good", pytest.param("bad", marks=pytest.mark.long), "failed"])
 def test_every_figure_is_a_valid_file_with_texts(request, root):
     folder = request.getfixturevalue(root) / "figures"
     expected = {f"{name}{kind}" for name in FIGURES for kind in (".svg", ".png", "-narrow.svg")}

@@ -10,6 +10,8 @@ from touchstone.published.dossier import FigureSpec, read_dossier
 from touchstone.published.entries import Entry
 from touchstone.published.figures import draw
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def yin(root):

@@ -10,6 +10,8 @@ import pytest
 from fixtures.browser import NEEDED, dump
 from fixtures.published import made, rows_of, verdicts
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def yin(root):
@@ -116,7 +118,6 @@ def test_the_page_needs_no_network_and_tells_its_evidence(yin):
         assert name in yin.files
 
 
-@pytest.mark.long  # a browser
 @NEEDED
 def test_the_page_sorts_and_filters_in_a_browser_without_a_fault(yin, tmp_path):
     """By table 6's first column: rows descend, then ascend; the filter leaves the rows it names."""

@@ -20,6 +20,8 @@ from touchstone.published.table import read_table
 from touchstone.results.planned import PlannedCell
 from touchstone.results.study import Cell, Series, Study
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def yin(root):
