@@ -80,8 +80,8 @@ def require_records(folder: Path, stems: Iterable[str], always: bool) -> Verifie
     """
     manifest = read(folder / NAME)
     files = manifest.files
-    known = {file.name.partition("/")[0].partition(".")[0] for file in files}
-    if unknown := sorted(set(stems) - known):
+    names = {file.name.partition("/")[0].partition(".")[0] for file in files}
+    if unknown := sorted(set(stems) - names):
         raise Damage(folder / NAME, f"it names no file of {', '.join(unknown)}").error
     identity = _identity_of(folder, files)
     at = None if always else _remembered(folder, identity)
@@ -105,8 +105,8 @@ def _verify(folder: Path, files: list[File]) -> None:
         print(f"{folder}: verifying {total / 1e9:.1f} GB", file=sys.stderr, flush=True)
     # hashlib lets other threads run meanwhile.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        found = pool.map(partial(file_damage, folder), files)
-        if faults := [damage.error for damage in found if damage]:
+        damages = pool.map(partial(file_damage, folder), files)
+        if faults := [damage.error for damage in damages if damage]:
             raise DatasetErrors(faults)
 
 
@@ -120,9 +120,9 @@ def _identity_of(folder: Path, files: list[File]) -> _Identity:
         path = (folder / file.name).resolve()
         numbers: tuple[int, ...] = ()
         with contextlib.suppress(OSError):
-            found = path.stat()
-            numbers = (found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
-            changed = max(changed, found.st_mtime, found.st_ctime)
+            stat = path.stat()
+            numbers = (stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+            changed = max(changed, stat.st_mtime, stat.st_ctime)
         lines.append(f"{path} {file.sha256} {numbers}")
     text = "\n".join(lines).encode(errors="surrogateescape")
     return _Identity(hashlib.sha256(text).hexdigest(), changed)

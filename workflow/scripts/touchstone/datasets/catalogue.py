@@ -168,8 +168,8 @@ class Dataset(BaseModel, extra="forbid", frozen=True, strict=True):
     @classmethod
     def _known_sources(cls, decoder: Decoder, info: ValidationInfo) -> Decoder:
         if "sources" in info.data:
-            known = {source.name for source in info.data["sources"]}
-            if unknown := sorted(set(decoder.sources()) - known):
+            sources = {source.name for source in info.data["sources"]}
+            if unknown := sorted(set(decoder.sources()) - sources):
                 raise ValueError(f"no source is named {', '.join(unknown)}")
         return decoder
 
@@ -229,8 +229,8 @@ def load(name: str, folder: Path = FOLDER) -> Dataset:
     """The data set `name`; raises CatalogueError with all the faults of its file."""
     path = path_of(name, folder)
     if name not in names(folder):
-        known = ", ".join(names(folder)) or "none"
-        raise CatalogueError(f"{path}: there is no data set {name!r}; use one of: {known}")
+        choices = ", ".join(names(folder)) or "none"
+        raise CatalogueError(f"{path}: there is no data set {name!r}; use one of: {choices}")
     keys = _read(path)
     named = ["name: the file's name is the data set's; remove the key"] if "name" in keys else []
     try:

@@ -287,11 +287,11 @@ def _checked(
 def _check_fingerprints(dataset: Dataset, source: Path, splits: dict[str, Any]) -> None:
     """Raise DatasetError unless the splits are those that the catalogue means."""
     for split, wanted in dataset.fingerprints or ():
-        found = splits[split]["fingerprint"]
-        if found != wanted:
+        fingerprint = splits[split]["fingerprint"]
+        if fingerprint != wanted:
             raise DatasetError(
                 source,
-                f"the {split} examples have the fingerprint {found}, not {wanted}",
+                f"the {split} examples have the fingerprint {fingerprint}, not {wanted}",
                 f"they have changed since the catalogue of {dataset.name} was written; restore "
                 "them, or describe them again",
             )

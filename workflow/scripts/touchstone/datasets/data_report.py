@@ -121,22 +121,22 @@ def report(seen: Sequence[Seen], bits: int | None, empty: dict[str, list[str]]) 
         bits: how many bits the values of images with more than 8 use; None where nothing says so.
         empty: by split, the classes that have no image in it.
     """
-    known = [(one, one.facts) for one in seen if one.facts is not None]
-    sizes = Counter("{} x {}".format(*facts.size) for _, facts in known)
+    decoded = [(image, image.facts) for image in seen if image.facts is not None]
+    sizes = Counter("{} x {}".format(*facts.size) for _, facts in decoded)
     remarks = [
         *_depths(seen, bits),
         *(
-            _remark(what, [one.name for one, facts in known if has(facts)], treatment)
+            _remark(what, [image.name for image, facts in decoded if has(facts)], treatment)
             for what, has, treatment in RULES
         ),
         _remark(
             "suffix of another format",
-            [one.name for one, facts in known if not _fits(one.path, facts.format)],
+            [image.name for image, facts in decoded if not _fits(image.path, facts.format)],
             "the content counts",
         ),
         _remark(
             "no JPEG file that is kept as it is",
-            [one.name for one in seen if one.encoded_again],
+            [image.name for image in seen if image.encoded_again],
             "encoded again as JPEG",
         ),
         *_duplicates(seen),
@@ -144,12 +144,12 @@ def report(seen: Sequence[Seen], bits: int | None, empty: dict[str, list[str]]) 
             _remark(f"no {split} image", names, "classes without one")
             for split, names in empty.items()
         ),
-        _remark("refused", [one.name for one in seen if one.fault], "see the message"),
+        _remark("refused", [image.name for image in seen if image.fault], "see the message"),
     ]
     return DataReport(
-        images={split: sum(one.split == split for one in seen) for split in empty},
-        formats=_by_count(facts.format for _, facts in known),
-        modes=_by_count(facts.mode for _, facts in known),
+        images={split: sum(image.split == split for image in seen) for split in empty},
+        formats=_by_count(facts.format for _, facts in decoded),
+        modes=_by_count(facts.mode for _, facts in decoded),
         sizes=dict(sizes.most_common(MOST_NAMED)),
         different_sizes=len(sizes),
         remarks=[remark for remark in remarks if remark is not None],
@@ -161,9 +161,9 @@ def path_of(catalogue_file: Path) -> Path:
     return catalogue_file.with_suffix(SUFFIX)
 
 
-def text(found: DataReport) -> str:
+def text(model: DataReport) -> str:
     """The content of a report's file."""
-    return json.dumps(found.model_dump(), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(model.model_dump(), indent=1, ensure_ascii=False) + "\n"
 
 
 def read(path: Path) -> DataReport | None:
@@ -173,17 +173,17 @@ def read(path: Path) -> DataReport | None:
     """
     name = path.name.removesuffix(SUFFIX)
     try:
-        found = DataReport.model_validate(parse_json(text_of(path, MOST_BYTES)))
+        model = DataReport.model_validate(parse_json(text_of(path, MOST_BYTES)))
         described = catalogue.load(name, path.parent)
     except (OSError, ValueError):
         return None
-    return found if found.fingerprints == described.fingerprints else None
+    return model if model.fingerprints == described.fingerprints else None
 
 
 def read_all(paths: Iterable[Path]) -> dict[str, DataReport]:
     """The reports that count, by data set."""
-    found = {path.name.removesuffix(SUFFIX): read(path) for path in paths}
-    return {name: report for name, report in found.items() if report is not None}
+    reports = {path.name.removesuffix(SUFFIX): read(path) for path in paths}
+    return {name: report for name, report in reports.items() if report is not None}
 
 
 def _remark(what: str, names: Sequence[str], treatment: str) -> Remark | None:
@@ -195,21 +195,21 @@ def _remark(what: str, names: Sequence[str], treatment: str) -> Remark | None:
 def _depths(seen: Sequence[Seen], bits: int | None) -> list[Remark | None]:
     """Images with more than 8 bits a channel: those that a rule scales, and those of which none
     does."""
-    deep = [(one, one.facts) for one in seen if one.facts is not None and one.facts.bits > 8]
     groups: dict[tuple[int, str], list[Seen]] = {}
-    for one, facts in deep:
-        groups.setdefault((facts.bits, facts.mode), []).append(one)
+    for image in seen:
+        if image.facts is not None and image.facts.bits > 8:
+            groups.setdefault((image.facts.bits, image.facts.mode), []).append(image)
     return [
-        _remark(f"{depth}-bit, mode {mode}", [one.name for one in group], _scaled(group, bits))
+        _remark(f"{depth}-bit, mode {mode}", [image.name for image in group], _scaled(group, bits))
         for (depth, mode), group in groups.items()
     ]
 
 
 def _scaled(group: Sequence[Seen], bits: int | None) -> str:
     """What becomes of images of more than 8 bits."""
-    largest = max((one.largest for one in group if one.largest is not None), default=None)
+    largest = max((image.largest for image in group if image.largest is not None), default=None)
     seen = "" if largest is None else f", the largest value is {largest:,}"
-    taken = bits is not None and not all(one.fault for one in group)
+    taken = bits is not None and not all(image.fault for image in group)
     return (f"the 8 highest of {bits} bits are kept" if taken else "refused") + seen
 
 
@@ -226,16 +226,16 @@ def _fits(path: Path, kind: str) -> bool:
 def _duplicates(seen: Sequence[Seen]) -> list[Remark | None]:
     """Images with equal pixels, as pairs."""
     groups: dict[bytes, list[Seen]] = {}
-    for one in seen:
-        if one.digest:
-            groups.setdefault(one.digest, []).append(one)
+    for image in seen:
+        if image.digest:
+            groups.setdefault(image.digest, []).append(image)
     twins = [group for group in groups.values() if len(group) > 1]
     within, classes, splits = [], [], []
     for group in twins:
         of_label, of_splits = _firsts(group, "label"), _firsts(group, "split")
-        within += [(of_label[one.label], one) for one in group if of_label[one.label] is not one]
-        classes += [(group[0], one) for one in list(of_label.values())[1:]]
-        splits += [(group[0], one) for one in list(of_splits.values())[1:]]
+        within += [(of_label[img.label], img) for img in group if of_label[img.label] is not img]
+        classes += [(group[0], img) for img in list(of_label.values())[1:]]
+        splits += [(group[0], img) for img in list(of_splits.values())[1:]]
     return [
         _remark("duplicates within a class", _equations(within), "the same pixels"),
         _remark("duplicates across classes", _equations(classes), "the same pixels, other labels"),
@@ -245,10 +245,10 @@ def _duplicates(seen: Sequence[Seen]) -> list[Remark | None]:
 
 def _firsts(group: Sequence[Seen], key: str) -> dict[Any, Seen]:
     """The first of each value of an attribute."""
-    found: dict[Any, Seen] = {}
-    for one in group:
-        found.setdefault(getattr(one, key), one)
-    return found
+    firsts: dict[Any, Seen] = {}
+    for image in group:
+        firsts.setdefault(getattr(image, key), image)
+    return firsts
 
 
 def _equations(pairs: Iterable[tuple[Seen, Seen]]) -> list[str]:

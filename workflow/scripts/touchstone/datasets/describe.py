@@ -72,18 +72,18 @@ def inspect(decoder: ImageFolder, kept: Photos | None) -> Inspection:
     listings = dict(zip(("train", "test"), map(listing, roots), strict=False))
     classes = [list(files) for files, _ in listings.values()]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # decoding needs no interpreter
-        looks = pool.map(lambda one: _looked_at(one, decoder.bits, kept), _files(decoder, listings))
-        seen = list(looks)
-    faults = [fault for _, found in listings.values() for fault in found]
+        files = _files(decoder, listings)
+        seen = list(pool.map(lambda image: _looked_at(image, decoder.bits, kept), files))
+    faults = [fault for _, problems in listings.values() for fault in problems]
     if not faults and (fault := class_fault(roots[-1], classes[-1], classes[0])):
         faults.append(fault)
-    filled = {(one.split, one.label) for one in seen}
+    filled = {(image.split, image.label) for image in seen}
     empty = {
         split: [name for name in classes[0] if (split, name) not in filled]
         for split in ("train", "test")
     }
-    faults += [one.fault for one in seen if one.fault and not one.wants_bits]
-    faults += _unknown_depth(roots[0], [one for one in seen if one.wants_bits])
+    faults += [image.fault for image in seen if image.fault and not image.wants_bits]
+    faults += _unknown_depth(roots[0], [image for image in seen if image.wants_bits])
     report = data_report.report(seen, decoder.bits, empty)
     return Inspection(decoder, classes[0], seen, faults, report)
 
@@ -100,33 +100,33 @@ def _files(decoder: ImageFolder, listings: dict[str, Listing]) -> Iterator[Seen]
                 yield Seen(path, name, label, "test" if path in tested else split)
 
 
-def _looked_at(one: Seen, bits: int | None, kept: Photos | None) -> Seen:
+def _looked_at(seen: Seen, bits: int | None, kept: Photos | None) -> Seen:
     """The image, read and decoded."""
     try:
-        content = one.path.read_bytes()
-        found = photos.opened(content)
-        one = replace(one, facts=found.facts)
-        one = replace(one, largest=found.largest_value)
-        image = photos.upright(found, bits)
+        content = seen.path.read_bytes()
+        opened = photos.opened(content)
+        seen = replace(seen, facts=opened.facts)
+        seen = replace(seen, largest=opened.largest_value)
+        image = photos.upright(opened, bits)
     except photos.UnfitImage as error:
-        fault = DatasetError(one.path, str(error), error.remedy)
-        return replace(one, fault=fault, wants_bits=isinstance(error, photos.UnknownDepth))
+        fault = DatasetError(seen.path, str(error), error.remedy)
+        return replace(seen, fault=fault, wants_bits=isinstance(error, photos.UnknownDepth))
     except OSError as error:
         remedy = "check that you may read it"
-        return replace(one, fault=DatasetError(one.path, unreadable(error), remedy))
+        return replace(seen, fault=DatasetError(seen.path, unreadable(error), remedy))
     shape = f"{image.size}".encode()
     digest = hashlib.sha256(shape + image.convert("RGB").tobytes()).digest()
-    whole = photos.is_plain_jpeg(found.facts)
+    whole = photos.is_plain_jpeg(opened.facts)
     again = kept is not None and kept.short_side is None and not whole
-    return replace(one, digest=digest, encoded_again=again)
+    return replace(seen, digest=digest, encoded_again=again)
 
 
 def _unknown_depth(root: Path, seen: Sequence[Seen]) -> list[DatasetError]:
     """One fault for all images of more than 8 bits, if nothing says how many their values use."""
-    facts = [one.facts for one in seen if one.facts is not None]
+    facts = [image.facts for image in seen if image.facts is not None]
     if not facts:
         return []
-    first, largest = facts[0], [one.largest for one in seen]
+    first, largest = facts[0], [image.largest for image in seen]
     values = [value for value in largest if value is not None]
     least = max(9, max(values).bit_length()) if len(values) == len(seen) else photos.MOST_BITS
     top = f"; their largest value is {max(values):,}" if values else ""
@@ -144,35 +144,35 @@ def _unknown_depth(root: Path, seen: Sequence[Seen]) -> list[DatasetError]:
 
 def _common_shape(root: Path, seen: Sequence[Seen]) -> tuple[list[int], list[DatasetError]]:
     """Height, width and channels of all images, and a fault if they differ in size."""
-    known = [(one, one.facts) for one in seen if one.facts is not None]
-    sizes = Counter(facts.size for _, facts in known).most_common()
+    decoded = [(image, image.facts) for image in seen if image.facts is not None]
+    sizes = Counter(facts.size for _, facts in decoded).most_common()
     faults = []
     if len(sizes) > 1:
-        first = {facts.size: one.name for one, facts in reversed(known)}
-        (one, _), (other, _) = sizes[:2]
+        first = {facts.size: image.name for image, facts in reversed(decoded)}
+        (size, _), (other, _) = sizes[:2]
         cause = (
-            f"its images have {len(sizes)} sizes: {first[one]} {one[0]} x {one[1]}, {first[other]} "
-            f"{other[0]} x {other[1]} (width x height)"
+            f"its images have {len(sizes)} sizes: {first[size]} {size[0]} x {size[1]}, "
+            f"{first[other]} {other[0]} x {other[1]} (width x height)"
         )
         remedy = "say with --shape which size they are to be brought to"
         faults.append(DatasetError(root, cause, remedy))
     width, height = sizes[0][0] if sizes else (1, 1)
-    return [height, width, 1 if all(facts.grey for _, facts in known) else 3], faults
+    return [height, width, 1 if all(facts.grey for _, facts in decoded) else 3], faults
 
 
 def folder_entry(
-    found: Inspection, shape: list[int] | None, kept: dict[str, Any] | None
+    inspection: Inspection, shape: list[int] | None, kept: dict[str, Any] | None
 ) -> dict[str, Any]:
     """The catalogue's entry of an image folder.
 
     `shape` is that of a network's input, or None for that of the images; `kept` the catalogue's
     `photos`, or None. Raises DatasetErrors with all that is wrong with the folder.
     """
-    root, faults = found.decoder.roots[0], list(found.faults)
+    root, faults = inspection.decoder.roots[0], list(inspection.faults)
     if shape is None and kept is not None:
         shape = [224, 224, 3]
     elif shape is None:
-        shape, more = _common_shape(root, found.seen)
+        shape, more = _common_shape(root, inspection.seen)
         faults += more
     if faults:
         raise DatasetErrors(faults)
@@ -181,11 +181,11 @@ def folder_entry(
         "licence": "unknown; write it here",
         "citation": "unknown; write it here",
         "shape": shape,
-        "classes": found.classes,
+        "classes": inspection.classes,
         "splits": {"train": 1, "test": 1},
         "mean": [0.5] * shape[2],
         "std": [0.5] * shape[2],
-        "decoder": found.decoder.model_dump(exclude_none=True),
+        "decoder": inspection.decoder.model_dump(exclude_none=True),
     }
     if kept is not None:
         entry["photos"] = kept
@@ -195,7 +195,7 @@ def folder_entry(
         examples = draft.decoder.examples(draft, split, root)
         if not len(examples):
             raise DatasetError(root, f"no {split} examples", "give more images or another share")
-        mean, std, fingerprints[split] = statistics(examples, shape, len(found.classes))
+        mean, std, fingerprints[split] = statistics(examples, shape, len(inspection.classes))
         entry["splits"][split] = len(examples)
         if split == "train":
             if min(std) < 5e-5:

@@ -108,11 +108,11 @@ def faults(path: Path, manifest: Manifest) -> list[Damage]:
 
     A damage of the manifest itself is one of `path`.
     """
-    found = []
+    damages = []
     for split, entry in manifest.splits.items():
         wrong = [damage for file in entry.files if (damage := file_damage(path.parent, file))]
-        found += wrong or _record_faults(path, manifest, split)
-    return found
+        damages += wrong or _record_faults(path, manifest, split)
+    return damages
 
 
 def _record_faults(path: Path, manifest: Manifest, split: str) -> list[Damage]:
@@ -126,9 +126,9 @@ def _record_faults(path: Path, manifest: Manifest, split: str) -> list[Damage]:
         ]
     except formats.DAMAGED as error:
         return [Damage(path.parent / split, f"it cannot be read ({error})")]
-    found = merged([entry(summary, [], path.parent) for summary in summaries])
+    facts = merged([entry(summary, [], path.parent) for summary in summaries])
     return [
-        Damage(path, f"{split}: {key} is {found[key]}, not {getattr(written, key)}")
+        Damage(path, f"{split}: {key} is {facts[key]}, not {getattr(written, key)}")
         for key in ("examples", "histogram", "fingerprint")
-        if found[key] != getattr(written, key)
+        if facts[key] != getattr(written, key)
     ]

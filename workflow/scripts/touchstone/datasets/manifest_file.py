@@ -103,10 +103,10 @@ def read(path: Path) -> Manifest:
     Raises:
         DatasetError: it is missing, damaged, of another version, or cannot be read.
     """
-    found = read_or_damage(path)
-    if isinstance(found, Damage):
-        raise found.error
-    return found
+    result = read_or_damage(path)
+    if isinstance(result, Damage):
+        raise result.error
+    return result
 
 
 def read_or_damage(path: Path) -> Manifest | Damage:

@@ -114,17 +114,17 @@ def opened(content: bytes) -> OpenImage:
     return OpenImage(image, _facts(image, content))
 
 
-def require_rule(found: ImageFacts, bits: int | None) -> None:
+def require_rule(facts: ImageFacts, bits: int | None) -> None:
     """Raise UnfitImage if no rule makes pixels of such an image."""
-    named = f"{found.format} of mode {found.mode} with {found.bits} bits a channel"
-    if found.mode not in (*_GREY, *_COLOUR) or found.bits > MOST_BITS:
+    named = f"{facts.format} of mode {facts.mode} with {facts.bits} bits a channel"
+    if facts.mode not in (*_GREY, *_COLOUR) or facts.bits > MOST_BITS:
         raise UnfitImage(f"a {named}, of which no rule makes 8-bit pixels", _SAVE)
-    if found.bits <= 8:
+    if facts.bits <= 8:
         return
-    if found.mode in _GREY_16:
-        if found.white_is_zero:
+    if facts.mode in _GREY_16:
+        if facts.white_is_zero:
             raise UnfitImage(f"a {named} where 0 is white", _SAVE)
-    elif found.transparent and found.mode not in ("RGBA", "RGBa"):
+    elif facts.transparent and facts.mode not in ("RGBA", "RGBa"):
         raise UnfitImage(f"a {named} with a transparent colour", _SAVE)
     elif bits not in (None, MOST_BITS):
         raise UnfitImage(f"a {named}, of whose colours 16 bits count, not {bits}", _SAVE)
@@ -141,15 +141,15 @@ def upright(opened_image: OpenImage, bits: int | None = None) -> Image.Image:
 
     `bits` is how many bits the values of an image of more than 8 use. Raises UnfitImage.
     """
-    found = opened_image.facts
-    require_rule(found, bits)
+    facts = opened_image.facts
+    require_rule(facts, bits)
     image = _loaded(opened_image.image)
     left = _orientation(image)  # Pillow has turned a TIFF file by now
     if image.mode in _GREY_16:
         image = _eight_bits(image, bits or MOST_BITS)
     elif image.has_transparency_data:
         image = _on_white(image)
-    image = image.convert("L" if found.grey else "RGB")
+    image = image.convert("L" if facts.grey else "RGB")
     return image.transpose(_TURNS[left]) if left in _TURNS else image
 
 
@@ -166,9 +166,9 @@ def as_jpeg(
     """
     if short_side is None and kept_as_it_is(content):
         return content
-    found = opened(content)
-    image = upright(found, bits)
-    if short_side is None and is_plain_jpeg(found.facts):
+    opened_image = opened(content)
+    image = upright(opened_image, bits)
+    if short_side is None and is_plain_jpeg(opened_image.facts):
         return content
     if short_side is not None:
         scale = short_side / min(image.size)
@@ -215,8 +215,8 @@ def _opened(content: bytes) -> Image.Image:
     except Image.DecompressionBombError as error:
         raise UnfitImage(f"too many pixels ({error})", "scale it down, or cut it") from error
     except UnidentifiedImageError as error:
-        known = content.startswith(SIGNATURES)
-        cause = "damaged, or a kind that Pillow does not know" if known else "not an image"
+        has_signature = content.startswith(SIGNATURES)
+        cause = "damaged, or a kind that Pillow does not know" if has_signature else "not an image"
         raise UnfitImage(f"it does not decode ({cause})", _WHOLE) from error
     except _BROKEN as error:
         raise UnfitImage(f"it does not decode ({error})", _WHOLE) from error
@@ -271,10 +271,10 @@ def _bits(image: Image.Image, content: bytes) -> int:
 def _orientation(image: Image.Image) -> int:
     """EXIF's or XMP's; 1 where it is missing or damaged."""
     try:
-        found = image.getexif().get(Base.Orientation, 1)
+        orientation = image.getexif().get(Base.Orientation, 1)
     except _BROKEN:
         return 1
-    return found if found in _TURNS else 1
+    return orientation if orientation in _TURNS else 1
 
 
 def _eight_bits(image: Image.Image, bits: int) -> Image.Image:
@@ -296,10 +296,10 @@ def _on_white(image: Image.Image) -> Image.Image:
     return white.convert("RGB")
 
 
-def is_plain_jpeg(found: ImageFacts) -> bool:
+def is_plain_jpeg(facts: ImageFacts) -> bool:
     """Whether a photo is kept byte for byte: an upright JPEG file, grey or RGB."""
-    plain = found.mode in ("L", "RGB") and found.orientation == 1
-    return found.format in ("JPEG", "MPO") and plain
+    plain = facts.mode in ("L", "RGB") and facts.orientation == 1
+    return facts.format in ("JPEG", "MPO") and plain
 
 
 def kept_as_it_is(content: bytes) -> bool:

@@ -141,15 +141,15 @@ class GraphBase:
         unless they are frozen, and by its inputs if anything before it is trained."""
         weighted = {parameter.layer for parameter in self.parameters}
         trained = {parameter.layer for parameter in self.parameters if parameter.trainable}
-        found, learning = 0, set[str]()
+        macs, learning = 0, set[str]()
         for layer in self.layers:
             behind = any(source in learning for source in layer.inputs)
             if behind or layer.name in trained:
                 learning.add(layer.name)
             # A product of two inputs has the gradients by both.
             other = layer.name in trained or (behind and layer.name not in weighted)
-            found += self._macs.get(layer.name, 0) * (1 + behind + other)
-        return found
+            macs += self._macs.get(layer.name, 0) * (1 + behind + other)
+        return macs
 
     @property
     def activations(self) -> int:

@@ -62,13 +62,13 @@ def head(graph: Graph, x: str, classes: int) -> str:
 
 
 def _module(graph: Graph, name: str, x: str, batch_norm: bool) -> str:
-    one, three_reduce, three, five_reduce, five, pooled = MODULES[name]
+    by_1, reduce_3, by_3, reduce_5, by_5, pooled = MODULES[name]
     at = f"inception{name}"
-    a = conv(graph, f"{at}_1x1", x, one, 1, batch_norm)
-    b = conv(graph, f"{at}_3x3_reduce", x, three_reduce, 1, batch_norm)
-    b = conv(graph, f"{at}_3x3", b, three, 3, batch_norm)
-    c = conv(graph, f"{at}_5x5_reduce", x, five_reduce, 1, batch_norm)
-    c = conv(graph, f"{at}_5x5", c, five, 5, batch_norm)
+    a = conv(graph, f"{at}_1x1", x, by_1, 1, batch_norm)
+    b = conv(graph, f"{at}_3x3_reduce", x, reduce_3, 1, batch_norm)
+    b = conv(graph, f"{at}_3x3", b, by_3, 3, batch_norm)
+    c = conv(graph, f"{at}_5x5_reduce", x, reduce_5, 1, batch_norm)
+    c = conv(graph, f"{at}_5x5", c, by_5, 5, batch_norm)
     d = graph.max_pool(f"{at}_pool", x, size=3, stride=1, padding=1)
     d = conv(graph, f"{at}_pool_1x1", d, pooled, 1, batch_norm)
     return graph.concat(f"{at}_concat", a, b, c, d)

@@ -41,14 +41,14 @@ def starts(graph: GraphBase, scheme: str, own: OwnStart | None = None) -> dict[s
             convolutions and dense layers as `own` says, Glorot elsewhere.
         own: of the framework, for `framework`.
     """
-    found = {}
+    inits = {}
     for parameter in graph.parameters:
-        found[parameter.name] = parameter.init or _weights(graph, parameter, scheme, own)
+        inits[parameter.name] = parameter.init or _weights(graph, parameter, scheme, own)
         if own and scheme == "framework" and _is_bias(parameter):
-            found[parameter.name] = own.biases
+            inits[parameter.name] = own.biases
     if scheme == "paper":
-        found |= {name: _stated(graph.initial, name, init) for name, init in found.items()}
-    return found
+        inits |= {name: _stated(graph.initial, name, init) for name, init in inits.items()}
+    return inits
 
 
 def _is_bias(parameter: Parameter) -> bool:

@@ -31,8 +31,8 @@ def collective(name: str) -> bool:
 
 def precisions(name: str) -> Tuple[str, ...]:
     """The precisions that an operation is written for."""
-    found: Tuple[str, ...] = getattr(load(name), "precisions", ("fp32",))
-    return found
+    formats: Tuple[str, ...] = getattr(load(name), "precisions", ("fp32",))
+    return formats
 
 
 def dimensions(name: str, shape: str) -> Dict[str, int]:
@@ -49,11 +49,11 @@ def dimensions(name: str, shape: str) -> Dict[str, int]:
         raise ValueError(message.format(shape, name, "x".join(wanted)))
     if any(len(number) > len(str(LARGEST)) or int(number) > LARGEST for number in numbers):
         raise ValueError("{:.100}: a dimension is larger than {}".format(shape, LARGEST))
-    found = dict(zip(wanted, map(int, numbers)))
-    why = _impossible(operation, found)
+    sizes = dict(zip(wanted, map(int, numbers)))
+    why = _impossible(operation, sizes)
     if why:
         raise ValueError("{!r} is an impossible shape of {}: {}".format(shape, name, why))
-    return found
+    return sizes
 
 
 def _impossible(operation: Any, dimensions: Dict[str, int]) -> str:

@@ -93,10 +93,10 @@ class Convolution:
         mask = [self.wanted == "x", self.wanted == "w", False]
 
         def backward() -> Any:
-            found = torch.ops.aten.convolution_backward(
+            gradients = torch.ops.aten.convolution_backward(
                 y, x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1, mask
             )
-            return (found[mask.index(True)],)
+            return (gradients[mask.index(True)],)
 
         return forward if self.wanted == "y" else backward
 
@@ -165,12 +165,12 @@ class Convolution:
         return lambda: call(x, w, y)
 
     def deviation(self, results: Any, x: Any, w: Any, y: Any, padding: Any, stride: int) -> float:
-        found = results[0]
-        chosen = np.linspace(0, found.shape[self.wanted != "w"] - 1, SAMPLE).astype(int)
-        found = found[chosen] if self.wanted == "w" else found[:, chosen]
+        result = results[0]
+        chosen = np.linspace(0, result.shape[self.wanted != "w"] - 1, SAMPLE).astype(int)
+        result = result[chosen] if self.wanted == "w" else result[:, chosen]
         exact = {"y": _forward, "x": _by_images, "w": _by_filters}[self.wanted]
         exact = exact(x, w, y, padding, stride, chosen)
-        return float(np.abs(found - exact).max() / np.abs(exact).max())
+        return float(np.abs(result - exact).max() / np.abs(exact).max())
 
 
 def _tensorflow_padding(x: Any, w: Any, y: Any, padding: Any, stride: int) -> Any:
@@ -203,26 +203,26 @@ def _windows(w: Any, y: Any, stride: int) -> Iterator[Any]:
 
 def _forward(x: Any, w: Any, y: Any, padding: Any, stride: int, chosen: Any) -> Any:
     """The `chosen` channels of the convolution, float64."""
-    x, found = _padded(x, padding), 0.0
+    x, output = _padded(x, padding), 0.0
     for row, column, window in _windows(w, y, stride):
         part = w[chosen, :, row, column]
-        found = found + np.einsum("ncij,fc->nfij", x[window], part, optimize=True)
-    return found
+        output = output + np.einsum("ncij,fc->nfij", x[window], part, optimize=True)
+    return output
 
 
 def _by_images(x: Any, w: Any, y: Any, padding: Any, stride: int, chosen: Any) -> Any:
     """The `chosen` channels of the gradient of sum(convolution * y) by the images, float64."""
-    found = _padded(np.zeros_like(x[:, chosen]), padding)
+    gradient = _padded(np.zeros_like(x[:, chosen]), padding)
     for row, column, window in _windows(w, y, stride):
         part = w[:, chosen, row, column].astype(np.float64)
-        found[window] += np.einsum("nfij,fc->ncij", y, part, optimize=True)
-    return found[:, :, padding : padding + x.shape[2], padding : padding + x.shape[3]]
+        gradient[window] += np.einsum("nfij,fc->ncij", y, part, optimize=True)
+    return gradient[:, :, padding : padding + x.shape[2], padding : padding + x.shape[3]]
 
 
 def _by_filters(x: Any, w: Any, y: Any, padding: Any, stride: int, chosen: Any) -> Any:
     """The `chosen` filters of the gradient of sum(convolution * y) by the filters, float64."""
-    x, found = _padded(x, padding), np.zeros(w[chosen].shape)
+    x, gradient = _padded(x, padding), np.zeros(w[chosen].shape)
     for row, column, window in _windows(w, y, stride):
         part = np.einsum("ncij,nfij->fc", x[window], y[:, chosen], optimize=True)
-        found[:, :, row, column] = part
-    return found
+        gradient[:, :, row, column] = part
+    return gradient

@@ -24,7 +24,7 @@ def _step(kind: str, inputs: Any, products: Any, h: Any, cell: Any) -> Any:
     if kind == "rnn":
         return np.tanh(inputs + products), cell
     inputs, products = (
-        np.split(each, 4 if kind == "lstm" else 3, 1) for each in (inputs, products)
+        np.split(array, 4 if kind == "lstm" else 3, 1) for array in (inputs, products)
     )
     if kind == "lstm":
         i, f, o = (_sigmoid(inputs[k] + products[k]) for k in (0, 1, 3))
@@ -38,11 +38,11 @@ def states(kind: str, x: Any, w: Any, u: Any, b: Any, c: Any) -> Any:
     """The state after every step, float64 (steps, batch, units)."""
     x, w, u = (array.astype(np.float64) for array in (x, w, u))
     h = cell = np.zeros(x.shape[1:])
-    found = []
+    outputs = []
     for inputs in x:
         h, cell = _step(kind, inputs @ w.T + b, h @ u.T + c, h, cell)
-        found.append(h)
-    return np.stack(found)
+        outputs.append(h)
+    return np.stack(outputs)
 
 
 class Recurrent:
@@ -121,8 +121,8 @@ class Recurrent:
 
         def both() -> Any:
             with autograd.record():
-                found = nd.RNN(x, parameters, start, **settings)
-            found.backward(y)
+                output = nd.RNN(x, parameters, start, **settings)
+            output.backward(y)
             return x.grad, parameters.grad
 
         def read(results: Any) -> Any:
@@ -202,8 +202,8 @@ class Recurrent:
         @tf.function
         def both() -> Any:
             with tf.GradientTape() as tape:
-                found = layer(x)
-            return tuple(tape.gradient(found, wanted, y)[:3])
+                output = layer(x)
+            return tuple(tape.gradient(output, wanted, y)[:3])
 
         def read(results: Any) -> Any:
             weights = [swapped(array.T) for array in results[1:]]
@@ -221,11 +221,11 @@ class Recurrent:
         """How far the gradients of sum(states * y) by x, w and u are from difference quotients
         in double precision along a direction, relative to the gradient's length."""
         random, farthest = np.random.RandomState(1), 0.0
-        for name, found in zip(operands, results):
+        for name, gradient in zip(operands, results):
             # Partly along the gradient itself: along only a random direction it is near 0.
-            direction = random.standard_normal(found.shape)
+            direction = random.standard_normal(gradient.shape)
             direction /= np.linalg.norm(direction)
-            direction += found / np.linalg.norm(found)
+            direction += gradient / np.linalg.norm(gradient)
             sides = []
             for sign in (1, -1):
                 moved = operands[name] + sign * EPSILON * direction
@@ -233,6 +233,6 @@ class Recurrent:
                     (states(self.kind, b=b, c=c, **dict(operands, **{name: moved})) * y).sum()
                 )
             slope = (sides[0] - sides[1]) / (2 * EPSILON)
-            difference = abs((found * direction).sum() - slope)
-            farthest = max(farthest, difference / np.linalg.norm(found))
+            difference = abs((gradient * direction).sum() - slope)
+            farthest = max(farthest, difference / np.linalg.norm(gradient))
         return float(farthest)

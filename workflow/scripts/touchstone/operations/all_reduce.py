@@ -130,5 +130,5 @@ class Operation:
         places = np.linspace(0, len(a) - 1, min(SAMPLE, len(a))).astype(int)
         wide = a.astype(np.float64)
         exact = sum(wide[(places - rank) % len(a)] for rank in range(self.replicas))
-        found = np.concatenate([each.reshape(-1, len(a)) for each in results])[:, places]
-        return float(np.abs(found - exact).max() / np.abs(exact).max())
+        sums = np.concatenate([result.reshape(-1, len(a)) for result in results])[:, places]
+        return float(np.abs(sums - exact).max() / np.abs(exact).max())

@@ -66,7 +66,7 @@ class Operation:
         from mxnet import nd
 
         shape = len(starts) - 1, len(b)
-        places, starts = (adapter.array(each, "int64") for each in (places, starts))
+        places, starts = (adapter.array(indices, "int64") for indices in (places, starts))
         parts = adapter.array(values), places, starts
         a = nd.sparse.csr_matrix(parts, shape=shape, ctx=adapter.context)
         b = adapter.array(b)

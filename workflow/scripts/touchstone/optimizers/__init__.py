@@ -38,8 +38,8 @@ def load(name: str) -> Any:
 
 def equation(name: str) -> str:
     """The optimizer whose equation the one of that name has: itself, unless its file says which."""
-    found: str = getattr(load(name), "EQUATION", name)
-    return found
+    optimizer: str = getattr(load(name), "EQUATION", name)
+    return optimizer
 
 
 def equations() -> List[str]:
@@ -49,22 +49,22 @@ def equations() -> List[str]:
 
 def own_settings(name: str) -> Tuple[OwnSetting, ...]:
     """The settings that an optimizer has of its own."""
-    found: Tuple[OwnSetting, ...] = load(name).SETTINGS
-    return found
+    options: Tuple[OwnSetting, ...] = load(name).SETTINGS
+    return options
 
 
 def usual(name: str) -> Dict[str, Any]:
     """The values that other settings of a cell have with an optimizer where nobody says otherwise;
     none where there is no such optimizer."""
-    found: Dict[str, Any] = getattr(load(name), "USUAL", {}) if name in names() else {}
-    return found
+    values: Dict[str, Any] = getattr(load(name), "USUAL", {}) if name in names() else {}
+    return values
 
 
 def fault(name: str, settings: Dict[str, Any]) -> str:
     """What is wrong with the settings of a cell that has this optimizer, or an empty text."""
     file = load(name)
-    found: str = file.fault(settings) if hasattr(file, "fault") else ""
-    return found
+    message: str = file.fault(settings) if hasattr(file, "fault") else ""
+    return message
 
 
 def settings() -> List[Tuple[OwnSetting, Tuple[str, ...]]]:
@@ -72,12 +72,12 @@ def settings() -> List[Tuple[OwnSetting, Tuple[str, ...]]]:
 
     Raises ValueError if two files declare one name differently: what they share is declared once.
     """
-    found: Dict[str, Tuple[OwnSetting, Tuple[str, ...]]] = {}
+    by_name: Dict[str, Tuple[OwnSetting, Tuple[str, ...]]] = {}
     for optimizer in names():
         for own in own_settings(optimizer):
-            known, others = found.get(own.name, (own, ()))
-            if known is not own:
+            first, others = by_name.get(own.name, (own, ()))
+            if first is not own:
                 message = "optimizers/{}.py declares {} again, which {} has; import that one"
                 raise ValueError(message.format(optimizer, own.name, others[0]))
-            found[own.name] = own, others + (optimizer,)
-    return list(found.values())
+            by_name[own.name] = own, others + (optimizer,)
+    return list(by_name.values())

@@ -46,8 +46,8 @@ def largest(
         elif status == "oom":
             fails = size
         else:
-            known = f"the largest that fitted before was {fits}" if fits else "none fitted before"
-            return Largest(None, status, f"batch size {size}: {reason or status}; {known}")
+            note = f"the largest that fitted before was {fits}" if fits else "none fitted before"
+            return Largest(None, status, f"batch size {size}: {reason or status}; {note}")
     if fits == bound:
         return Largest(bound, "ok", f"not limited below {bound}, {what}")
     if not fits:

@@ -54,10 +54,10 @@ def fault_of(place: str, error: Any, model: type[BaseModel]) -> str:
     return f"{place}: {text}, not {given!r}{remedy}"
 
 
-def like(word: str, known: Any) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
+def like(word: str, names: Any) -> str:
+    near = difflib.get_close_matches(word, list(names), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{hint} Known: {', '.join(known)}" if hint else f"; known: {', '.join(known)}"
+    return f"{hint} Known: {', '.join(names)}" if hint else f"; known: {', '.join(names)}"
 
 
 class Known:
@@ -71,9 +71,9 @@ class Known:
     ) -> None:
         """The environments of the study are `own`."""
         self.root, self.own = root, own
-        found = {name: environment.faults(name, one) for name, one in own.items()}
-        self.own_faults = [fault for faults in found.values() for fault in faults]
-        self.usable = [name for name, faults in found.items() if not faults]
+        by_name = {name: environment.faults(name, env) for name, env in own.items()}
+        self.own_faults = [fault for faults in by_name.values() for fault in faults]
+        self.usable = [name for name, faults in by_name.items() if not faults]
         self.datasets: dict[str, catalogue.Dataset] = {}
         self.graphs: dict[tuple[str, str], str | None] = {}
         self.tasks: dict[tuple[str, str], str | None] = {}
@@ -140,79 +140,79 @@ class Known:
             except ConfigError as fault:
                 self.read_shapes[name] = str(fault)
             except ValidationError as invalid:
-                found = [
+                faults = [
                     fault_of(".".join(map(str, error["loc"])), error, Shapes)
                     for error in invalid.errors()
                 ]
-                self.read_shapes[name] = f"{self.shapes[name]}: {'; '.join(found)}"
+                self.read_shapes[name] = f"{self.shapes[name]}: {'; '.join(faults)}"
         return self.read_shapes[name]
 
     def faults(self, cell: Cell) -> list[str]:
         """What is wrong with the cell as a whole, each fault led by its key."""
-        found = []
+        faults = []
         modes = (*frameworks.modes(cell.framework, cell.style, cell.device), BEST)
         if len(modes) == 1:
-            found.append(
+            faults.append(
                 f"style: {cell.framework} has no style {cell.style!r} here; leave it out, or "
                 f"choose another framework: {', '.join(self.in_style(cell.style))}"
             )
         elif cell.mode not in modes and cell.mode in frameworks.modes(
             cell.framework, cell.style, "gpu"
         ):
-            found.append(
+            faults.append(
                 f"mode: {cell.framework} has {cell.mode!r} on GPUs only; set device to gpu, or "
                 f"choose another mode: {', '.join(modes)}"
             )
         elif cell.mode not in modes:
             plain = " in the style plain" if cell.style == PLAIN else ""
-            found.append(
+            faults.append(
                 f"mode: {cell.framework} has no mode {cell.mode!r}{plain}"
                 f"{like(cell.mode or '', modes)}"
             )
         if cell.device == AVAILABLE:
-            found.append("device: available is for a sweep; write it there, or name one device")
+            faults.append("device: available is for a sweep; write it there, or name one device")
         if cell.style == PLAIN:
-            found += _plain_faults(cell)
-        found += _variable_faults(cell)
+            faults += _plain_faults(cell)
+        faults += _variable_faults(cell)
         if (cell.schedule == "step") != bool(cell.milestones):
-            found.append(
+            faults.append(
                 f"milestones: {cell.milestones} with the schedule {cell.schedule!r}; the schedule "
                 "'step' wants some, and it alone"
             )
         if fault := optimizers.fault(cell.optimizer, vars(cell)):
-            found.append(fault)
+            faults.append(fault)
         if max([*cell.milestones, cell.lr_warmup_epochs]) >= cell.epochs:
-            found.append(
+            faults.append(
                 f"epochs: {cell.epochs} end before the last of the milestones {cell.milestones} "
                 f"and the {cell.lr_warmup_epochs} epochs of warm-up; train for longer"
             )
         if cell.kind == PROGRAM:
-            return found
+            return faults
         if cell.kind == OPERATION:
-            found += environment.cell_faults(cell, self.own, self.usable, photos=False)
-            return [*found, *self._operation_faults(cell)]
+            faults += environment.cell_faults(cell, self.own, self.usable, photos=False)
+            return [*faults, *self._operation_faults(cell)]
         try:
             if cell.dataset not in self.datasets:
                 folder = self.root / "config/datasets"
                 self.datasets[cell.dataset] = catalogue.load(cell.dataset, folder)
         except catalogue.CatalogueError as fault:
-            return [*found, f"dataset: {fault}"]
+            return [*faults, f"dataset: {fault}"]
         dataset = self.datasets[cell.dataset]
         photos = dataset.photos is not None
-        found += environment.cell_faults(cell, self.own, self.usable, photos)
-        found += _replica_faults(cell, dataset.splits.train)
-        found += _padding_faults(cell, dataset)
+        faults += environment.cell_faults(cell, self.own, self.usable, photos)
+        faults += _replica_faults(cell, dataset.splits.train)
+        faults += _padding_faults(cell, dataset)
         if cell.kind == INFERENCE:
-            found += inference.faults(cell, dataset.splits.test)
+            faults += inference.faults(cell, dataset.splits.test)
         elif cell.global_batch_size > dataset.splits.train:
-            found.append(
+            faults.append(
                 f"batch_size: {cell.global_batch_size} is more than the {dataset.splits.train} "
                 f"training examples of {cell.dataset}; choose a smaller one"
             )
         elif cell.epochs * cell.batches(dataset.splits.train).steps < 2:
-            found.append("epochs: a single step leaves none to measure; train for more epochs")
+            faults.append("epochs: a single step leaves none to measure; train for more epochs")
         elif cell.steps is not None:
-            found += _step_faults(cell, cell.batches(dataset.splits.train).steps)
+            faults += _step_faults(cell, cell.batches(dataset.splits.train).steps)
         pair = (cell.network, cell.dataset)
         if pair not in self.graphs:
             try:
@@ -227,16 +227,16 @@ class Known:
             except GraphError as fault:
                 self.graphs[pair] = f"network: {fault}; choose another network or data set"
         if dataset.tokens and _augments(cell):
-            found.append(
+            faults.append(
                 "crop_padding, crop_area, flip: a text is not augmented; set them to 0 and false"
             )
         if cell.crop_padding and cell.crop_area:
-            found.append(
+            faults.append(
                 "crop_area: with crop_padding each example would be cut twice; set one of them to 0"
             )
         if message := self.graphs[pair]:
-            found.append(message)
-        return [*found, *_task_faults(cell, self.tasks.get(pair), dataset)]
+            faults.append(message)
+        return [*faults, *_task_faults(cell, self.tasks.get(pair), dataset)]
 
     def _operation_faults(self, cell: Cell) -> list[str]:
         if cell.dataset in self.shapes:
@@ -250,37 +250,37 @@ class Known:
         except ValueError as fault:
             listed = ", ".join(sorted(self.shapes))
             return [f"dataset: {fault}; write one, or a file of config/operations: {listed}"]
-        found = []
+        faults = []
         written = operations.precisions(cell.network)
         if cell.precision not in written:
-            found.append(
+            faults.append(
                 f"precision: {cell.network} is written for {', '.join(written)}, not "
                 f"{cell.precision!r}; choose one of them"
             )
         if operations.collective(cell.network):
             if cell.replicas < 2:
-                found.append(
+                faults.append(
                     f"replicas: {cell.network} is between several; set replicas to 2 or more"
                 )
             # Each has an array of its own, so threads alone are to be split.
-            found += _replica_faults(cell.model_copy(update={"batch_split": "per_replica"}))
-        return found
+            faults += _replica_faults(cell.model_copy(update={"batch_split": "per_replica"}))
+        return faults
 
 
 def _plain_faults(cell: Cell) -> list[str]:
     """What the style `plain` does not do."""
-    found = []
+    faults = []
     if cell.kind == INFERENCE:
-        found.append("workload: the style plain trains only; choose style: tuned to predict")
+        faults.append("workload: the style plain trains only; choose style: tuned to predict")
     if cell.world_size > 1:
-        found.append(
+        faults.append(
             "replicas: the style plain trains one model on one device; set replicas and nodes to 1"
         )
     if cell.input == "records":
-        found.append(
+        faults.append(
             "input: the style plain has its examples in memory; choose memory or synthetic"
         )
-    return found
+    return faults
 
 
 def _augments(cell: Cell) -> bool:
@@ -289,80 +289,80 @@ def _augments(cell: Cell) -> bool:
 
 def _task_faults(cell: Cell, task: str | None, dataset: catalogue.Dataset) -> list[str]:
     """What a network with several labels for each example cannot do."""
-    found = []
+    faults = []
     if task and cell.kind == INFERENCE:
-        found.append(
+        faults.append(
             f"workload: {cell.network} gives several labels for each example, which inference "
             "does not compare; choose another network, or train it"
         )
     elif task and cell.input == "records":
-        found.append(
+        faults.append(
             f"input: {cell.network} learns several labels of each example, which records do not "
             "hold; set it to memory"
         )
     if task == "label_per_pixel":
         if dataset.foreground is None:
-            found.append(
+            faults.append(
                 f"dataset: {cell.network} labels pixels, and {cell.dataset} does not say which are "
                 "of what its labels name; choose one with a foreground, as mnist-5k-32"
             )
         if _augments(cell):
-            found.append(
+            faults.append(
                 f"crop_padding, crop_area, flip: the labels of {cell.network} are of pixels, which "
                 "would move; set them to 0 and false"
             )
-    return found
+    return faults
 
 
 def _variable_faults(cell: Cell) -> list[str]:
     """What is wrong with the environment variables that a study sets."""
-    found = []
+    faults = []
     for name in cell.variables:
         if setting := OF_SETTINGS.get(name):
-            found.append(f"variables: {name} follows from the setting {setting}; set that instead")
+            faults.append(f"variables: {name} follows from the setting {setting}; set that instead")
         elif name.startswith(("TOUCHSTONE_", "PYTHON")) or name == "PATH":
-            found.append(f"variables: {name} is what the run itself is started with; leave it out")
-    return found
+            faults.append(f"variables: {name} is what the run itself is started with; leave it out")
+    return faults
 
 
 def _step_faults(cell: Cell, per_epoch: int) -> list[str]:
     """What is wrong with the limit of a cell's steps; an epoch has `per_epoch` of them."""
-    found, steps = [], cell.steps or 0
+    faults, steps = [], cell.steps or 0
     if cell.evaluate_every or cell.target_accuracy is not None:
-        found.append(
+        faults.append(
             "steps: a run that ends after some steps evaluates nothing; leave evaluate_every and "
             "target_accuracy out"
         )
     if 2 * steps > cell.epochs * per_epoch:
-        found.append(
+        faults.append(
             f"steps: {steps} are more than half of the {cell.epochs * per_epoch} in "
             f"{cell.epochs} epochs, and warm-up may take the other half; write epochs: "
             f"{-(-2 * steps // per_epoch)}, or fewer steps"
         )
-    return found
+    return faults
 
 
 def _replica_faults(cell: Cell, examples: int = 0) -> list[str]:
     """What of a cell with so many training examples cannot be split evenly over its replicas."""
-    found, count = [], cell.world_size
+    faults, count = [], cell.world_size
     where = f" on {cell.nodes} nodes" if cell.nodes > 1 else ""
     rest = cell.batches(examples).rest if examples else 0
     if rest % count:
-        found.append(
+        faults.append(
             f"last_batch: the last batch of an epoch has {rest} examples, which cannot be split "
             f"evenly over {count} replicas{where}; choose 'drop'"
         )
     if cell.global_batch_size % count:
-        found.append(
+        faults.append(
             f"batch_size: {cell.batch_size} examples cannot be split evenly over {count} "
             f"replicas{where}; choose a multiple of {count}, or batch_split: per_replica"
         )
     if cell.device == "cpu" and cell.threads and cell.threads % cell.replicas:
-        found.append(
+        faults.append(
             f"threads: {cell.threads} cannot be split evenly over {cell.replicas} replicas; choose "
             f"a multiple of {cell.replicas}"
         )
-    return found
+    return faults
 
 
 def _padding_faults(cell: Cell, dataset: catalogue.Dataset) -> list[str]:

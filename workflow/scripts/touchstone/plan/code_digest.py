@@ -127,8 +127,8 @@ def _imports(path: Path) -> frozenset[Path]:
     """
     named = {_module(name) for names in _found(path).imports for name in names}
     packages = {folder / "__init__.py" for folder in path.parents if FOLDER in folder.parents}
-    found = {file for file in packages if file.exists()} | named
-    return frozenset(file for file in found - {FOLDER / "__init__.py"} if file)
+    files = {file for file in packages if file.exists()} | named
+    return frozenset(file for file in files - {FOLDER / "__init__.py"} if file)
 
 
 def content_digest(path: Path) -> str:

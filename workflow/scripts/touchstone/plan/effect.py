@@ -48,10 +48,10 @@ def without_effect(written: Iterable[str], cells: Iterable[Cell]) -> list[str]:
     What is no setting is another fault.
     """
     every = list(cells)
-    found = []
+    faults = []
     for name in filter(SETTINGS.__contains__, written):
         reasons = {missing_requirement(cell, name): None for cell in every}
         if every and None not in reasons:
             needed = " or ".join(filter(None, reasons))
-            found.append(f"{name}: has no effect without {needed}; remove it, or add that")
-    return found
+            faults.append(f"{name}: has no effect without {needed}; remove it, or add that")
+    return faults

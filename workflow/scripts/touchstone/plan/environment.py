@@ -72,31 +72,31 @@ class Place(NamedTuple):
 
 def faults(name: str, environment: Environment) -> list[str]:
     """What is wrong with an environment of a study, whichever cells are in it."""
-    found = []
+    errors = []
     if name == PINNED:
-        found.append("the name is that of the environments in envs/; choose another one")
+        errors.append("the name is that of the environments in envs/; choose another one")
     if environment.framework not in frameworks.adapters():
-        known = ", ".join(frameworks.adapters())
-        found.append(f"framework: none is named {environment.framework!r}; known: {known}")
-    given = [kind for kind in KINDS if getattr(environment, kind) is not None]
-    if len(given) != 1:
-        which = " and ".join(given) or "none of them"
-        found.append(f"it has {which}; give it exactly one of {', '.join(KINDS)}")
+        names = ", ".join(frameworks.adapters())
+        errors.append(f"framework: none is named {environment.framework!r}; known: {names}")
+    kinds = [kind for kind in KINDS if getattr(environment, kind) is not None]
+    if len(kinds) != 1:
+        which = " and ".join(kinds) or "none of them"
+        errors.append(f"it has {which}; give it exactly one of {', '.join(KINDS)}")
     else:
         try:
             Place.of(environment).digest()
         except NoContainer as fault:
-            found.append(f"container: {fault}")
+            errors.append(f"container: {fault}")
         except (Unreadable, EnvironmentFault, OSError) as fault:
-            what = getattr(environment, given[0])
-            found.append(f"{given[0]}: {_why(Place.of(environment), what, fault)}")
-    return [f"environments.{name}: {fault}" for fault in found]
+            what = getattr(environment, kinds[0])
+            errors.append(f"{kinds[0]}: {_why(Place.of(environment), what, fault)}")
+    return [f"environments.{name}: {fault}" for fault in errors]
 
 
 def conda_faults(environments: Mapping[str, Environment]) -> list[str]:
     """Which environments of a study conda cannot install as they are: Snakemake gives it a copy of
     the file, and knows by the copy whether it changed."""
-    files = {name: one.file for name, one in environments.items() if one.file}
+    files = {name: env.file for name, env in environments.items() if env.file}
     return [
         f"environments.{name}: {file} refers to other files, which --use-conda neither finds nor"
         " watches; write their lines into the file, or leave --use-conda out"
@@ -121,16 +121,16 @@ def _why(place: Place, given: str, fault: Exception) -> str:
 
 
 def cell_faults(
-    cell: Cell, known: Mapping[str, Environment], usable: Iterable[str], photos: bool
+    cell: Cell, own: Mapping[str, Environment], usable: Iterable[str], photos: bool
 ) -> list[str]:
     """What is wrong with a cell's environment.
 
     Args:
-        known: the environments of the study.
+        own: the environments of the study.
         usable: the names of those without faults.
         photos: whether the cell's data set has photos.
     """
-    environment = known.get(cell.environment)
+    environment = own.get(cell.environment)
     if environment is None:
         return []
     name = cell.environment
@@ -205,27 +205,27 @@ def places(arguments: argparse.Namespace) -> Places:
     return {name: Place(kind, path) for name, kind, path in arguments.environments}
 
 
-def file_of(name: str, framework: str, device: str, style: str, known: Places) -> Path | None:
+def file_of(name: str, framework: str, device: str, style: str, own: Places) -> Path | None:
     """The environment file of a cell; None where its interpreter or image exists already."""
     if name == PINNED:
         return ROOT / frameworks.environment(framework, device, style)
-    return Path(known[name].absolute) if known[name].kind == "file" else None
+    return Path(own[name].absolute) if own[name].kind == "file" else None
 
 
-def runner_python(name: str, framework: str, device: str, style: str, known: Places) -> str:
+def runner_python(name: str, framework: str, device: str, style: str, own: Places) -> str:
     """The Python that runs a cell, installed if necessary. Raises EnvironmentFault."""
-    path = file_of(name, framework, device, style, known)
+    path = file_of(name, framework, device, style, own)
     if path is None:
-        return known[name].python(name, device)
+        return own[name].python(name, device)
     python = environments.runner_python(path)
     environments.import_once(Path(python), framework)
     environments.remember(path, python)
     return python
 
 
-def remembered_python(name: str, framework: str, device: str, style: str, known: Places) -> str:
+def remembered_python(name: str, framework: str, device: str, style: str, own: Places) -> str:
     """The Python that an earlier job of this folder ran such a cell in. Raises EnvironmentFault."""
-    path = file_of(name, framework, device, style, known)
+    path = file_of(name, framework, device, style, own)
     if path is None:
-        return known[name].python(name, device)
+        return own[name].python(name, device)
     return environments.remembered_python(path)

@@ -78,11 +78,11 @@ def estimate(
     for name, runs in cells.items():
         if frameworks.unsupported(plan.cells[name]):
             continue
-        one = seconds_of_run(plan.cells[name], folder, cores)
-        if one is None:
+        duration = seconds_of_run(plan.cells[name], folder, cores)
+        if duration is None:
             gpu_runs += runs
         else:
-            seconds += runs * one
+            seconds += runs * duration
     if options := plan.study.interleave:
         for names in turns:
             group = [plan.cells[name] for name in names]

@@ -32,8 +32,8 @@ def adapters() -> list[str]:
 def capabilities(framework: str) -> Capabilities:
     """What the adapter of a framework can do."""
     module = import_module(f"touchstone.runner.adapters.{framework}.capabilities")
-    found: Capabilities = module.CAPABILITIES
-    return found
+    traits: Capabilities = module.CAPABILITIES
+    return traits
 
 
 def names() -> list[str]:
@@ -49,24 +49,24 @@ def single_purpose(framework: str) -> str | None:
 def modes(framework: str, style: str = TUNED, device: str = "cpu") -> tuple[str, ...]:
     """The adapter's execution modes on a device in a style, the usual one first; none where it
     lacks the style."""
-    found = capabilities(framework)
+    traits = capabilities(framework)
     if style == TUNED:
-        return (*found.modes, *(found.gpu_modes if device == "gpu" else ()))
-    return tuple(found.plain.modes) if found.plain else ()
+        return (*traits.modes, *(traits.gpu_modes if device == "gpu" else ()))
+    return tuple(traits.plain.modes) if traits.plain else ()
 
 
 def adapter_files(framework: str, style: str) -> list[str]:
     """The modules of the adapter's folder that run a style, whichever its mode is."""
-    found = capabilities(framework)
-    if style == TUNED or not found.plain:
+    traits = capabilities(framework)
+    if style == TUNED or not traits.plain:
         return ["adapter"]
-    return sorted(set(found.plain.modes.values()))
+    return sorted(set(traits.plain.modes.values()))
 
 
 def modules(framework: str, style: str = TUNED) -> dict[str, str]:
     """By name, the package of each module that every run in a style imports."""
-    found = capabilities(framework)
-    return {**found.modules, **(found.plain.modules if style == PLAIN and found.plain else {})}
+    traits = capabilities(framework)
+    return {**traits.modules, **(traits.plain.modules if style == PLAIN and traits.plain else {})}
 
 
 def record_format(framework: str) -> str:
@@ -96,9 +96,9 @@ def record_format_has(framework: str, constant: str) -> bool:
 
 def deviations(framework: str, network: Network, source: str) -> list[str]:
     """Where the adapter cannot do what the graph `network` says, or the input `source`."""
-    found = capabilities(framework).deviations
+    texts = capabilities(framework).deviations
     used = {layer["op"] for layer in network.layers} | {source}
-    return [text for what, text in found.items() if what in used]
+    return [text for what, text in texts.items() if what in used]
 
 
 def released(framework: str) -> str | None:
@@ -128,9 +128,9 @@ def supports_wait_policy(framework: str) -> bool:
 
 def replicas(framework: str) -> tuple[str | None, str | None]:
     """What the adapter's replicas are, `processes` or `devices` of one, or why it has none."""
-    found = capabilities(framework)
-    why = found.why_no_replicas or f"the adapter of {framework} knows no replicas"
-    return found.replicas, None if found.replicas else why
+    traits = capabilities(framework)
+    why = traits.why_no_replicas or f"the adapter of {framework} knows no replicas"
+    return traits.replicas, None if traits.replicas else why
 
 
 def why_no_nodes(framework: str) -> str | None:

@@ -17,28 +17,28 @@ PRECISIONS = ("fp32", "fp64")
 
 def faults(cell: Cell, test_examples: int) -> list[str]:
     """What is wrong with an inference cell, each fault led by its key."""
-    found = []
+    errors = []
     if cell.weights not in (INITIAL, TRAINED, *frameworks.names()):
-        known = ", ".join((INITIAL, TRAINED, *frameworks.names()))
-        found.append(f"weights: {cell.weights!r} is none of {known}")
+        names = ", ".join((INITIAL, TRAINED, *frameworks.names()))
+        errors.append(f"weights: {cell.weights!r} is none of {names}")
     if cell.weights == TRAINED and cell.framework not in frameworks.names():
-        found.append(
+        errors.append(
             f"weights: {cell.framework} does not train; name the framework whose weights it takes"
         )
     if cell.mode == BEST:
-        found.append("mode: 'best' is tried in training only; name a mode")
+        errors.append("mode: 'best' is tried in training only; name a mode")
     if cell.world_size > 1:
-        found.append("replicas, nodes: inference is done on one device; leave them out")
+        errors.append("replicas, nodes: inference is done on one device; leave them out")
     if cell.input == "records":
-        found.append("input: an inference cell predicts from 'memory' or 'synthetic'")
+        errors.append("input: an inference cell predicts from 'memory' or 'synthetic'")
     if cell.precision not in PRECISIONS:
-        found.append(f"precision: inference is done in {' or '.join(PRECISIONS)} only")
+        errors.append(f"precision: inference is done in {' or '.join(PRECISIONS)} only")
     if cell.batch_size > test_examples:
-        found.append(
+        errors.append(
             f"batch_size: {cell.batch_size} is more than the {test_examples} test examples of "
             f"{cell.dataset}; choose a smaller one"
         )
-    return found
+    return errors
 
 
 def sources(cells: Mapping[str, Cell]) -> tuple[dict[str, str], list[str]]:
@@ -56,22 +56,22 @@ def sources(cells: Mapping[str, Cell]) -> tuple[dict[str, str], list[str]]:
     for name, cell in cells.items():
         if cell.kind != INFERENCE and cell.steps is None:  # which keeps no weights
             trained[_decided(cell, cell.framework, cell.global_batch_size)].append(name)
-    found, without = {}, []
+    weights_from, without = {}, []
     for name, cell in cells.items():
         if cell.kind != INFERENCE or cell.weights == INITIAL:
             continue
         framework = cell.framework if cell.weights == TRAINED else cell.weights
         candidates = trained[_decided(cell, framework, cell.trained_batch_size)]
         if candidates:
-            found[name] = max(candidates, key=lambda one: _agreement(cells[one], cell))
+            weights_from[name] = max(candidates, key=lambda n: _agreement(cells[n], cell))
         else:
             without.append(name)
-    return found, without
+    return weights_from, without
 
 
 def _decided(cell: Cell, framework: str, batch_size: int | None) -> tuple[Any, ...]:
     return framework, batch_size, *(str(getattr(cell, name)) for name in DECIDE)
 
 
-def _agreement(one: Cell, other: Cell) -> int:
-    return sum(getattr(one, name) == getattr(other, name) for name in Cell.model_fields)
+def _agreement(cell: Cell, other: Cell) -> int:
+    return sum(getattr(cell, name) == getattr(other, name) for name in Cell.model_fields)

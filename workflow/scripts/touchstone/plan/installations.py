@@ -47,7 +47,7 @@ class Installation(NamedTuple):
 
 
 def framework_of(
-    sides: Mapping[str, Installation], studied: Sequence[str], asked: str | None
+    sides: Mapping[str, Installation], studied: Sequence[str], framework: str | None
 ) -> str:
     """The framework to compare: the one that is asked for, or else the only one that both sides and
     the study have.
@@ -60,45 +60,45 @@ def framework_of(
         UsageError: there is none or a choice, or a side lacks what is asked for.
         EnvironmentFault: a Python does not say what is installed.
     """
-    if asked and asked not in studied:
-        known = ", ".join(studied)
+    if framework and framework not in studied:
+        choices = ", ".join(studied)
         raise UsageError(
-            f"--framework: the study has no configuration of {asked}, but of {known}; give --config"
-            f" with a study of {asked}"
+            f"--framework: the study has no configuration of {framework}, but of {choices}; give"
+            f" --config with a study of {framework}"
         )
-    wanted = [asked] if asked else studied
-    had = {name: _frameworks(one, wanted) for name, one in sides.items()}
-    shared = [name for name in wanted if all(name in found for found in had.values())]
+    wanted = [framework] if framework else studied
+    had = {name: _frameworks(side, wanted) for name, side in sides.items()}
+    shared = [name for name in wanted if all(name in names for names in had.values())]
     if len(shared) == 1:
         return shared[0]
     if shared:
         raise UsageError(f"--framework: which one? Both sides have {', '.join(shared)}")
-    raise UsageError(_none_shared(sides, had, studied, asked))
+    raise UsageError(_none_shared(sides, had, studied, framework))
 
 
-def _frameworks(one: Installation, names: Sequence[str]) -> list[str]:
-    return [name for name in names if not one.lacking(name)]
+def _frameworks(side: Installation, names: Sequence[str]) -> list[str]:
+    return [name for name in names if not side.lacking(name)]
 
 
 def _none_shared(
     sides: Mapping[str, Installation],
     had: Mapping[str, Sequence[str]],
     studied: Sequence[str],
-    asked: str | None,
+    framework: str | None,
 ) -> str:
     """Why no framework can be compared, and what to do."""
-    if asked:
-        lacking = [
-            f"{name}, {one.place}, lacks {', '.join(one.lacking(asked))}"
-            for name, one in sides.items()
+    if framework:
+        texts = [
+            f"{name}, {side.place}, lacks {', '.join(side.lacking(framework))}"
+            for name, side in sides.items()
             if not had[name]
         ]
-        return f"--framework {asked}: {'; '.join(lacking)}; install it, or give another framework"
-    found = [
-        f"{name}, {one.place}, has {', '.join(_frameworks(one, frameworks.adapters())) or 'none'}"
-        for name, one in sides.items()
+        return f"--framework {framework}: {'; '.join(texts)}; install it, or give another framework"
+    texts = [
+        f"{name}, {side.place}, has {', '.join(_frameworks(side, frameworks.adapters())) or 'none'}"
+        for name, side in sides.items()
     ]
     return (
-        f"no framework of the study ({', '.join(studied)}) is on both sides: {'; '.join(found)};"
+        f"no framework of the study ({', '.join(studied)}) is on both sides: {'; '.join(texts)};"
         " give other sides, or --config with a study of a framework that both have"
     )

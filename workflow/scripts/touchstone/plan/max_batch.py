@@ -39,8 +39,7 @@ def searches(plan: Plan) -> dict[str, Cell]:
         and (cell.kind == TRAINING or _is_told(plan.program(cell)))
         and not frameworks.unsupported(cell)
     )
-    found = (cell.model_copy(update=SHARED) for cell in cells)
-    return {_name(cell): cell for cell in found}
+    return {_name(cell): cell for cell in (c.model_copy(update=SHARED) for c in cells)}
 
 
 def _is_told(program: Program | None) -> bool:

@@ -57,11 +57,11 @@ else:
 
 def usual_with_optimizers() -> str:
     """What else is usual with an optimizer, in words, of those that have something."""
-    found = {name: optimizers.usual(name) for name in optimizers.names()}
+    by_name = {name: optimizers.usual(name) for name in optimizers.names()}
     return "".join(
         f"; with `{name}` a study that says nothing has "
         + " and ".join(f"`{key}: {value}`" for key, value in usual.items())
-        for name, usual in found.items()
+        for name, usual in by_name.items()
         if usual
     )
 
@@ -542,9 +542,9 @@ def checker(name: str) -> TypeAdapter[Any]:
 
 def traits_of(name: str, metadata: list[Any]) -> Setting:
     """The traits of a setting; raises TypeError for one that is declared without them."""
-    for each in metadata:
-        if isinstance(each, Setting):
-            return each
+    for item in metadata:
+        if isinstance(item, Setting):
+            return item
     raise TypeError(f"Cell.{name} has no traits: add a Setting(...) to its declaration")
 
 

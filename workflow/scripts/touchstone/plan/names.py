@@ -65,9 +65,9 @@ def _names(framework: str) -> dict[str, Any]:
 def framework_name(stack: str) -> str:
     """`PyTorch` for `pytorch`, `PyTorch (plain)` for `pytorch+plain`, `PyTorch (nightly)` for
     `pytorch@nightly`; a framework without `names.py` keeps its own name."""
-    known = Stack.of(stack)
-    name = str(_names(known.framework).get("NAME", known.framework))
-    return f"{name} ({', '.join(known.variant)})" if known.variant else name
+    parts = Stack.of(stack)
+    name = str(_names(parts.framework).get("NAME", parts.framework))
+    return f"{name} ({', '.join(parts.variant)})" if parts.variant else name
 
 
 def tested_versions(framework: str) -> tuple[str, ...]:

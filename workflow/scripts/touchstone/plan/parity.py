@@ -70,7 +70,7 @@ PERTURBATION = 2.0**-16
 """By what share of themselves, at most, images are changed to see how far rounding is amplified:
 so that the logits move by some ten times what single precision does to them."""
 PERTURBED_STEPS = {
-    f"{name}apart": {**one, "perturbation": PERTURBATION} for name, one in EXACT_STEPS.items()
+    f"{name}apart": {**case, "perturbation": PERTURBATION} for name, case in EXACT_STEPS.items()
 }
 """The same from images that are changed."""
 
@@ -127,7 +127,7 @@ def steps_spec(
             shards={},
             shape=network.input,
             classes=CLASSES,
-            train_examples=max(one["steps"] for one in wanted.values()) * BATCH_SIZE,
+            train_examples=max(case["steps"] for case in wanted.values()) * BATCH_SIZE,
             test_examples=BATCH_SIZE,
             mean=[],
             std=[],
@@ -138,12 +138,12 @@ def steps_spec(
         execution=execution_of(cell),
         parity_steps={
             name: ParitySteps(
-                precision=one["precision"],
-                optimizer=optimizer_of(cell.model_copy(update={"optimizer": one["optimizer"]})),
-                steps=one["steps"],
-                perturbation=one.get("perturbation"),
+                precision=case["precision"],
+                optimizer=optimizer_of(cell.model_copy(update={"optimizer": case["optimizer"]})),
+                steps=case["steps"],
+                perturbation=case.get("perturbation"),
             )
-            for name, one in wanted.items()
+            for name, case in wanted.items()
         },
     )
 

@@ -31,33 +31,33 @@ def named(program: Program) -> set[str]:
 def arguments(program: Program, cell: Cell) -> list[str]:
     """What follows the script on its command line, for a cell."""
     return [
-        PLACEHOLDER.sub(lambda found: str(getattr(cell, found[1])), text)
+        PLACEHOLDER.sub(lambda match: str(getattr(cell, match[1])), text)
         for text in program.arguments
     ]
 
 
 def faults(name: str, program: Program, environments: Mapping[str, Environment]) -> list[str]:
     """What is wrong with a program of a study, whichever cells run it."""
-    found = []
+    errors = []
     for key, path in [("file", program.file), *(("files", path) for path in program.files)]:
         if not Path(path).is_file():
-            found.append(f"{key}: {path} is no file; give a path from the study's working folder")
+            errors.append(f"{key}: {path} is no file; give a path from the study's working folder")
     if program.environment == PINNED and program.framework is None:
-        found.append("framework: missing; name the one that the script uses, or an environment")
+        errors.append("framework: missing; name the one that the script uses, or an environment")
     own = environments.get(program.environment)
     if own and program.framework not in (None, own.framework):
-        found.append(
+        errors.append(
             f"framework: {program.framework}, but environment {program.environment} has"
             f" {own.framework}; leave the framework out"
         )
     if program.environment != PINNED and own is None:
-        known = ", ".join([PINNED, *environments])
-        found.append(f"environment: none is named {program.environment!r}; known: {known}")
+        names = ", ".join([PINNED, *environments])
+        errors.append(f"environment: none is named {program.environment!r}; known: {names}")
     for unknown in sorted(named(program) - set(GIVEN)):
-        found.append(
+        errors.append(
             f"arguments: {{{unknown}}} is no setting of a program; known: {', '.join(GIVEN)}"
         )
-    return [f"programs.{name}.{fault}" for fault in found]
+    return [f"programs.{name}.{fault}" for fault in errors]
 
 
 def filled(
@@ -85,7 +85,7 @@ def unused(
     """A fault where a sweep, which has these cells, sets a batch size that none of its programs
     gets."""
     used = [programs[name] for cell in cells if (name := cell.program or "") in programs]
-    if "batch_size" not in sweep or not used or any("batch_size" in named(one) for one in used):
+    if "batch_size" not in sweep or not used or any("batch_size" in named(p) for p in used):
         return []
     return ["batch_size: no program gets it; write `{batch_size}` into its arguments"]
 
@@ -105,13 +105,13 @@ def code(program: Program, given: list[str]) -> str:
 
 def _imported(script: Path) -> set[Path]:
     """The files of a script's folder that it imports, and those that they import."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     todo = [script]
     while todo:
-        new = set(_imports(todo.pop(), script.parent)) - found - {script}
-        found |= new
+        new = set(_imports(todo.pop(), script.parent)) - files - {script}
+        files |= new
         todo += new
-    return found
+    return files
 
 
 def _imports(path: Path, folder: Path) -> Iterator[Path]:

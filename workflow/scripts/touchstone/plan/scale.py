@@ -66,10 +66,10 @@ def _changed(settings: Any, change: Any, where: str, faults: list[str]) -> Any:
         there = settings.get(key)
         if isinstance(value, list) and isinstance(there, list):
             faults += [
-                f"scales.{where}.{key}: {one!r} is not among the values of the sweep; a scale keeps"
+                f"scales.{where}.{key}: {v!r} is not among the values of the sweep; a scale keeps"
                 " some of its cells, and adds none"
-                for one in value
-                if one not in there
+                for v in value
+                if v not in there
             ]
         elif isinstance(value, list) or isinstance(there, list):
             faults.append(

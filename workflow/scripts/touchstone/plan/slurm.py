@@ -33,11 +33,11 @@ def not_alone(jobs: Iterable[tuple[str, Mapping[str, Any]]], cores: float) -> tu
     Empty where nothing is wrong."""
     sharing: dict[str, str] = {}
     fewer: dict[str, float] = {}
-    for rule, asked in jobs:
-        if not (name := next((one for one in MEASURED if rule.endswith(one)), "")):
+    for rule, request in jobs:
+        if not (name := next((ending for ending in MEASURED if rule.endswith(ending)), "")):
             continue
-        extra = str(asked.get("slurm_extra") or "")
-        count = _number(asked.get("cpus_per_task", 1))
+        extra = str(request.get("slurm_extra") or "")
+        count = _number(request.get("cpus_per_task", 1))
         if not ALONE.search(extra):
             others = re.sub(r"(?<!\S)--exclusive=\S+", "", extra).split()
             sharing[name] = "".join(f" {word}" for word in others)
@@ -62,15 +62,15 @@ def managed(jobs: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
     only when it submits."""
     from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options
 
-    known = get_forbidden_slurm_options()
-    found = dict.fromkeys(
+    options = get_forbidden_slurm_options()
+    faults = dict.fromkeys(
         f"{rule}: slurm_extra: {match[0].rstrip(' =')} is the plugin's own ({what}); "
         f"take it out, and write {_key(match[0])}: VALUE beside slurm_extra"
-        for rule, asked in jobs
-        for pattern, what in known.items()
-        if (match := re.search(pattern, str(asked.get("slurm_extra") or "")))
+        for rule, request in jobs
+        for pattern, what in options.items()
+        if (match := re.search(pattern, str(request.get("slurm_extra") or "")))
     )
-    return list(found)
+    return list(faults)
 
 
 KEYS = {
@@ -173,19 +173,19 @@ def partitions() -> Partitions | None:
 def read_sinfo(text: str) -> Partitions:
     """Lines of partition, number of nodes, memory, time limit and generic resources, with bars
     between them."""
-    found: Partitions = {}
+    cluster: Partitions = {}
     for line in text.splitlines():
         name, size, memory, limit, resources = line.split("|", 4)
         gpus: dict[str, int] = {}
         for kind, count in re.findall(r"\bgpu(?::([^:,()]+))??(?::(\d+))?(?=[,(]|$)", resources):
             gpus[kind] = gpus.get(kind, 0) + int(count or 1)
         # A site that does not count memory leaves it at 1 MiB.
-        each = inf if memory == "1" else int(memory.rstrip("+"))
-        nodes = Nodes(int(size), gpus, each, minutes(limit))
-        found.setdefault(name.rstrip("*"), []).append(nodes)
+        mib = inf if memory == "1" else int(memory.rstrip("+"))
+        nodes = Nodes(int(size), gpus, mib, minutes(limit))
+        cluster.setdefault(name.rstrip("*"), []).append(nodes)
         if name.endswith("*"):
-            found.setdefault("", []).append(nodes)
-    return found
+            cluster.setdefault("", []).append(nodes)
+    return cluster
 
 
 def minutes(limit: str) -> float:
@@ -198,40 +198,40 @@ def minutes(limit: str) -> float:
     return (int(days or 0) * 86400 + seconds) / 60
 
 
-def impossible(jobs: Iterable[tuple[str, Mapping[str, Any]]], known: Partitions) -> list[str]:
+def impossible(jobs: Iterable[tuple[str, Mapping[str, Any]]], cluster: Partitions) -> list[str]:
     """What of these jobs (rule, resources) no node of their partitions can ever give, each once."""
     return list(
-        dict.fromkeys(fault for rule, asked in jobs for fault in _lacks(rule, asked, known))
+        dict.fromkeys(fault for rule, request in jobs for fault in _lacks(rule, request, cluster))
     )
 
 
-def _lacks(rule: str, asked: Mapping[str, Any], known: Partitions) -> list[str]:
-    if asked.get("clusters"):
+def _lacks(rule: str, request: Mapping[str, Any], cluster: Partitions) -> list[str]:
+    if request.get("clusters"):
         return []  # sinfo listed this cluster only
-    names = str(asked.get("slurm_partition") or "").split(",")
-    if unknown := [name for name in names if name not in known]:
+    names = str(request.get("slurm_partition") or "").split(",")
+    if unknown := [name for name in names if name not in cluster]:
         if unknown == [""]:
             return []  # no default partition: sbatch may have one from elsewhere
-        have = ", ".join(sorted(filter(None, known)))
+        have = ", ".join(sorted(filter(None, cluster)))
         return [
             f"{rule}: slurm_partition: there is no {name!r}; there are: {have}" for name in unknown
         ]
     where = ", ".join(filter(None, names)) or "the default partition"
-    nodes = [one for name in names for one in known[name]]
-    gpus, model = _gpus(asked)
+    nodes = [node for name in names for node in cluster[name]]
+    gpus, model = _gpus(request)
     for key, value, unit, most in (
-        ("gpu", gpus, f" {model}" * bool(model), lambda one: _having(one, model)),
-        ("mem_mb", _number(asked.get("mem_mb")), " MiB", lambda one: one.memory),
-        ("runtime", _number(asked.get("runtime")), " min", lambda one: one.minutes),
+        ("gpu", gpus, f" {model}" * bool(model), lambda node: _having(node, model)),
+        ("mem_mb", _number(request.get("mem_mb")), " MiB", lambda node: node.memory),
+        ("runtime", _number(request.get("runtime")), " min", lambda node: node.minutes),
     ):
         best = max(map(most, nodes), default=0)
         if value > best:
             return [
                 f"{rule}: {key}: {value:.9g}{unit} asked of a node, {where} has at most {best:.9g}"
             ]
-        nodes = [one for one in nodes if most(one) >= value]
-    count = max(sum(one.number for one in known[name] if one in nodes) for name in names)
-    if (several := _nodes(asked)) > count:
+        nodes = [node for node in nodes if most(node) >= value]
+    count = max(sum(node.number for node in cluster[name] if node in nodes) for name in names)
+    if (several := _nodes(request)) > count:
         return [f"{rule}: nodes: {several:.9g} asked, {where} has {count} that can give it"]
     return []
 
@@ -241,17 +241,17 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _nodes(asked: Mapping[str, Any]) -> float:
-    return max(_number(asked.get("nodes")), 1)
+def _nodes(request: Mapping[str, Any]) -> float:
+    return max(_number(request.get("nodes")), 1)
 
 
-def _gpus(asked: Mapping[str, Any]) -> tuple[int, str]:
+def _gpus(request: Mapping[str, Any]) -> tuple[int, str]:
     """How many GPUs a job asks of a node, and of which type."""
-    parts = str(asked.get("gres") or "").split(":")
+    parts = str(request.get("gres") or "").split(":")
     if parts[0] == "gpu" and parts[-1].isdecimal():
         return int(parts[-1]), parts[1] if len(parts) == 3 else ""
-    count = ceil(_number(asked.get("gpu")) / _nodes(asked))
-    return count, str(asked.get("gpu_model") or "")
+    count = ceil(_number(request.get("gpu")) / _nodes(request))
+    return count, str(request.get("gpu_model") or "")
 
 
 def _having(nodes: Nodes, model: str) -> int:

@@ -208,8 +208,8 @@ def spec_digests(cell: Cell, repeats: int, root: Path, program: Program | None =
         values = spec_to_json(spec)
     else:
         dataset = _dataset(cell.dataset, root / "config/datasets")
-        known = _network_digest(*_described(cell, dataset))
-        values = spec_to_json(spec._replace(network=NO_NETWORK)) | {"network": known}
+        network_digest = _network_digest(*_described(cell, dataset))
+        values = spec_to_json(spec._replace(network=NO_NETWORK)) | {"network": network_digest}
     own = {"repeat", "seed"}
     parts = {key: "" if key in own else canonical(value) for key, value in sorted(values.items())}
     digests = []

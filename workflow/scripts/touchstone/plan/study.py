@@ -103,25 +103,25 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
     if isinstance(defaults, dict) and isinstance(sweeps, list):
         own_environments = study.environments if study else {}
         own_programs = study.programs if study else {}
-        known = Known(root, own_environments, own_programs)
-        faults += known.own_faults
+        rules = Known(root, own_environments, own_programs)
+        faults += rules.own_faults
         wrong = {
             name: programs.faults(name, program, own_environments)
             for name, program in own_programs.items()
         }
-        faults += [fault for found in wrong.values() for fault in found]
-        usual = _settings("defaults", defaults, known, faults, lists=False)
+        faults += [fault for problems in wrong.values() for fault in problems]
+        usual = _settings("defaults", defaults, rules, faults, lists=False)
         for index, sweep in enumerate(sweeps):
             if not isinstance(sweep, dict):
                 faults.append(f"sweeps[{index}]: {sweep!r} is no mapping; write `setting: value`")
                 continue
             before = len(faults)
-            own = _settings(f"sweeps[{index}]", sweep, known, faults, lists=True)
+            own = _settings(f"sweeps[{index}]", sweep, rules, faults, lists=True)
             settings = {**usual, **own}
             needed = ("framework", "network", "dataset") if "program" not in settings else ()
             for key in needed:
                 if key not in sweep and key not in defaults:
-                    faults.append(f"sweeps[{index}].{key}: missing; name one: {known.listed(key)}")
+                    faults.append(f"sweeps[{index}].{key}: missing; name one: {rules.listed(key)}")
             if len(faults) > before or any(not values for values in settings.values()):
                 continue
             if any(wrong.get(name) for name in settings.get("program", ())):
@@ -141,9 +141,9 @@ def make_plan(config: dict[str, Any], root: Path) -> Plan:
                 f"{where}.{fault}" for fault in programs.unused(sweep, planned, own_programs)
             ]
             every += planned
-            for one in planned:
-                for cell in known.resolved(one):
-                    cell_faults = known.faults(cell)
+            for draft in planned:
+                for cell in rules.resolved(draft):
+                    cell_faults = rules.faults(cell)
                     faults += [f"{where}.{f}" for f in cell_faults if f"{where}.{f}" not in faults]
                     if cell_faults:
                         continue
@@ -217,14 +217,14 @@ def check_results(path: Path) -> None:
     if not path.exists():
         return
     try:
-        found = read(path).get("results_format")
+        version = read(path).get("results_format")
     except ConfigError as fault:
         raise ConfigError(
             f"{fault}; as it was made from your study, delete it and start again: runs are kept"
         ) from None
-    if found != RESULTS_FORMAT:
+    if version != RESULTS_FORMAT:
         raise ConfigError(
-            f"{path}: results_format is {found!r}, this version writes {RESULTS_FORMAT}; "
+            f"{path}: results_format is {version!r}, this version writes {RESULTS_FORMAT}; "
             f"move the folder {path.parent}/ away, or use the version that made it"
         )
 
@@ -241,7 +241,7 @@ def _study(config: dict[str, Any], faults: list[str]) -> Study | None:
 
 
 def _settings(
-    where: str, given: dict[str, Any], known: Known, faults: list[str], lists: bool
+    where: str, given: dict[str, Any], rules: Known, faults: list[str], lists: bool
 ) -> dict[str, list[Any]]:
     """Every setting of `given` as the list of its values, each checked by itself."""
     settings: dict[str, list[Any]] = {}
@@ -266,7 +266,7 @@ def _settings(
             except ValidationError as invalid:
                 faults.append(fault_of(place, invalid.errors()[0], Cell))
             else:
-                if fault := known.unknown(key, checked, "program" in given):
+                if fault := rules.unknown(key, checked, "program" in given):
                     faults.append(f"{place}: {fault}")
                 settings[key].append(checked)
     return settings

@@ -49,8 +49,8 @@ class Finding(NamedTuple):
 def examine(table: Table) -> list[Finding]:
     """All findings in a table, the gravest first, then in order of lines."""
     grades = (CONTRADICTION, DOUBTFUL, NO_DATA)
-    found = [finding for check in CHECKS for finding in check(table)]
-    return sorted(found, key=lambda one: (grades.index(one.grade), one.lines, one.check))
+    findings = [finding for check in CHECKS for finding in check(table)]
+    return sorted(findings, key=lambda f: (grades.index(f.grade), f.lines, f.check))
 
 
 def missing_values(table: Table) -> Iterator[Finding]:
@@ -63,10 +63,10 @@ def missing_values(table: Table) -> Iterator[Finding]:
         for row in table.rows:
             if name in row.factors:
                 sweeps[row.metric, _others(row, name, keep_table=True)][row.factors[name]] = row
-        known = {level for rows in sweeps.values() if len(rows) > 2 for level in rows}
+        levels = {level for rows in sweeps.values() if len(rows) > 2 for level in rows}
         for rows in sweeps.values():
             low, high = min(rows), max(rows)
-            for level in sorted(known - rows.keys()):
+            for level in sorted(levels - rows.keys()):
                 if len(rows) > 2 and low < level < high:  # type: ignore[operator]
                     first = next(iter(rows.values()))
                     text = f"{first.metric}, {name}: {show(level)} is left out, others have it"
@@ -114,31 +114,31 @@ def repeated_cells(table: Table) -> Iterator[Finding]:
         if row.value is not None:
             places[row.metric, row.where, row.against].append(row)
     for rows in places.values():
-        for one, other in combinations(rows, 2):
-            lines = (one.line, other.line)
-            first, second = _value(one), convert(_value(other), other.unit, one.unit or "1")
-            same_table = one.factors.get("table") == other.factors.get("table")
-            if second is None or not _rounds_to(one, other):
-                text = f"{one.label}: {one.text} here, {other.text} in line {other.line}"
+        for row, other in combinations(rows, 2):
+            lines = (row.line, other.line)
+            first, second = _value(row), convert(_value(other), other.unit, row.unit or "1")
+            same_table = row.factors.get("table") == other.factors.get("table")
+            if second is None or not _rounds_to(row, other):
+                text = f"{row.label}: {row.text} here, {other.text} in line {other.line}"
                 if second and first and _power_of_ten(first / second):
                     text += ": a decimal point has slipped in one of them"
                 yield Finding(CONTRADICTION, "two values", lines, text)
             elif same_table:
-                text = f"{one.label}: printed twice in one table"
+                text = f"{row.label}: printed twice in one table"
                 yield Finding(DOUBTFUL, "duplicate", lines, text)
 
 
 def copied_values(table: Table) -> Iterator[Finding]:
     """The same digits for two neighbours of a sweep: one may have been copied."""
     for name, rows in _sweeps(table):
-        for one, other in pairwise(rows):
-            digits = len(re.sub(r"[eE].*|\D", "", one.text).lstrip("0"))
-            if one.value and one.value == other.value and digits >= COPIED_DIGITS:
+        for row, other in pairwise(rows):
+            digits = len(re.sub(r"[eE].*|\D", "", row.text).lstrip("0"))
+            if row.value and row.value == other.value and digits >= COPIED_DIGITS:
                 text = (
-                    f"{one.label}: {one.text} to the last digit for {name}"
+                    f"{row.label}: {row.text} to the last digit for {name}"
                     f" {show(other.factors[name])} too"
                 )
-                yield Finding(DOUBTFUL, "copied", (one.line, other.line), text)
+                yield Finding(DOUBTFUL, "copied", (row.line, other.line), text)
 
 
 def step_speeds(table: Table) -> Iterator[Finding]:
@@ -171,14 +171,14 @@ def epoch_times(table: Table) -> Iterator[Finding]:
     for row in table.rows:
         if row.value and row.unit in ("images/s", "steps/s") and not row.metric.endswith("_ratio"):
             speeds[_setting(row)].append(row)
-    found: dict[Key, list[tuple[float, Row, Row]]] = defaultdict(list)
+    by_setting: dict[Key, list[tuple[float, Row, Row]]] = defaultdict(list)
     for (metric, where), row in by_key.items():
         epochs = by_key.get((metric.replace("time_to_", "epochs_to_"), where))
         seconds = convert(_value(row), row.unit, "s")
         if metric.startswith("time_to_") and epochs and seconds:
             rate = table.examples_per_epoch * _value(epochs) / seconds
-            found[_setting(row)].append((rate, row, epochs))
-    for setting, rates in found.items():
+            by_setting[_setting(row)].append((rate, row, epochs))
+    for setting, rates in by_setting.items():
         for unit in ("images/s", "steps/s"):
             rows = [row for row in speeds[setting] if row.unit == unit]
             if unit == "steps/s":
@@ -223,7 +223,7 @@ def step_totals(table: Table) -> Iterator[Finding]:
             for of_step in ([step.unit] if step.unit else units)
             for of_total in ([total.unit] if total.unit else units)
         )
-        if not any(isclose(product * one, total.value, rel_tol=slack) for one in factors):
+        if not any(isclose(product * factor, total.value, rel_tol=slack) for factor in factors):
             text = (
                 f"{total.label}: {total.text} {total.unit} printed, but {count.text} steps of"
                 f" {step.text} {step.unit} are {number(product)}"
@@ -240,30 +240,30 @@ def more_devices(table: Table) -> Iterator[Finding]:
             rest = tuple(pair for pair in row.where if pair[0] not in ("hardware", "devices"))
             groups[row.metric, rest, count[1]].append((count[0], row))
     for rows in groups.values():
-        rows.sort(key=lambda one: one[0])
-        for (few, one), (many, other) in pairwise(rows):
-            if not one.value or not other.value or few == many or one.unit != other.unit:
+        rows.sort(key=lambda pair: pair[0])
+        for (few, row), (many, other) in pairwise(rows):
+            if not row.value or not other.value or few == many or row.unit != other.unit:
                 continue
-            kind = UNITS[one.unit][0] if one.unit else ""
-            if kind in ("speed", "memory", "power") and other.value < one.value * (1 - SLACK):
+            kind = UNITS[row.unit][0] if row.unit else ""
+            if kind in ("speed", "memory", "power") and other.value < row.value * (1 - SLACK):
                 text = (
-                    f"{one.label}: {one.text} {one.unit} with {few:g}, {other.text} with {many:g}:"
+                    f"{row.label}: {row.text} {row.unit} with {few:g}, {other.text} with {many:g}:"
                     f" less {kind} from more devices"
                 )
-                yield Finding(DOUBTFUL, "more devices", (one.line, other.line), text)
+                yield Finding(DOUBTFUL, "more devices", (row.line, other.line), text)
 
 
 def memory_by_batch(table: Table) -> Iterator[Finding]:
     """A larger batch has larger activations, so its memory on the device cannot be much less."""
     for name, rows in _sweeps(table):
         if name == "batch_size" and rows[0].metric.startswith("gpu_memory"):
-            for one, other in pairwise(rows):
-                if _value(other) < _value(one) * (1 - SLACK):
+            for row, other in pairwise(rows):
+                if _value(other) < _value(row) * (1 - SLACK):
                     text = (
-                        f"{one.label}: {one.text} {one.unit}, but {other.text} for batch size"
+                        f"{row.label}: {row.text} {row.unit}, but {other.text} for batch size"
                         f" {show(other.factors[name])}"
                     )
-                    yield Finding(DOUBTFUL, "memory falls", (one.line, other.line), text)
+                    yield Finding(DOUBTFUL, "memory falls", (row.line, other.line), text)
 
 
 def idle_devices(table: Table) -> Iterator[Finding]:
@@ -343,8 +343,8 @@ def _level(row: Row) -> float:
 
 def _devices(row: Row) -> tuple[float, str] | None:
     """How many devices of which kind: the factor `devices`, or a hardware such as `2xP100`."""
-    if found := re.fullmatch(r"(\d+) ?x ?(.+)", str(row.factors.get("hardware", ""))):
-        return float(found[1]), found[2]
+    if match := re.fullmatch(r"(\d+) ?x ?(.+)", str(row.factors.get("hardware", ""))):
+        return float(match[1]), match[2]
     count = row.factors.get("devices")
     return (float(count), "") if count else None
 
@@ -354,11 +354,11 @@ def _rounding(row: Row) -> float:
     return half_of_last_digit(row.text)
 
 
-def _rounds_to(one: Row, other: Row) -> bool:
+def _rounds_to(row: Row, other: Row) -> bool:
     """Whether two printed values may be roundings of one."""
-    second = convert(_value(other), other.unit, one.unit) if one.unit else _value(other)
-    slack = max(_rounding(one), _rounding(other))
-    return second is not None and abs(_value(one) - second) <= slack * (1 + 1e-9)
+    second = convert(_value(other), other.unit, row.unit) if row.unit else _value(other)
+    slack = max(_rounding(row), _rounding(other))
+    return second is not None and abs(_value(row) - second) <= slack * (1 + 1e-9)
 
 
 def _power_of_ten(ratio: float) -> bool:

@@ -262,7 +262,7 @@ def on_cpu(test: Test) -> Test:
 
 def _with_cpu(content: Any) -> Any:
     if isinstance(content, list):
-        return [_with_cpu(one) for one in content]
+        return [_with_cpu(part) for part in content]
     if isinstance(content, dict):
         return {
             key: "cpu" if (key, value) == ("device", "gpu") else _with_cpu(value)
@@ -288,11 +288,11 @@ def _own_factors(test: Test) -> list[str]:
 
 def factors_named(test: Test) -> list[str]:
     """Every factor that a comparison names."""
-    found = [*test.by, *(name for where in [*wheres(test), *test.without] for name in where)]
+    names = [*test.by, *(name for where in [*wheres(test), *test.without] for name in where)]
     if test.relative:
-        found += test.relative.alike
-    found += getattr(test, "alike", [])
-    return found + _own_factors(test)
+        names += test.relative.alike
+    names += getattr(test, "alike", [])
+    return names + _own_factors(test)
 
 
 def wheres(test: Test) -> Iterator[Where]:
@@ -309,19 +309,19 @@ def wheres(test: Test) -> Iterator[Where]:
 
 def levels_named(claim: Claim, factor: str) -> list[str]:
     """The levels of a factor that the comparisons of a claim name, in order of first use."""
-    found: dict[str, None] = {}
+    levels: dict[str, None] = {}
     for test in claim.tests:
         for where in wheres(test):
             wanted = where.get(factor, [])
             for level in wanted if isinstance(wanted, list) else [wanted]:
-                found[str(level)] = None
+                levels[str(level)] = None
         if getattr(test, "factor", None) == factor:
             tiers = getattr(test, "order", [[getattr(test, "level", "")]])
-            found |= dict.fromkeys(str(level) for tier in tiers for level in tier if level)
-    return [level for level in found if level != OTHERS]
+            levels |= dict.fromkeys(str(level) for tier in tiers for level in tier if level)
+    return [level for level in levels if level != OTHERS]
 
 
 def metrics_named(claim: Claim) -> set[str]:
     """The metrics that the comparisons of a claim name."""
-    found = {test.metric for test in claim.tests}
-    return found | {o for test in claim.tests if (o := getattr(test, "other", None))}
+    metrics = {test.metric for test in claim.tests}
+    return metrics | {o for test in claim.tests if (o := getattr(test, "other", None))}

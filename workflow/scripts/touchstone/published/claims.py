@@ -114,16 +114,16 @@ class Judge:
         """The verdict on a claim; a CPU's figures stand in only where no GPU has any."""
         if claim.untested:
             return Judgement(NOT_MEASURED, claim.untested)
-        found = self._judged(claim, claim.tests)
-        if found.verdict != NOT_MEASURED or not claim.stand_in or self.exact:
-            return found
+        judgement = self._judged(claim, claim.tests)
+        if judgement.verdict != NOT_MEASURED or not claim.stand_in or self.exact:
+            return judgement
         tests: list[Test] = []
         for test in map(on_cpu, claim.tests):
             tests += [] if test in tests else [test]  # both memories are the host's there
         instead = self._judged(claim, tests)
         if instead.verdict != NOT_MEASURED:
             return replace(instead, stand_in=True)
-        return replace(found, why=f"{found.why}; by a {STAND_IN}: {instead.why}")
+        return replace(judgement, why=f"{judgement.why}; by a {STAND_IN}: {instead.why}")
 
     def _judged(self, claim: Claim, tests: Sequence[Test]) -> Judgement:
         """The verdict by the tests that have figures."""
@@ -134,8 +134,8 @@ class Judge:
             for test, groups in zip(tests, groups_of, strict=True)
         ]
         missing = tuple(dict.fromkeys(part.why for part in parts if part.verdict == NOT_MEASURED))
-        known = [part for part in parts if part.verdict != NOT_MEASURED]
-        if not known:
+        judged = [part for part in parts if part.verdict != NOT_MEASURED]
+        if not judged:
             return Judgement(NOT_MEASURED, "; ".join(missing), missing=missing)
         several = len({test.metric for test in tests}) > 1
         groups = [
@@ -143,7 +143,7 @@ class Judge:
             for test, part in zip(tests, parts, strict=True)
             for group in part.groups
         ]
-        why = "; ".join(dict.fromkeys(part.why for part in known))
+        why = "; ".join(dict.fromkeys(part.why for part in judged))
         if missing:
             why += f"; not judged: {'; '.join(missing)}"
         used = {
@@ -155,22 +155,22 @@ class Judge:
             for cell in point.cell.split("; ")  # a sum names its parts
         }
         counts = tuple(_count(part.groups) for part in parts if part.groups)
-        found = Judgement("", why, groups, missing, counts, magnitude=self._roughly(tests))
+        judgement = Judgement("", why, groups, missing, counts, magnitude=self._roughly(tests))
         if claim.not_comparable and not self.exact:
             why = f"{claim.not_comparable}; {why}"
-            return replace(found, verdict=NOT_COMPARABLE, why=why, magnitude=False)
+            return replace(judgement, verdict=NOT_COMPARABLE, why=why, magnitude=False)
         changes = [self.changed.get(cell, {}) for cell in sorted(used)]
         hindered = dict.fromkeys(
             change[name] for name in claim.needs for change in changes if name in change
         )
         if hindered:
             why = f"{'; '.join(hindered)}; {why}"
-            return replace(found, verdict=NOT_COMPARABLE, why=why)
-        verdicts = [part.verdict for part in known]
+            return replace(judgement, verdict=NOT_COMPARABLE, why=why)
+        verdicts = [part.verdict for part in judged]
         for verdict in (CONTRADICTED, UNDECIDED):
             if verdict in verdicts:
-                return replace(found, verdict=verdict)
-        return replace(found, verdict=REPRODUCED)
+                return replace(judgement, verdict=verdict)
+        return replace(judgement, verdict=REPRODUCED)
 
     def _roughly(self, tests: Sequence[Test]) -> bool:
         """Whether figures of one machine are compared with a number of another."""
@@ -188,7 +188,7 @@ class Judge:
             for point in self.points
             if point.metric == metric
             and matches(point.factors, _for(point, test.where))
-            and not any(matches(point.factors, _for(point, one)) for one in test.without)
+            and not any(matches(point.factors, _for(point, where)) for where in test.without)
         ]
 
     def _test(self, test: Test, groups: int, tests: int) -> _Part:
@@ -198,10 +198,10 @@ class Judge:
             points = self._asked(test, test.metric)
             with_values = [point for point in points if point.values]
             return _Part(NOT_MEASURED, f"{name}: {_why_none(test, points, with_values)}", [])
-        found = self._groups(test, self._evidence(test, groups, tests))
-        holds, fails = (sum(g.outcome == word for g in found) for word in (HOLDS, FAILS))
-        verdict = _verdict(test.share, len(found), holds, fails)
-        return _Part(verdict, f"{name}: {self._counted(found, verdict == UNDECIDED)}", found)
+        judged = self._groups(test, self._evidence(test, groups, tests))
+        holds, fails = (sum(g.outcome == word for g in judged) for word in (HOLDS, FAILS))
+        verdict = _verdict(test.share, len(judged), holds, fails)
+        return _Part(verdict, f"{name}: {self._counted(judged, verdict == UNDECIDED)}", judged)
 
     def _evidence(self, test: Test, groups: int, tests: int) -> Evidence:
         """What it takes in each of so many groups of one of so many tests.
@@ -236,14 +236,14 @@ class Judge:
             others = [point for point in self._asked(test, other) if point.values]
         if test.relative:
             points = relative(points, test.relative)
-        found: list[Group] = []
+        groups: list[Group] = []
         across = any(compares(test, factor) for factor in ACROSS_MACHINES)
         by = test.by if across else [*test.by, "machine"]
         for levels, group in _by(points, by).items():
             label = ", ".join(
-                f"{words(name)} {show(one)}" if isinstance(one, float) else one
-                for name, one in zip(by, levels, strict=True)
-                if one is not None
+                f"{words(name)} {show(level)}" if isinstance(level, float) else level
+                for name, level in zip(by, levels, strict=True)
+                if level is not None
             )
             if test.kind in ON_TWO_METRICS:
                 theirs = _by(others, by).get(levels, []) if others else []
@@ -252,18 +252,18 @@ class Judge:
                 said = ON_TWO_METRICS[test.kind](test, group, evidence, theirs)
             else:
                 said = ON_ONE_METRIC[test.kind](test, group, evidence)
-            found += [replace(one, label=_joined(label, one.label)) for one in said]
-        return found
+            groups += [replace(result, label=_joined(label, result.label)) for result in said]
+        return groups
 
 
 def _by(
     points: Iterable[Point], factors: Sequence[str]
 ) -> dict[tuple[Given | None, ...], list[Point]]:
     """Figures by their levels of some factors."""
-    found: dict[tuple[Given | None, ...], list[Point]] = {}
+    by_levels: dict[tuple[Given | None, ...], list[Point]] = {}
     for point in points:
-        found.setdefault(tuple(point.factors.get(name) for name in factors), []).append(point)
-    return found
+        by_levels.setdefault(tuple(point.factors.get(name) for name in factors), []).append(point)
+    return by_levels
 
 
 def _for(point: Point, where: Where) -> Where:
@@ -322,8 +322,8 @@ def _why_none(test: Test, points: Sequence[Point], with_values: Sequence[Point])
 
 
 def _none_at(text: str, where: Where) -> str:
-    wanted = [f"{words(name)} {_listed(one)}" for name, one in where.items() if name != "table"]
-    return f"{text} with {', '.join(wanted)}" if wanted else text
+    parts = [f"{words(name)} {_listed(level)}" for name, level in where.items() if name != "table"]
+    return f"{text} with {', '.join(parts)}" if parts else text
 
 
 def _listed(levels: Level | list[Level]) -> str:

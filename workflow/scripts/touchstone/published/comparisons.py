@@ -45,16 +45,16 @@ def select(points: Iterable[Point], where: Where) -> list[Point]:
 
 def relative(points: Sequence[Point], wanted: Relative) -> list[Point]:
     """Figures divided by others of the same machine, block by block (`Relative`)."""
-    found = []
+    ratios = []
     alike = [*wanted.alike, "machine"]
-    for one, other in product(select(points, wanted.of), select(points, wanted.to)):
-        if any(one.factors.get(name) != other.factors.get(name) for name in alike):
+    for point, base in product(select(points, wanted.of), select(points, wanted.to)):
+        if any(point.factors.get(name) != base.factors.get(name) for name in alike):
             continue
-        blocks = sorted(one.values.keys() & other.values.keys())
-        values = {b: one.values[b] / other.values[b] for b in blocks if other.values[b] > 0}
+        blocks = sorted(point.values.keys() & base.values.keys())
+        values = {b: point.values[b] / base.values[b] for b in blocks if base.values[b] > 0}
         if values:
-            found.append(replace(one, unit="x", values=values, in_turn=None))
-    return found
+            ratios.append(replace(point, unit="x", values=values, in_turn=None))
+    return ratios
 
 
 def ratio(
@@ -65,32 +65,32 @@ def ratio(
     pairs = product(
         _named(select(points, test.of), test.of), _named(select(others or points, test.to), test.to)
     )
-    for (left, one), (right, other) in pairs:
-        found = contrast(one, other)
-        if found is None:
+    for (of, point), (to, base) in pairs:
+        effect = contrast(point, base)
+        if effect is None:
             continue
         slack = 1 + test.tolerance
-        low, high = test.bounds(evidence.exact or (one.exact and other.exact))
-        if found.is_ratio:
+        low, high = test.bounds(evidence.exact or (point.exact and base.exact))
+        if effect.is_ratio:
             low = low / slack if low is not None else None
             high = high * slack if high is not None else None
         else:
             low = low - test.tolerance if low is not None else None
             high = high + test.tolerance if high is not None else None
-        groups.append(group(f"{left} / {right}", evidence.between(found, low, high), found))
+        groups.append(group(f"{of} / {to}", evidence.between(effect, low, high), effect))
     return groups
 
 
 def value(test: ValueTest, points: list[Point], evidence: Evidence) -> list[Group]:
     """Each figure by itself."""
-    found = [(point, figure(point)) for point in points]
+    figures = [(point, figure(point)) for point in points]
     return [
         group(
             point.cell or "",
-            evidence.between(one, *test.bounds(evidence.exact or point.exact)),
-            one,
+            evidence.between(effect, *test.bounds(evidence.exact or point.exact)),
+            effect,
         )
-        for point, one in found
+        for point, effect in figures
     ]
 
 
@@ -117,29 +117,29 @@ def _slope(test: TrendTest, points: list[Point], evidence: Evidence) -> list[Gro
     if test.expect == "falls":
         points = points[::-1]
     ends = contrast(points[-1], points[0])
-    steps = [found for a, b in pairwise(points) if (found := contrast(b, a))]
+    steps = [effect for a, b in pairwise(points) if (effect := contrast(b, a))]
     if ends is None or len(steps) < len(points) - 1:
         return []
     ratio_bound = 1 / (1 + test.tolerance)
     bounds = [ratio_bound if step.is_ratio else -test.tolerance for step in steps]
-    each = list(zip(steps, bounds, strict=True))
+    pairs = list(zip(steps, bounds, strict=True))
     rises = evidence.at_least(ends, ends.neutral) and not evidence.at_most(ends, ends.neutral)
-    holds = rises and all(evidence.at_least(step, bound) for step, bound in each)
+    holds = rises and all(evidence.at_least(step, bound) for step, bound in pairs)
     tries = len(steps) + 1
     fails = evidence.below(ends, ends.neutral, tries) or any(
-        evidence.below(step, bound, tries) for step, bound in each
+        evidence.below(step, bound, tries) for step, bound in pairs
     )
     return [group(_ends(points, test.along), outcome(holds, fails), ends)]
 
 
 def _saturation(test: TrendTest, points: list[Point], evidence: Evidence) -> list[Group]:
     """Some step gains no more than the tolerance."""
-    steps = [found for a, b in pairwise(points) if (found := contrast(b, a))]
+    steps = [effect for a, b in pairwise(points) if (effect := contrast(b, a))]
     if not steps:
         return []
-    each = [(step, step.neutral + test.tolerance) for step in steps]
-    holds = any(evidence.at_most(step, bound, len(steps)) for step, bound in each)
-    fails = all(evidence.above(step, bound) for step, bound in each)
+    pairs = [(step, step.neutral + test.tolerance) for step in steps]
+    holds = any(evidence.at_most(step, bound, len(steps)) for step, bound in pairs)
+    fails = all(evidence.above(step, bound) for step, bound in pairs)
     least = min(steps, key=lambda step: step.value)
     return [group("the step that gains least", outcome(holds, fails), least)]
 
@@ -152,9 +152,9 @@ def _peak(test: TrendTest, points: list[Point], evidence: Evidence) -> list[Grou
     dips = test.expect == "dips"
     sides = [
         [
-            found
+            effect
             for end in (points[0], points[-1])
-            if (found := contrast(end, point) if dips else contrast(point, end))
+            if (effect := contrast(end, point) if dips else contrast(point, end))
         ]
         for point in points[1:-1]
     ]
@@ -162,15 +162,15 @@ def _peak(test: TrendTest, points: list[Point], evidence: Evidence) -> list[Grou
         return []
 
     def above_both(pair: list[Contrast]) -> bool:
-        bounds = [1 + test.tolerance if one.is_ratio else test.tolerance for one in pair]
-        each = zip(pair, bounds, strict=True)
-        return all(evidence.at_least(one, bound, len(sides)) for one, bound in each)
+        bounds = [1 + test.tolerance if side.is_ratio else test.tolerance for side in pair]
+        limits = zip(pair, bounds, strict=True)
+        return all(evidence.at_least(side, bound, len(sides)) for side, bound in limits)
 
     holds = any(map(above_both, sides))
     fails = any(
         all(evidence.below(pair[end], pair[end].neutral, 2) for pair in sides) for end in (0, 1)
     )
-    lower = [min(pair, key=lambda one: one.value) for pair in sides]
+    lower = [min(pair, key=lambda side: side.value) for pair in sides]
     best = max(range(len(sides)), key=lambda place: lower[place].value)
     at = f"{words(test.along)} {show(points[best + 1].factors[test.along])}"
     label = f"ends against the dip at {at}" if dips else f"peak at {at} against the ends"
@@ -182,11 +182,11 @@ def ends(test: EndsTest, points: list[Point], evidence: Evidence) -> list[Group]
     points = _along(points, test.along)
     if len({point.factors[test.along] for point in points}) < 2:
         return []
-    found = contrast(points[-1], points[0])
-    if found is None:
+    effect = contrast(points[-1], points[0])
+    if effect is None:
         return []
-    said = evidence.between(found, *test.bounds(evidence.exact))
-    return [group(_ends(points, test.along), said, found)]
+    said = evidence.between(effect, *test.bounds(evidence.exact))
+    return [group(_ends(points, test.along), said, effect)]
 
 
 def spread(test: SpreadTest, points: list[Point], evidence: Evidence) -> list[Group]:
@@ -200,18 +200,18 @@ def _spread(
     points: list[Point], least: float | None, most: float | None, evidence: Evidence
 ) -> list[Group]:
     """The largest / the smallest, by all pairs: which one is largest is not known beforehand."""
-    pairs = [found for one, other in permutations(points, 2) if (found := contrast(one, other))]
+    pairs = [effect for left, right in permutations(points, 2) if (effect := contrast(left, right))]
     if not pairs:
         return []
     count = max(len(pairs) // 2, 1)
     holds, fails = True, False
     if most is not None:
-        holds = all(evidence.at_most(one, most) for one in pairs)
-        fails = any(evidence.above(one, most, count) for one in pairs)
+        holds = all(evidence.at_most(pair, most) for pair in pairs)
+        fails = any(evidence.above(pair, most, count) for pair in pairs)
     if least is not None:
-        holds = holds and any(evidence.at_least(one, least, count) for one in pairs)
-        fails = fails or all(evidence.below(one, least) for one in pairs)
-    widest = max(pairs, key=lambda one: one.value)
+        holds = holds and any(evidence.at_least(pair, least, count) for pair in pairs)
+        fails = fails or all(evidence.below(pair, least) for pair in pairs)
+    widest = max(pairs, key=lambda pair: pair.value)
     return [group("largest / smallest", outcome(holds, fails), widest)]
 
 
@@ -224,29 +224,29 @@ def extreme(test: ExtremeTest, points: list[Point], evidence: Evidence) -> list[
         return []
     smallest = test.expect.endswith("smallest")
     sides = [(rival, ours[0]) if smallest else (ours[0], rival) for rival in rivals]
-    leads = [found for one, other in sides if (found := contrast(one, other))]
+    leads = [effect for left, right in sides if (effect := contrast(left, right))]
     if not leads:
         return []
-    bounds = [test.margin if one.is_ratio else test.margin - 1 for one in leads]
-    each, count = list(zip(leads, bounds, strict=True)), len(leads)
+    bounds = [test.margin if lead.is_ratio else test.margin - 1 for lead in leads]
+    pairs, count = list(zip(leads, bounds, strict=True)), len(leads)
     if test.expect.startswith("not"):
-        holds = any(evidence.at_most(one, bound, count) for one, bound in each)
-        fails = all(evidence.above(one, bound) for one, bound in each)
+        holds = any(evidence.at_most(lead, bound, count) for lead, bound in pairs)
+        fails = all(evidence.above(lead, bound) for lead, bound in pairs)
     else:
         needed, tries = count - test.places + 1, 1 if test.places == 1 else count
-        holds = sum(evidence.at_least(one, bound, tries) for one, bound in each) >= needed
-        fails = sum(evidence.below(one, bound, count) for one, bound in each) >= test.places
-    nearest = sorted(leads, key=lambda one: one.value)[min(test.places, count) - 1]
+        holds = sum(evidence.at_least(lead, bound, tries) for lead, bound in pairs) >= needed
+        fails = sum(evidence.below(lead, bound, count) for lead, bound in pairs) >= test.places
+    nearest = sorted(leads, key=lambda lead: lead.value)[min(test.places, count) - 1]
     label = f"the smallest other / {wanted}" if smallest else f"{wanted} / the largest other"
     return [group(label, outcome(holds, fails), nearest)]
 
 
 def order(test: OrderTest, points: list[Point], evidence: Evidence) -> list[Group]:
     """Tiers of levels, the largest first: every pair of two tiers, or all of them together."""
-    named = {level(test.factor, one) for tier in test.order for one in tier} - {OTHERS}
+    named = {level(test.factor, name) for tier in test.order for name in tier} - {OTHERS}
     tiers: list[list[Point]] = []
     for tier in test.order:
-        levels = {level(test.factor, one) for one in tier}
+        levels = {level(test.factor, name) for name in tier}
         rest = OTHERS in levels
         tiers.append(
             [
@@ -256,28 +256,28 @@ def order(test: OrderTest, points: list[Point], evidence: Evidence) -> list[Grou
             ]
         )
     pairs = [
-        (one, other, found)
+        (upper, lower, effect)
         for above, below in combinations(tiers, 2)
-        for one, other in product(above, below)
-        if (found := contrast(one, other))
+        for upper, lower in product(above, below)
+        if (effect := contrast(upper, lower))
     ]
     if test.each == "pair":
         return [
             group(
-                f"{_at(one, test.factor)} / {_at(other, test.factor)}",
-                evidence.between(found, found.neutral, None),
-                found,
+                f"{_at(upper, test.factor)} / {_at(lower, test.factor)}",
+                evidence.between(effect, effect.neutral, None),
+                effect,
             )
-            for one, other, found in pairs
+            for upper, lower, effect in pairs
         ]
     there = {point.factors.get(test.factor) for tier in tiers for point in tier}
     if not pairs or not named <= there or not all(tiers):
         return []
-    contrasts = [found for _, _, found in pairs]
-    holds = all(evidence.at_least(one, one.neutral) for one in contrasts)
-    fails = any(evidence.below(one, one.neutral, len(contrasts)) for one in contrasts)
-    one, other, least = min(pairs, key=lambda pair: pair[2].value)
-    label = f"closest to the reverse: {_at(one, test.factor)} / {_at(other, test.factor)}"
+    contrasts = [effect for _, _, effect in pairs]
+    holds = all(evidence.at_least(effect, effect.neutral) for effect in contrasts)
+    fails = any(evidence.below(effect, effect.neutral, len(contrasts)) for effect in contrasts)
+    upper, lower, least = min(pairs, key=lambda pair: pair[2].value)
+    label = f"closest to the reverse: {_at(upper, test.factor)} / {_at(lower, test.factor)}"
     return [group(label, outcome(holds, fails), least)]
 
 
@@ -287,11 +287,11 @@ def mean(test: MeanTest, points: list[Point], evidence: Evidence) -> list[Group]
     ours = [point for point in points if point.factors.get(test.factor) == wanted]
     if len(ours) != 1 or len(points) < 2:
         return []
-    found = contrast(ours[0], mean_of(points))
-    if found is None:
+    effect = contrast(ours[0], mean_of(points))
+    if effect is None:
         return []
-    said = evidence.between(found, *test.bounds(evidence.exact))
-    return [group(f"{wanted} / the mean", said, found)]
+    said = evidence.between(effect, *test.bounds(evidence.exact))
+    return [group(f"{wanted} / the mean", said, effect)]
 
 
 def gain(test: GainTest, points: list[Point], evidence: Evidence) -> list[Group]:
@@ -303,15 +303,15 @@ def gain(test: GainTest, points: list[Point], evidence: Evidence) -> list[Group]
         blocks = first.values.keys() & second.values.keys() & third.values.keys()
         if not blocks or any(p.values[b] <= 0 for p in (first, second, third) for b in blocks):
             continue
-        found = Contrast.of(
+        effect = Contrast.of(
             [
                 log(third.values[b] * first.values[b] / second.values[b] ** 2)
                 for b in sorted(blocks)
             ],
             is_ratio=True,
         )
-        said = evidence.between(found, None, 1 + test.tolerance)
-        groups.append(group("second gain / first gain", said, found))
+        said = evidence.between(effect, None, 1 + test.tolerance)
+        groups.append(group("second gain / first gain", said, effect))
     return groups
 
 
@@ -319,35 +319,35 @@ def rank(
     test: RankTest, points: list[Point], evidence: Evidence, others: list[Point]
 ) -> list[Group]:
     """Every pair of levels of `over` is a group: it holds where both kinds order it alike."""
-    ones = {point.factors.get(test.over): point for point in select(points, test.of)}
+    ours = {point.factors.get(test.over): point for point in select(points, test.of)}
     by_setting: dict[tuple[tuple[str, Level], ...], dict[Level | None, Point]] = {}
     for point in select(others or points, test.to):
         rest = tuple((n, v) for n, v in point.factors.items() if n in SETTINGS)
         by_setting.setdefault(rest, {})[point.factors.get(test.over)] = point
     groups = []
     for rest, theirs in by_setting.items():
-        name = ", ".join(str(one) for _, one in rest)
-        for a, b in combinations([key for key in ones if key in theirs], 2):
-            one, other = contrast(ones[a], ones[b]), contrast(theirs[a], theirs[b])
-            if one is None or other is None:
+        name = ", ".join(str(setting) for _, setting in rest)
+        for a, b in combinations([key for key in ours if key in theirs], 2):
+            effect, reference = contrast(ours[a], ours[b]), contrast(theirs[a], theirs[b])
+            if effect is None or reference is None:
                 continue
-            signs = [_sign(one, evidence), _sign(other, evidence)]
+            signs = [_sign(effect, evidence), _sign(reference, evidence)]
             if test.opposite:
                 signs[1] = -signs[1]
             if 0 in signs:
                 said = HOLDS if evidence.exact else OPEN  # a tie counts for the claim
             else:
                 said = HOLDS if signs[0] == signs[1] else FAILS
-            text = f"{one.text} against {other.text}"
+            text = f"{effect.text} against {reference.text}"
             label = f"{name}: {a} / {b}".removeprefix(": ")
-            groups.append(Group(label, said, text, min(one.n, other.n)))
+            groups.append(Group(label, said, text, min(effect.n, reference.n)))
     return groups
 
 
-def _sign(found: Contrast, evidence: Evidence) -> int:
+def _sign(effect: Contrast, evidence: Evidence) -> int:
     """1 or -1 where a contrast is shown to lie on that side of equality, else 0."""
-    up = evidence.above(found, found.neutral)
-    return 1 if up else -1 if evidence.below(found, found.neutral) else 0
+    up = evidence.above(effect, effect.neutral)
+    return 1 if up else -1 if evidence.below(effect, effect.neutral) else 0
 
 
 ON_ONE_METRIC: dict[str, Callable[..., list[Group]]] = {
@@ -377,7 +377,7 @@ def _named(points: Sequence[Point], where: Where) -> list[tuple[str, Point]]:
     """Label each figure by its levels of the wanted factors, and by those others in which figures
     with equal labels differ; hardware has its own name."""
     labels = [_levels(point, where) for point in points]
-    found = []
+    named = []
     for label, point in zip(labels, points, strict=True):
         alike = [other for text, other in zip(labels, points, strict=True) if text == label]
         differ = [
@@ -385,8 +385,8 @@ def _named(points: Sequence[Point], where: Where) -> list[tuple[str, Point]]:
             for name, level in point.factors.items()
             if any(other.factors.get(name) != level for other in alike)
         ]
-        found.append((f"{label} ({', '.join(differ)})" if differ else label, point))
-    return found
+        named.append((f"{label} ({', '.join(differ)})" if differ else label, point))
+    return named
 
 
 def _levels(point: Point, where: Where) -> str:

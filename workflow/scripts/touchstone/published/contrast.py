@@ -95,7 +95,7 @@ def mean_of(points: Sequence[Point]) -> Point:
     return replace(points[0], values=values, cell=None, row=None, in_turn=None)
 
 
-def contrast(one: Point, other: Point) -> Contrast | None:
+def contrast(point: Point, base: Point) -> Contrast | None:
     """The ratio or difference of two figures, paired by blocks (docs/statistics.md).
 
     Two cells that took turns with each other are paired by sets (docs/measuring.md). Runs of
@@ -103,23 +103,23 @@ def contrast(one: Point, other: Point) -> Contrast | None:
 
     None where no block has both, or where a ratio has a value that is not positive.
     """
-    if one.exact and other.exact:
-        count, reference = (next(iter(point.values.values())) for point in (one, other))
+    if point.exact and base.exact:
+        count, reference = (next(iter(side.values.values())) for side in (point, base))
         return Contrast.counted(log(count / reference), True)
-    if one.unit == "1":
-        blocks = sorted(one.values.keys() & other.values.keys())
+    if point.unit == "1":
+        blocks = sorted(point.values.keys() & base.values.keys())
         if not blocks:
             return None
-        return Contrast.of([one.values[b] - other.values[b] for b in blocks], False)
-    ours, theirs = one.in_turn, other.in_turn
+        return Contrast.of([point.values[b] - base.values[b] for b in blocks], False)
+    ours, theirs = point.in_turn, base.in_turn
     if ours and theirs and ours.group == theirs.group:
         ratio = paired_ratio(ours.speeds, theirs.speeds)
         if ratio and ratio.error is not None:
             ratio = ratio._replace(error=ratio.error * sqrt(ours.factor))
-    elif one.factors.get("machine") == other.factors.get("machine"):
-        ratio = paired_ratio(one.values, other.values)
+    elif point.factors.get("machine") == base.factors.get("machine"):
+        ratio = paired_ratio(point.values, base.values)
     else:
-        ratio = unpaired_ratio([*one.values.values()], [*other.values.values()])
+        ratio = unpaired_ratio([*point.values.values()], [*base.values.values()])
     if ratio is None:
         return None
     return Contrast(ratio.n, ratio.log, ratio.error, True, ratio.freedom)

@@ -234,27 +234,27 @@ class Dossier(Strict):
     def claimed(self) -> set[str]:
         """The metrics that the claims name, those of a host that stand in for a GPU's, and those of
         which their figures are sums."""
-        of_sums = {str(part["metric"]) for one in self.sums for part in one.parts}
-        found = of_sums.union(*(metrics_named(claim) for claim in self.claims))
-        stood_in = set().union(*(metrics_named(one) for one in self.claims if one.stand_in))
-        return found | {host for metric, host in HOSTS.items() if metric in stood_in}
+        of_sums = {str(part["metric"]) for total in self.sums for part in total.parts}
+        metrics = of_sums.union(*(metrics_named(claim) for claim in self.claims))
+        stood_in = set().union(*(metrics_named(claim) for claim in self.claims if claim.stand_in))
+        return metrics | {host for metric, host in HOSTS.items() if metric in stood_in}
 
     @model_validator(mode="after")
     def _known(self) -> Dossier:
         faults = [f"further: no metric is named {m!r}" for m in self.further if m not in METRICS]
-        known = {*METRICS, *(one.metric for one in self.totals)}
+        metrics = {*METRICS, *(total.metric for total in self.totals)}
         for name, readings in self.metrics.items():
-            for one in readings:
-                if one.metric not in known and (one.metric != name or one.unit):
-                    faults.append(f"metrics.{name}: no metric is named {one.metric!r}")
-        read = {one.metric for readings in self.metrics.values() for one in readings}
+            for reading in readings:
+                if reading.metric not in metrics and (reading.metric != name or reading.unit):
+                    faults.append(f"metrics.{name}: no metric is named {reading.metric!r}")
+        read = {reading.metric for readings in self.metrics.values() for reading in readings}
         faults += [
             f"totals: no metric of the source is read as {total.metric!r}"
             for total in self.totals
             if total.metric not in read
         ]
-        ours = {*known, *read, PARAMETERS, *(one.metric for one in self.derived)}
-        ours |= {one.metric for one in self.sums}
+        ours = {*metrics, *read, PARAMETERS, *(derived.metric for derived in self.derived)}
+        ours |= {total.metric for total in self.sums}
         for claim in self.claims:
             faults += [f"claim {claim.id}: {f}" for t in claim.tests for f in _level_faults(t)]
             faults += [
@@ -268,7 +268,7 @@ class Dossier(Strict):
             if key not in BEYOND and key != "metric"
         ]
         ids = Counter(claim.id for claim in self.claims)
-        faults += [f"claim {one}: there twice" for one, times in sorted(ids.items()) if times > 1]
+        faults += [f"claim {key}: there twice" for key, times in sorted(ids.items()) if times > 1]
         if faults:
             raise ValueError("; ".join(faults))
         return self
@@ -276,7 +276,7 @@ class Dossier(Strict):
     def _factors_named(self) -> Iterator[tuple[str, Iterable[str]]]:
         """Each place of the file with the factors that it names."""
         for name, readings in self.metrics.items():
-            yield f"metrics.{name}", [key for one in readings for key in (*one.when, *one.cells)]
+            yield f"metrics.{name}", [key for r in readings for key in (*r.when, *r.cells)]
         for index, rule in enumerate(self.cells):
             yield f"cells[{index}]", [*rule.when, *rule.is_]
         for claim in self.claims:
@@ -314,8 +314,8 @@ def _level_faults(test: Test) -> Iterator[str]:
 def _words_of(factor: str) -> list[str]:
     """The words that a setting of a cell may be; none where it may be anything else."""
     field = Cell.model_fields.get(factor)
-    known = get_args(field.annotation) if field else ()
-    return [*known] if all(isinstance(word, str) for word in known) else []
+    words = get_args(field.annotation) if field else ()
+    return [*words] if all(isinstance(word, str) for word in words) else []
 
 
 def _is_number(factor: str) -> bool:

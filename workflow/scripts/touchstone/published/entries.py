@@ -81,7 +81,7 @@ def entries(
     The latter have the source's words for their metric and factors, as far as it has any.
     """
     names = source_names(dossier)
-    found: list[Entry] = []
+    result: list[Entry] = []
     used: set[tuple[str, str | None]] = set()
     for point in published:
         row = point.row
@@ -90,16 +90,16 @@ def entries(
         if not matches({**row.factors, "metric": row.metric}, where):
             continue
         partners, reason = counterpart(point, measured)
-        used |= {(one.metric, one.cell) for one in partners}
+        used |= {(p.metric, p.cell) for p in partners}
         partner = partners[0] if len(partners) == 1 else None
         if len(partners) > 1:
-            fitting = "; ".join(_differing([one.factors for one in partners]))
+            fitting = "; ".join(_differing([p.factors for p in partners]))
             reason = f"{len(partners)} cells of this study fit: {fitting}"
         value = next(iter(point.values.values()), None)
-        found.append(_entry(point, partner, value, row.metric, row.factors, reason))
+        result.append(_entry(point, partner, value, row.metric, row.factors, reason))
     if also is not None:
-        shown = {one.metric for one in found} or set(names)
-        senses = {r.metric: r.cells for each in dossier.metrics.values() for r in each}
+        shown = {e.metric for e in result} or set(names)
+        senses = {r.metric: r.cells for readings in dossier.metrics.values() for r in readings}
         for point in measured:
             sense = senses.get(point.metric, {})
             if point.metric not in shown or not (
@@ -109,20 +109,20 @@ def entries(
                 continue
             unused = point.metric.startswith("gpu_") and point.factors.get("device") == "cpu"
             if (point.metric, point.cell) not in used and not unused:
-                factors = in_source_words(point.factors, dossier, found)
-                found.append(_entry(point, point, None, names[point.metric], factors, None))
+                factors = in_source_words(point.factors, dossier, result)
+                result.append(_entry(point, point, None, names[point.metric], factors, None))
     alike = _read_alike(dossier)
-    return [replace(one, read_as=words(one.metric) * (one.metric in alike)) for one in found]
+    return [replace(e, read_as=words(e.metric) * (e.metric in alike)) for e in result]
 
 
 def _read_alike(dossier: Dossier) -> set[str]:
     """Our metrics as which figures of the source are read beside another one of the same unit."""
-    found: set[str] = set()
+    alike: set[str] = set()
     for readings in dossier.metrics.values():
-        always = [one.metric for one in readings if not one.when and one.metric in METRICS]
+        always = [r.metric for r in readings if not r.when and r.metric in METRICS]
         units = Counter(METRICS[metric].unit for metric in always)
-        found |= {metric for metric in always if units[METRICS[metric].unit] > 1}
-    return found
+        alike |= {metric for metric in always if units[METRICS[metric].unit] > 1}
+    return alike
 
 
 def _entry(
@@ -173,13 +173,13 @@ def in_source_words(
         for name, value in rule.when.items():
             if name in ("table", "metric"):
                 continue
-            levels = {level(name, one) for one in (value if isinstance(value, list) else [value])}
+            levels = {level(name, v) for v in (value if isinstance(value, list) else [value])}
             if isinstance(value, list):
                 alike = (
-                    one.factors.get(name)
-                    for one in beside
-                    if one.line is not None
-                    and all(one.factors.get(each) == factors.get(each) for each in dossier.each)
+                    entry.factors.get(name)
+                    for entry in beside
+                    if entry.line is not None
+                    and all(entry.factors.get(key) == factors.get(key) for key in dossier.each)
                 )
                 levels = set() if rule.missing else levels & set(alike)
             if len(levels) == 1:
@@ -187,37 +187,37 @@ def in_source_words(
     return factors
 
 
-def _differing(ones: Sequence[Mapping[str, Level]]) -> list[str]:
+def _differing(cells: Sequence[Mapping[str, Level]]) -> list[str]:
     """Of each of these factors what the others have not, in words; a seed counts for nothing."""
     names = [
         name
-        for name in dict.fromkeys(name for one in ones for name in one if name != "seed")
-        if len({one.get(name) for one in ones}) > 1
+        for name in dict.fromkeys(name for cell in cells for name in cell if name != "seed")
+        if len({cell.get(name) for cell in cells}) > 1
     ]
     return [
-        ", ".join(f"{words(name)} {show(one[name])}" for name in names if name in one)
-        for one in ones
+        ", ".join(f"{words(name)} {show(cell[name])}" for name in names if name in cell)
+        for cell in cells
     ]
 
 
-def labels_that_differ(found: Sequence[Entry], factors: Sequence[str]) -> list[Entry]:
+def labels_that_differ(shown: Sequence[Entry], factors: Sequence[str]) -> list[Entry]:
     """The entries; cells of ours that share a place are labelled by how they differ.
 
     `factors` are those that make the place.
     """
     places: dict[tuple[str, ...], list[int]] = {}
-    for i, one in enumerate(found):
-        if one.line is None:
-            place = (one.metric, *(label(one, factor) for factor in factors))
+    for i, entry in enumerate(shown):
+        if entry.line is None:
+            place = (entry.metric, *(label(entry, factor) for factor in factors))
             places.setdefault(place, []).append(i)
-    result = list(found)
+    result = list(shown)
     for group in places.values():
-        differences = _differing([found[i].factors for i in group])
+        differences = _differing([shown[i].factors for i in group])
         for i, what in zip(group, differences, strict=True):
-            if what and all(factor in found[i].factors or factor == "metric" for factor in factors):
-                result[i] = replace(found[i], remark=f"{found[i].remark}; here with {what}")
+            if what and all(factor in shown[i].factors or factor == "metric" for factor in factors):
+                result[i] = replace(shown[i], remark=f"{shown[i].remark}; here with {what}")
             elif what:
-                result[i] = replace(found[i], distinguishing=what)
+                result[i] = replace(shown[i], distinguishing=what)
     return result
 
 
@@ -236,8 +236,8 @@ def source_names(dossier: Dossier) -> dict[str, str]:
     """The source's name of each of our metrics, and our own of those that it has not."""
     names: dict[str, str] = {}
     for name, readings in dossier.metrics.items():
-        for one in readings:
-            names.setdefault(one.metric, name)
+        for reading in readings:
+            names.setdefault(reading.metric, name)
     for metric in dossier.further:
         names.setdefault(metric, metric)
     return names
@@ -297,16 +297,16 @@ class Pivot:
             yield row, [self.cells.get((row, column), []) for column in self.columns]
 
 
-def pivot(layout: Layout, found: list[Entry]) -> Pivot:
+def pivot(layout: Layout, shown: list[Entry]) -> Pivot:
     """Lay entries out; rows and columns come in order of first use, those that begin alike
     together, numbers in their own."""
     cells: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Entry]] = {}
-    for entry in found:
+    for entry in shown:
         place = head(entry, layout.rows, layout), head(entry, layout.columns, layout)
         cells.setdefault(place, []).append(entry)
     rows = list(dict.fromkeys(row for row, _ in cells))
     columns = list(dict.fromkeys(column for _, column in cells))
-    return Pivot(layout, _sorted(rows), _sorted(columns), cells, found)
+    return Pivot(layout, _sorted(rows), _sorted(columns), cells, shown)
 
 
 def _sorted(heads: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -328,13 +328,13 @@ def changes(pairs: Iterable[tuple[Cell, Cell]]) -> dict[str, str]:
     `pairs` are (whole, scaled). A setting that a cell does not heed counts for nothing, and a seed
     neither: it tells stand-ins apart.
     """
-    found: dict[str, dict[str, None]] = {}
+    by_name: dict[str, dict[str, None]] = {}
     for whole, short in pairs:
         changed = texts(short)
         for name, value in texts(whole).items():
             if changed[name] != value and name != "seed":
                 sides = f"{changed[name] or 'none'} for {value or 'none'}"
-                found.setdefault(name, {})[sides] = None
+                by_name.setdefault(name, {})[sides] = None
     return {
-        name: f"{name.replace('_', ' ')} {' and '.join(sides)}" for name, sides in found.items()
+        name: f"{name.replace('_', ' ')} {' and '.join(sides)}" for name, sides in by_name.items()
     }

@@ -39,39 +39,39 @@ class Evidence:
     holds: float = LEVEL
     fails: float = LEVEL
 
-    def at_least(self, one: Contrast, bound: float, of: int = 1) -> bool:
+    def at_least(self, effect: Contrast, bound: float, of: int = 1) -> bool:
         """Whether a contrast is shown to reach a bound."""
-        return self._beyond(one, bound, 0, self.holds, of) or self._is_at(one, bound)
+        return self._beyond(effect, bound, 0, self.holds, of) or self._is_at(effect, bound)
 
-    def at_most(self, one: Contrast, bound: float, of: int = 1) -> bool:
+    def at_most(self, effect: Contrast, bound: float, of: int = 1) -> bool:
         """Whether a contrast is shown not to exceed a bound."""
-        return self._beyond(one, bound, 1, self.holds, of) or self._is_at(one, bound)
+        return self._beyond(effect, bound, 1, self.holds, of) or self._is_at(effect, bound)
 
-    def below(self, one: Contrast, bound: float, of: int = 1) -> bool:
+    def below(self, effect: Contrast, bound: float, of: int = 1) -> bool:
         """Whether a contrast is shown to miss a bound that it should reach."""
-        return self._beyond(one, bound, 1, self.fails, of) and not self._is_at(one, bound)
+        return self._beyond(effect, bound, 1, self.fails, of) and not self._is_at(effect, bound)
 
-    def above(self, one: Contrast, bound: float, of: int = 1) -> bool:
+    def above(self, effect: Contrast, bound: float, of: int = 1) -> bool:
         """Whether a contrast is shown to exceed a bound that it should not."""
-        return self._beyond(one, bound, 0, self.fails, of) and not self._is_at(one, bound)
+        return self._beyond(effect, bound, 0, self.fails, of) and not self._is_at(effect, bound)
 
-    def _beyond(self, one: Contrast, bound: float, end: int, confidence: float, of: int) -> bool:
+    def _beyond(self, effect: Contrast, bound: float, end: int, confidence: float, of: int) -> bool:
         """Whether all of an interval is above a bound (its lower end, 0), or below it (1)."""
-        ends = (one.value, one.value) if self.exact else one.interval(1 - (1 - confidence) / of)
+        ends = (effect.value,) * 2 if self.exact else effect.interval(1 - (1 - confidence) / of)
         return ends is not None and (ends[1] < bound if end else ends[0] > bound)
 
-    def _is_at(self, one: Contrast, bound: float) -> bool:
+    def _is_at(self, effect: Contrast, bound: float) -> bool:
         """Whether figures taken as they are differ by rounding in the last digits only."""
-        return self.exact and isclose(one.value, bound, rel_tol=1e-9, abs_tol=1e-12)
+        return self.exact and isclose(effect.value, bound, rel_tol=1e-9, abs_tol=1e-12)
 
-    def between(self, one: Contrast, least: float | None, most: float | None) -> str:
+    def between(self, effect: Contrast, least: float | None, most: float | None) -> str:
         """The outcome of a contrast that should lie between two bounds, or beyond one."""
-        if least is not None and self.below(one, least):
+        if least is not None and self.below(effect, least):
             return FAILS
-        if most is not None and self.above(one, most):
+        if most is not None and self.above(effect, most):
             return FAILS
-        inside = (least is None or self.at_least(one, least)) and (
-            most is None or self.at_most(one, most)
+        inside = (least is None or self.at_least(effect, least)) and (
+            most is None or self.at_most(effect, most)
         )
         return HOLDS if inside else OPEN
 
@@ -81,7 +81,7 @@ def outcome(holds: bool, fails: bool) -> str:
     return FAILS if fails else HOLDS if holds else OPEN
 
 
-def group(label: str, said: str, found: Contrast) -> Group:
+def group(label: str, said: str, effect: Contrast) -> Group:
     """A group whose number is a contrast, with its 95 % interval."""
-    low, high = found.interval() or (None, None)
-    return Group(label, said, found.text, found.n, found.value, low, high)
+    low, high = effect.interval() or (None, None)
+    return Group(label, said, effect.text, effect.n, effect.value, low, high)

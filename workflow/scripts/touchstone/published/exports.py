@@ -53,23 +53,23 @@ def latex_of(
 """
 
 
-def as_csv(found: Iterable[Entry], factors: Sequence[str]) -> str:
+def as_csv(entries: Iterable[Entry], factors: Sequence[str]) -> str:
     """A table as CSV, a row for each figure; `factors` are its first columns."""
     factors = [factor for factor in factors if factor != "metric"]
-    return csv_of([*factors, *COLUMNS], (_row(one, factors) for one in found))
+    return csv_of([*factors, *COLUMNS], (_row(entry, factors) for entry in entries))
 
 
-def _row(one: Entry, factors: Sequence[str]) -> list[object]:
+def _row(entry: Entry, factors: Sequence[str]) -> list[object]:
     """The row of a figure: `factors`, then `COLUMNS`."""
-    values = list(one.values.values())
+    values = list(entry.values.values())
     return [
-        *head(one, factors),
-        *(one.name, one.metric, one.unit, one.published, one.measured),
+        *head(entry, factors),
+        *(entry.name, entry.metric, entry.unit, entry.published, entry.measured),
         *(min(values, default=None), max(values, default=None), len(values)),
-        *(one.difference, one.ratio),
-        one.reason if one.measured is None else None,
-        "; ".join(filter(None, (one.remark, not_comparable(one)))),
-        *(", ".join(one.flags), one.cell, one.line),
+        *(entry.difference, entry.ratio),
+        entry.reason if entry.measured is None else None,
+        "; ".join(filter(None, (entry.remark, not_comparable(entry)))),
+        *(", ".join(entry.flags), entry.cell, entry.line),
     ]
 
 
@@ -78,8 +78,8 @@ def as_markdown(table: Pivot, said: Sequence[str]) -> str:
     notes = Notes()
     heads = [*map(words, table.layout.rows), *map(joined, table.columns)]
     rows = [
-        [*map(dashed, row), *("; ".join(_text(one, notes) for one in each) for each in found)]
-        for row, found in table.lines
+        [*map(dashed, row), *("; ".join(_text(e, notes) for e in group) for group in cells)]
+        for row, cells in table.lines
     ]
     below = ["", "Each cell: published / measured (ratio, or difference of accuracies).", "", *said]
     below += [f"[{place}] {text}." for place, text in enumerate(notes.texts, 1)]
@@ -100,9 +100,9 @@ def as_latex(table: Pivot, said: Sequence[str]) -> str:
     rows = [
         [
             *(escaped(dashed(part)) for part in row),
-            *("; ".join(_latex(one, notes) for one in each) for each in found),
+            *("; ".join(_latex(entry, notes) for entry in group) for group in cells),
         ]
-        for row, found in table.lines
+        for row, cells in table.lines
     ]
     below = [*said, *(f"({place}) {text}." for place, text in enumerate(notes.texts, 1))]
     alignment = "l" * len(table.layout.rows) + "r" * len(table.columns)
@@ -154,9 +154,9 @@ def texts(entry: Entry) -> tuple[str, str, str]:
     return entry.printed or published, measured, between
 
 
-def sort_key(found: Sequence[Entry]) -> str:
+def sort_key(entries: Sequence[Entry]) -> str:
     """What a cell of a table is sorted by: the median measured, else the published figure."""
-    values = [one.published if one.measured is None else one.measured for one in found]
+    values = [entry.published if entry.measured is None else entry.measured for entry in entries]
     return next((repr(value) for value in values if value is not None), "")
 
 

@@ -30,21 +30,21 @@ COLOURS = ("#000000", "#56B4E9", "#E69F00", "#CC79A7", "#999999", "#0072B2", "#D
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
-def draw(spec: FigureSpec, found: Sequence[Entry]) -> Figure:
+def draw(spec: FigureSpec, entries: Sequence[Entry]) -> Figure:
     """A figure of two panels that share the x axis, and the y axis where scales are near."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout=ConstrainedLayoutEngine(h_pad=0.06, w_pad=0.06))
     left, right = figure.subplots(1, 2)
-    series = list(dict.fromkeys(label(one, spec.series) for one in found))
-    levels = list(dict.fromkeys(label(one, spec.x) for one in found))
+    series = list(dict.fromkeys(label(entry, spec.series) for entry in entries))
+    levels = list(dict.fromkeys(label(entry, spec.x) for entry in entries))
     numbers = spec.x in NUMBERS
     if numbers:
         levels.sort(key=float)
-    sides = (("published", left), ("measured here", right))
-    for name, ax in sides:
+    for name, ax in (("published", left), ("measured here", right)):
         ax.set_title(name)
-        drawn = [_draw(ax, spec, found, one, series, levels, name == "published") for one in series]
+        published = name == "published"
+        drawn = [_draw(ax, spec, entries, key, series, levels, published) for key in series]
         if not any(drawn):
-            _say_why(ax, found, name == "published")
+            _say_why(ax, entries, published)
             continue
         ax.set_xticks(range(len(levels)), levels)
         ax.tick_params(axis="x", length=0)
@@ -52,68 +52,68 @@ def draw(spec: FigureSpec, found: Sequence[Entry]) -> Figure:
             for text in ax.get_xticklabels():
                 text.set(rotation=30, ha="right", rotation_mode="anchor")
         if not numbers:
-            _mark_missing(ax, spec, found, series, levels, name == "published")
+            _mark_missing(ax, spec, entries, series, levels, published)
         ax.set_xlim(-0.5, len(levels) - 0.5)
         ax.set_xlabel(words(spec.x))
         ax.grid(axis="y")
-        _scale(ax, drawn, f"{words(found[0].name)} ({found[0].unit})")
+        _scale(ax, drawn, f"{words(entries[0].name)} ({entries[0].unit})")
     handles = [
-        Line2D([], [], label=one, linestyle="-" if numbers else "none", **_style(spec, series, one))
-        for one in series
+        Line2D([], [], label=key, linestyle="-" if numbers else "none", **_style(spec, series, key))
+        for key in series
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=legend_columns(series, WIDTH))
     return figure
 
 
-def _style(spec: FigureSpec, series: Sequence[str], one: str) -> dict[str, Any]:
+def _style(spec: FigureSpec, series: Sequence[str], key: str) -> dict[str, Any]:
     if spec.series == "framework":
-        colour, marker = style_of(one)
+        colour, marker = style_of(key)
     else:
-        place = series.index(one)
+        place = series.index(key)
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
     return {"color": colour, "marker": marker}
 
 
 def _mark_missing(
-    ax: Axes, spec: FigureSpec, found: Sequence[Entry], series: Sequence[str],
+    ax: Axes, spec: FigureSpec, entries: Sequence[Entry], series: Sequence[str],
     levels: Sequence[str], published: bool,
 ) -> None:  # fmt: skip
     """A cross in place of a bar for which this side has no figure; the caption says why."""
     slots: dict[tuple[str, str], bool] = {}
-    for entry in found:
+    for entry in entries:
         if published and entry.line is None:
             continue  # not in the source
         slot = (label(entry, spec.x), label(entry, spec.series))
         slots[slot] = slots.get(slot, False) or bool(_values(entry, published))
-    for (at, one), drawn in slots.items():
+    for (at, key), drawn in slots.items():
         if not drawn:
             ax.plot(
-                [levels.index(at) + _shift(series, one)], [0.03], linestyle="none", marker="x",
+                [levels.index(at) + _shift(series, key)], [0.03], linestyle="none", marker="x",
                 markersize=4, color=MUTED, transform=ax.get_xaxis_transform(), clip_on=False,
             )  # fmt: skip
 
 
-def _shift(series: Sequence[str], one: str) -> float:
+def _shift(series: Sequence[str], key: str) -> float:
     """How far a series is from the middle of a level."""
-    return (series.index(one) - (len(series) - 1) / 2) * 0.8 / len(series)
+    return (series.index(key) - (len(series) - 1) / 2) * 0.8 / len(series)
 
 
 def _draw(
-    ax: Axes, spec: FigureSpec, found: Sequence[Entry], one: str, series: Sequence[str],
+    ax: Axes, spec: FigureSpec, entries: Sequence[Entry], key: str, series: Sequence[str],
     levels: Sequence[str], published: bool,
 ) -> list[float]:  # fmt: skip
     """Draw a series; the values that it has."""
-    style = _style(spec, series, one)
+    style = _style(spec, series, key)
     lines: dict[str, list[tuple[float, list[float]]]] = {}
-    for entry in found:
-        if label(entry, spec.series) != one:
+    for entry in entries:
+        if label(entry, spec.series) != key:
             continue
         if values := _values(entry, published):
             device = str(entry.factors.get("device", ""))
             at = float(levels.index(label(entry, spec.x)))
             lines.setdefault(device, []).append((at, values))
     shown: list[float] = []
-    log = _is_log([value for entry in found for value in _values(entry, published)])
+    log = _is_log([value for entry in entries for value in _values(entry, published)])
     for device, places in lines.items():
         places.sort(key=lambda place: place[0])
         shown += [value for _, values in places for value in values]
@@ -123,7 +123,7 @@ def _draw(
             ax.plot([at for at, _ in places], middles, dashes, color=style["color"], linewidth=1.1)
             shift = 0.0
         else:
-            shift = _shift(series, one)
+            shift = _shift(series, key)
             width = 0.0 if log else 0.7 / len(series)  # a bar needs an axis from zero
             ax.bar(
                 [at + shift for at, _ in places], [median(values) for _, values in places],
@@ -151,7 +151,7 @@ def _is_log(values: Sequence[float]) -> bool:
 
 
 def _scale(ax: Axes, drawn: Sequence[list[float]], text: str) -> None:
-    values = [value for each in drawn for value in each if value > 0]
+    values = [value for series in drawn for value in series if value > 0]
     if _is_log(values):
         ax.set_yscale("log")
         ax.set_ylim(min(values) / 1.6, max(values) * 1.6)
@@ -162,10 +162,10 @@ def _scale(ax: Axes, drawn: Sequence[list[float]], text: str) -> None:
     ax.set_ylabel(text)
 
 
-def _say_why(ax: Axes, found: Sequence[Entry], published: bool) -> None:
+def _say_why(ax: Axes, entries: Sequence[Entry], published: bool) -> None:
     """A panel without a number says why."""
-    theirs = [one for one in found if one.line is not None]
-    reasons = [one.remark for one in theirs] if published else [one.reason for one in found]
+    theirs = [e for e in entries if e.line is not None]
+    reasons = [e.remark for e in theirs] if published else [e.reason for e in entries]
     reason = "; ".join(list(dict.fromkeys(filter(None, reasons)))[:3]) or "no figure"
     if published:
         reason = f"no figure in the source: {reason}"
@@ -179,26 +179,26 @@ def _say_why(ax: Axes, found: Sequence[Entry], published: bool) -> None:
         side.set_visible(False)
 
 
-def caption(spec: FigureSpec, found: Sequence[Entry], clock: str, machine: str) -> str:
+def caption(spec: FigureSpec, entries: Sequence[Entry], clock: str, machine: str) -> str:
     """What a figure shows: how, on what, and how many runs."""
-    counts = sorted({len(one.values) for one in found if one.values})
-    remarks = dict.fromkeys(one.remark for one in found if one.remark and one.published is not None)
+    counts = sorted({len(e.values) for e in entries if e.values})
+    remarks = dict.fromkeys(e.remark for e in entries if e.remark and e.published is not None)
     published = f" Published: {'; '.join(remarks)}." if any(remarks) else ""
-    reasons = list(dict.fromkeys(one.reason for one in found if not one.values and one.reason))
+    reasons = list(dict.fromkeys(e.reason for e in entries if not e.values and e.reason))
     why = "; ".join([*reasons[:3], *(["..."] if len(reasons) > 3 else [])])
     if not counts:  # the place of its panel has the reasons too
         return f"Nothing was measured here: {why}.{published}"
-    empty = sum(not one.values for one in found)
+    empty = sum(not e.values for e in entries)
     crosses = "" if spec.x in NUMBERS else ", a cross each"
     missing = (
-        f" {empty} of {len(found)} figures were not measured{crosses}: {why}." if empty else ""
+        f" {empty} of {len(entries)} figures were not measured{crosses}: {why}." if empty else ""
     )
     bars = (
         "line joins medians"
         if spec.x in NUMBERS
         else "bar, where the axis begins at zero, is the median"
     )
-    several = spec.x in NUMBERS and {str(one.factors.get("device")) for one in found} >= {
+    several = spec.x in NUMBERS and {str(e.factors.get("device")) for e in entries} >= {
         "cpu",
         "gpu",
     }
@@ -218,14 +218,14 @@ def draw_curves(spec: Curves, cells: Sequence[tuple[Level, MeasuredCell]]) -> Fi
     """
     figure = Figure(figsize=(WIDTH * 0.75, HEIGHT), layout=ConstrainedLayoutEngine(h_pad=0.06))
     ax = figure.subplots()
-    levels = list(dict.fromkeys(one for one, _ in cells))
+    levels = list(dict.fromkeys(level for level, _ in cells))
     styles = dict(zip(levels, machine_styles(len(levels)), strict=True))
-    for one, cell in cells:
-        marker = MARKERS[levels.index(one) % len(MARKERS)]
+    for level, cell in cells:
+        marker = MARKERS[levels.index(level) % len(MARKERS)]
         for run in cell.runs:
             losses = [float("nan") if loss is None else loss for loss in run.losses]
             ax.plot(
-                range(1, len(losses) + 1), losses, color=styles[one][0], linewidth=1.1,
+                range(1, len(losses) + 1), losses, color=styles[level][0], linewidth=1.1,
                 marker=marker, markersize=3.5,
                 linestyle="--" if cell.facet[2] == "cpu" and _both(cells) else "-",
             )  # fmt: skip
@@ -237,9 +237,9 @@ def draw_curves(spec: Curves, cells: Sequence[tuple[Level, MeasuredCell]]) -> Fi
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.grid(axis="y")
     handles = [
-        Line2D([], [], label=f"{words(spec.series)} {show(one)}", color=styles[one][0],
-               marker=MARKERS[levels.index(one) % len(MARKERS)], markersize=3.5)
-        for one in levels
+        Line2D([], [], label=f"{words(spec.series)} {show(level)}", color=styles[level][0],
+               marker=MARKERS[levels.index(level) % len(MARKERS)], markersize=3.5)
+        for level in levels
     ]  # fmt: skip
     figure.legend(handles=handles, loc="outside right upper")
     return figure

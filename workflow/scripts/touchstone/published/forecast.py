@@ -96,20 +96,20 @@ def forecast(
             )
             for metric in _metrics(whole, dossier.claimed | {"step_rate"})
         ]  # fmt: skip
-    points += totals([one for one in points if one.metric == "step_rate"], dossier.totals)
+    points += totals([point for point in points if point.metric == "step_rate"], dossier.totals)
     points += sums(points, dossier.sums)
     judge = Judge(points, exact=False, changed=changed)
-    found = [judge.judge(claim) for claim in dossier.claims]
-    judged = [one for one in found if one.verdict not in (NOT_MEASURED, NOT_COMPARABLE)]
-    decided = [one for one in judged if any(map(_has_interval, one.groups))]
+    judgements = [judge.judge(claim) for claim in dossier.claims]
+    judged = [j for j in judgements if j.verdict not in (NOT_MEASURED, NOT_COMPARABLE)]
+    decided = [j for j in judged if any(map(_has_interval, j.groups))]
     return Forecast(
-        len(found),
+        len(judgements),
         len(judged),
         len(decided),
-        sum(one.stand_in for one in decided),
+        sum(j.stand_in for j in decided),
         sum(
-            one.verdict == NOT_COMPARABLE and not claim.not_comparable
-            for claim, one in zip(dossier.claims, found, strict=True)
+            judgement.verdict == NOT_COMPARABLE and not claim.not_comparable
+            for claim, judgement in zip(dossier.claims, judgements, strict=True)
         ),
     )
 

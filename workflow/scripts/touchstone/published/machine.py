@@ -106,7 +106,7 @@ def sheet(table: MachineTable, context: Context) -> Sheet:
     rows = list(dict.fromkeys(fact.what for fact in facts))
     if {*rows} <= {*words_of}:
         rows = list(words_of)  # in the source's order
-    known = {(fact.what, fact.of): fact for fact in facts}
+    by_place = {(fact.what, fact.of): fact for fact in facts}
     for what, theirs in words_of.items():
         rows += [what] if what not in rows else []
         columns += [of for of in theirs if of not in columns] if isinstance(theirs, dict) else []
@@ -115,21 +115,21 @@ def sheet(table: MachineTable, context: Context) -> Sheet:
         words = words_of.get(what)
         for of in columns:
             published = words.get(of) if isinstance(words, dict) else words
-            fact = known.get((what, of)) or Fact(what, of, None, _why_not(of, known))
+            fact = by_place.get((what, of)) or Fact(what, of, None, _why_not(of, by_place))
             sides[what, of] = Side(published, fact.here, None if fact.here else fact.reason)
     return Sheet(table, rows, columns, sides, bool(words_of))
 
 
-def _why_not(of: str, known: Iterable[tuple[str, str]]) -> str:
-    there = any(one == of for _, one in known)
+def _why_not(of: str, places: Iterable[tuple[str, str]]) -> str:
+    there = any(column == of for _, column in places)
     return "nothing tells it" if there else f"{of} is not in this study"
 
 
 def _hardware(context: Context) -> Iterator[Fact]:
     study = context.study
-    found = machines(study)
-    for number, machine in enumerate(found, 1):
-        of = "this machine" if len(found) == 1 else f"machine {number}"
+    hosts = machines(study)
+    for number, machine in enumerate(hosts, 1):
+        of = "this machine" if len(hosts) == 1 else f"machine {number}"
         run = next(run for run in study.runs if run.provenance["machine"] == machine)
         why = run.provenance.get("unknown", {})
 
@@ -169,13 +169,13 @@ def _by_framework(study: Study) -> dict[str, list[Result]]:
 
 def _software(context: Context) -> Iterator[Fact]:
     for framework, runs in _by_framework(context.study).items():
-        known = [
+        records = [
             run.provenance["software"] for run in runs if "version" in run.provenance["software"]
         ]
         for key, what in LIBRARIES.items():
-            if known:
-                values = [one.get(key) for one in known]
-                why = "its build has none" if key in known[0] else "the framework does not say"
+            if records:
+                values = [record.get(key) for record in records]
+                why = "its build has none" if key in records[0] else "the framework does not say"
                 yield Fact(what, framework, _listed(values), why)
             else:
                 yield Fact(what, framework, None, _never_began(framework, runs))
@@ -184,26 +184,26 @@ def _software(context: Context) -> Iterator[Fact]:
 def _traits(context: Context) -> Iterator[Fact]:
     for framework, runs in _by_framework(context.study).items():
         modes = frameworks.modes(framework)
-        devices = [one.upper() for one in DEVICES if frameworks.is_installable(framework, one)]
+        devices = [name.upper() for name in DEVICES if frameworks.is_installable(framework, name)]
         yield Fact("language", framework, "Python")  # in which every adapter is written
         yield Fact("hardware", framework, ", ".join(devices))
         for kind, imperative in (("imperative", True), ("symbolic", False)):
             of_kind = ", ".join(mode for mode in modes if (mode in IMPERATIVE) == imperative)
             yield Fact(kind, framework, of_kind or None, "its adapter has no such mode")
         yield Fact("record format", framework, frameworks.record_format(framework))
-        known = [
+        records = [
             effective
             for run in runs
             if (effective := run.provenance.get("settings", {}).get("effective"))
         ]
         for key, what in SETTINGS.items():
-            why = "it cannot be read back" if known else _never_began(framework, runs)
-            yield Fact(what, framework, _listed(one.get(key) for one in known), why)
+            why = "it cannot be read back" if records else _never_began(framework, runs)
+            yield Fact(what, framework, _listed(record.get(key) for record in records), why)
 
 
 def _parameters(context: Context) -> Iterator[Fact]:
     """Batch size, steps and learning rate with which each network is trained on its data."""
-    found: dict[tuple[str, str], list[str]] = {}
+    texts: dict[tuple[str, str], list[str]] = {}
     for measured in context.study.cells:
         cell, row = measured.plan.settings, _row(context, measured)
         facts = {
@@ -212,8 +212,8 @@ def _parameters(context: Context) -> Iterator[Fact]:
             "learning rate": cell.learning_rate,
         }
         for what, value in facts.items():
-            found.setdefault((row, what), []).append(f"{value:.10g}")
-    for (row, what), values in found.items():
+            texts.setdefault((row, what), []).append(f"{value:.10g}")
+    for (row, what), values in texts.items():
         yield Fact(row, what, _listed(values))
 
 
@@ -230,14 +230,14 @@ def _available(context: Context) -> Iterator[Fact]:
 
 def _available_there(published: Sequence[Point]) -> dict[str, str | dict[str, str]]:
     """The same in the source: where it has a speed."""
-    found: dict[str, dict[str, str]] = {}
+    rows: dict[str, dict[str, str]] = {}
     for point in published:
         if point.metric == SPEED and point.row:
             factors = point.row.factors
-            row = found.setdefault(_named(factors), {})
+            row = rows.setdefault(_named(factors), {})
             framework = str(factors["framework"])
             row[framework] = "yes" if point.values else row.get(framework, "no")
-    return {**found}
+    return {**rows}
 
 
 def _row(context: Context, cell: MeasuredCell) -> str:
@@ -275,27 +275,27 @@ def _never_began(framework: str, runs: Iterable[Result]) -> str:
     return f"no run of {framework} began: {'; '.join(reasons)}"
 
 
-def as_csv(one: Sheet) -> str:
+def as_csv(grid: Sheet) -> str:
     """The table with a row for each place."""
     columns = ("what", "of", "published", "here", "reason")
-    return csv_of(columns, ((*place, *side) for place, side in one.sides.items()))
+    return csv_of(columns, ((*place, *side) for place, side in grid.sides.items()))
 
 
-def as_markdown(one: Sheet) -> str:
+def as_markdown(grid: Sheet) -> str:
     """The table in its layout, its reasons below it."""
-    rows = [[what, *(one.text(what, of) for of in one.columns)] for what in one.rows]
-    below = ["", "Each cell: published / here."] if one.two_sided else []
-    below += ["", *(f"[{place}] {text}." for place, text in enumerate(one.notes, 1))]
-    return markdown_of(one.table.title, ["", *one.columns], rows, below)
+    rows = [[what, *(grid.text(what, of) for of in grid.columns)] for what in grid.rows]
+    below = ["", "Each cell: published / here."] if grid.two_sided else []
+    below += ["", *(f"[{place}] {text}." for place, text in enumerate(grid.notes, 1))]
+    return markdown_of(grid.table.title, ["", *grid.columns], rows, below)
 
 
-def as_latex(one: Sheet) -> str:
+def as_latex(grid: Sheet) -> str:
     """The table as LaTeX (booktabs)."""
-    kind = ": published / here" if one.two_sided else ""
+    kind = ": published / here" if grid.two_sided else ""
     rows = [
-        [escaped(what), *(escaped(one.text(what, of).replace("–", "--")) for of in one.columns)]
-        for what in one.rows
+        [escaped(what), *(escaped(grid.text(what, of).replace("–", "--")) for of in grid.columns)]
+        for what in grid.rows
     ]
-    heads = ["", *map(escaped, one.columns)]
-    notes = " ".join(f"[{place}] {text}." for place, text in enumerate(one.notes, 1))
-    return latex_of(f"{one.table.title}{kind}.", heads, rows, "l" * len(heads), notes)
+    heads = ["", *map(escaped, grid.columns)]
+    notes = " ".join(f"[{place}] {text}." for place, text in enumerate(grid.notes, 1))
+    return latex_of(f"{grid.table.title}{kind}.", heads, rows, "l" * len(heads), notes)

@@ -151,25 +151,25 @@ def make(
         judged += on_machine(theirs + sums(theirs, dossier.sums), other.name)
     claims = verdicts_on(dossier.claims, judged, published, changed)
     findings = examine(table)
-    shown = [one for one in measured if one.metric in names]
+    shown = [point for point in measured if point.metric in names]
 
     page_tables, files = [], dict[str, str | bytes]()
     for layout in dossier.tables:
         factors = [*layout.rows, *layout.columns]
-        found = entries(published, shown, layout.where, layout.also, dossier)
-        found = labels_that_differ(found, factors)
-        pivoted = pivot(layout, found)
-        said = [*_said(found, by_cell, scale, repeats), *([BLANK] if pivoted.blank else [])]
+        contents = entries(published, shown, layout.where, layout.also, dossier)
+        contents = labels_that_differ(contents, factors)
+        pivoted = pivot(layout, contents)
+        said = [*_said(contents, by_cell, scale, repeats), *([BLANK] if pivoted.blank else [])]
         page_tables.append(PageTable(pivoted, said, Notes()))
         place = f"tables/{layout.id}"
-        files[f"{place}.csv"] = as_csv(found, factors)
+        files[f"{place}.csv"] = as_csv(contents, factors)
         files[f"{place}.md"] = as_markdown(page_tables[-1].pivot, said)
         files[f"{place}.tex"] = as_latex(page_tables[-1].pivot, said)
     context = machine_tables.Context(study, wholes, published, dossier)
-    sheets = [machine_tables.sheet(one, context) for one in dossier.machine]
-    for one in sheets:
+    sheets = [machine_tables.sheet(form, context) for form in dossier.machine]
+    for sheet in sheets:
         for kind, make_text in SHEET_FILES.items():
-            files[f"tables/{one.table.id}.{kind}"] = make_text(one)
+            files[f"tables/{sheet.table.id}.{kind}"] = make_text(sheet)
     files["claims.csv"] = verdicts_csv(claims)
 
     machine = "; ".join(map(describe_machine, machines(study)))
@@ -177,25 +177,25 @@ def make(
 
     def add(spec: FigureSpec | Curves, image: Figure, text: str, alt: str) -> None:
         images = render(image)
-        files.update({f"figures/{spec.id}.{kind}": one for kind, one in images.items()})
+        files.update({f"figures/{spec.id}.{kind}": file for kind, file in images.items()})
         title, data = _titled(spec), data_uri(images["svg"].decode())
         figures.append(PageFigure(spec.id, title, text, f"{title}: {alt}", data, spec.number))
 
     with drawing():
         for spec, where in _figures(dossier, table):
-            found = [
-                one
-                for one in entries(published, shown, where, spec.also, dossier)
-                if one.metric == spec.metric
-                and all(label(one, name) == where[name] for name in dossier.each)
+            contents = [
+                entry
+                for entry in entries(published, shown, where, spec.also, dossier)
+                if entry.metric == spec.metric
+                and all(label(entry, name) == where[name] for name in dossier.each)
             ]
-            if not found:
+            if not contents:
                 continue
-            found = labels_that_differ(found, [spec.x, spec.series])
-            said = _said(found, by_cell, scale, repeats)
-            text = " ".join([caption(spec, found, CLOCKS.get(spec.metric, ""), machine), *said])
+            contents = labels_that_differ(contents, [spec.x, spec.series])
+            said = _said(contents, by_cell, scale, repeats)
+            text = " ".join([caption(spec, contents, CLOCKS.get(spec.metric, ""), machine), *said])
             alt = "published left, measured right; the tables have the numbers"
-            add(spec, draw(spec, found), text, alt)
+            add(spec, draw(spec, contents), text, alt)
         for curves in dossier.curves:
             if lines := _curves(curves, study, wholes):
                 changed_here = changes([by_cell[cell.plan.name] for _, cell in lines])
@@ -205,7 +205,7 @@ def make(
 
     environment = templates(HERE)
     environment.globals["cited"] = partial(
-        cited, figures={one.number: one.id for one in figures[::-1] if one.number}
+        cited, figures={figure.number: figure.id for figure in figures[::-1] if figure.number}
     )
     for function in (texts, sort_key, dashed, joined, words, full_label, ratio_text, interval_text):
         environment.globals[function.__name__] = function
@@ -248,7 +248,7 @@ def taken_in_turn(turns: Sequence[Measured]) -> list[str]:
     """Which ratios are from turns, in a sentence; none where there were none."""
     if not turns:
         return []
-    disturbed = sum(one.disturbed > 0 for one in turns)
+    disturbed = sum(group.disturbed > 0 for group in turns)
     text = (
         f"The configurations of {len(turns)} comparison{'s' * (len(turns) > 1)} also took turns:"
         " ratios between their throughputs are from there, not from their runs"
@@ -273,20 +273,20 @@ CLOCKS = {
 def reached(study: Study) -> list[str]:
     """What the machine reached at best in the basic operations, if the study has those."""
     kinds = [("GFLOP/s in matrix products", "flop_rate"), ("GB/s in copies", "memory_rate")]
-    found = {
+    by_place = {
         place._replace(device=place.device.upper()).label: [
             f"{number(rate)} {what}" for what, key in kinds if (rate := getattr(peak, key))
         ]
         for place, peak in peaks(study.operations).items()
     }
-    said = [f"{' and '.join(rates)} on the {place}" for place, rates in found.items() if rates]
+    said = [f"{' and '.join(rates)} on the {place}" for place, rates in by_place.items() if rates]
     return [f"This machine reached {'; '.join(said)}."] if said else []
 
 
 def answer(claims: Sequence[Verdict], findings: Sequence[Finding], said: str) -> list[str]:
     """The page's first sentences: what became of the claims, here and by their own figures."""
     sentences = summary(claims)
-    wrong = sum(one.grade == CONTRADICTION for one in findings)
+    wrong = sum(finding.grade == CONTRADICTION for finding in findings)
     if wrong:
         sentences.append(
             f"Arithmetic finds {wrong} contradictions in the published table, listed below."
@@ -297,11 +297,11 @@ def answer(claims: Sequence[Verdict], findings: Sequence[Finding], said: str) ->
 
 
 def _said(
-    found: Sequence[Entry], by_cell: Mapping[str, tuple[Cell, Cell]], scale: str,
+    contents: Sequence[Entry], by_cell: Mapping[str, tuple[Cell, Cell]], scale: str,
     repeats: tuple[int, int],
 ) -> list[str]:  # fmt: skip
     """What a table must say of the scale that it was made at."""
-    pairs = [by_cell[name] for one in found if one.cell for name in one.cell.split("; ")]
+    pairs = [by_cell[name] for entry in contents if entry.cell for name in entry.cell.split("; ")]
     text = _all_changes(changes(pairs), scale, repeats) if pairs else ""
     return [text] if text else []
 
@@ -332,10 +332,10 @@ def _figures(dossier: Dossier, table: Table) -> Iterator[tuple[FigureSpec, dict[
             if all(name in row.factors for name in dossier.each)
         )
     )
-    for one, spec in product(levels, dossier.figures):
-        levels_of = dict(zip(dossier.each, one, strict=True))
-        where = ", ".join(one)
-        changed = {"id": "-".join([*one, spec.id]), "title": f"{spec.title}: {where}"}
+    for values, spec in product(levels, dossier.figures):
+        levels_of = dict(zip(dossier.each, values, strict=True))
+        where = ", ".join(values)
+        changed = {"id": "-".join([*values, spec.id]), "title": f"{spec.title}: {where}"}
         for section in dossier.sections:
             if spec.number and section.when == levels_of:
                 changed["number"] = f"{section.number}.{spec.number}"
@@ -366,18 +366,18 @@ def _curves(
     spec: Curves, study: Study, wholes: Mapping[str, Cell]
 ) -> list[tuple[Level, MeasuredCell]]:
     """The cells whose losses a figure shows, each with its level, in the order of levels."""
-    found = []
+    curves = []
     for cell in study.cells:
         factors = factors_of(wholes[cell.plan.name])
         if matches(factors, spec.where):
-            found.append((factors[spec.series], cell))
-    return sorted(found, key=lambda one: float(one[0]))
+            curves.append((factors[spec.series], cell))
+    return sorted(curves, key=lambda curve: float(curve[0]))
 
 
 def _measured(dossier: Dossier, study: Study, wholes: Mapping[str, Cell]) -> list[Point]:
     """The figures of one machine: those that tables show, and those that claims are about."""
     names = source_names(dossier)
-    others = {*dossier.claimed, *(one.metric for one in dossier.derived)} - names.keys()
+    others = {*dossier.claimed, *(derived.metric for derived in dossier.derived)} - names.keys()
     points = measured_points(study.cells, wholes, [*names, *sorted(others)])
     if PARAMETERS in others:
         points += parameter_counts(wholes.values(), ROOT / "config/datasets")

@@ -94,7 +94,7 @@ def matches(factors: Mapping[str, Level], where: Where) -> bool:
     """Whether figures with these factors are among those `where`."""
     for name, wanted in where.items():
         levels = wanted if isinstance(wanted, list) else [wanted]
-        if factors.get(name) not in [level(name, one) for one in levels]:
+        if factors.get(name) not in [level(name, value) for value in levels]:
             return False
     return True
 
@@ -134,24 +134,24 @@ def _derived(table: Table, dossier: Dossier, points: Sequence[Point]) -> list[Po
     """The figures that the dossier has computed from others of the same cell."""
     factors = {point.row.line: point.factors for point in points if point.row}
     figures = {(row.metric, row.where): row for row in table.rows if row.value}
-    found = []
-    for one in dossier.derived:
+    derived = []
+    for formula in dossier.derived:
         for (metric, where), row in figures.items():
-            other = figures.get((one.per, where))
-            if metric != one.of or other is None or not row.value or not other.value:
+            other = figures.get((formula.per, where))
+            if metric != formula.of or other is None or not row.value or not other.value:
                 continue
-            values = {1: row.value / other.value * one.times}
-            unit = METRICS[one.metric].unit
-            found.append(Point(one.metric, unit, factors[row.line], values, row=row))
-    return found
+            values = {1: row.value / other.value * formula.times}
+            unit = METRICS[formula.metric].unit
+            derived.append(Point(formula.metric, unit, factors[row.line], values, row=row))
+    return derived
 
 
 def gpu_of(cell: MeasuredCell) -> dict[str, Level]:
     """The GPU that a cell ran on: its name, and its generation (CUDA compute capability)."""
     for run in cell.runs:
         for gpu in run.provenance["machine"].get("gpus") or []:
-            known = {"gpu": gpu.get("name"), "generation": gpu.get("compute_capability")}
-            return {name: str(value) for name, value in known.items() if value}
+            facts = {"gpu": gpu.get("name"), "generation": gpu.get("compute_capability")}
+            return {name: str(value) for name, value in facts.items() if value}
     return {}
 
 
@@ -193,32 +193,32 @@ def with_changed_labels(
     Args:
         changed: by cell and setting, the change in words.
     """
-    found = []
+    labelled = []
     for point in points:
         change = changed.get(point.cell or "", {})
         metric = METRICS.get(point.metric)
         settings = metric.grows_with if metric else ()
         words = ", ".join(change[name] for name in settings if name in change)
-        found.append(replace(point, changed=words or None))
-    return found
+        labelled.append(replace(point, changed=words or None))
+    return labelled
 
 
 def with_turns(points: Iterable[Point], turns: Iterable[Measured]) -> list[Point]:
     """Measured figures, of which throughputs have what turns show (docs/measuring.md)."""
-    known = {
-        cell: InterleavedSpeeds(place, speeds, ADAPTIVE if one.adaptive else 1.0)
-        for place, one in enumerate(turns)
-        for cell, speeds in one.speeds.items()
+    by_cell = {
+        cell: InterleavedSpeeds(place, speeds, ADAPTIVE if group.adaptive else 1.0)
+        for place, group in enumerate(turns)
+        for cell, speeds in group.speeds.items()
     }
     return [
-        replace(point, in_turn=known.get(point.cell or "") if point.metric == SPEED else None)
+        replace(point, in_turn=by_cell.get(point.cell or "") if point.metric == SPEED else None)
         for point in points
     ]
 
 
 def on_machine(points: Iterable[Point], name: str) -> list[Point]:
     """The figures with the machine that they were measured on."""
-    return [replace(one, factors={**one.factors, "machine": name}) for one in points]
+    return [replace(point, factors={**point.factors, "machine": name}) for point in points]
 
 
 def totals(rates: Sequence[Point], wanted: Sequence[Total]) -> list[Point]:
@@ -229,7 +229,7 @@ def totals(rates: Sequence[Point], wanted: Sequence[Total]) -> list[Point]:
     Args:
         rates: the step rates of cells.
     """
-    found = []
+    figures = []
     for total in wanted:
         groups: dict[tuple[str, ...], list[Point]] = {}
         for point in rates:
@@ -244,7 +244,7 @@ def totals(rates: Sequence[Point], wanted: Sequence[Total]) -> list[Point]:
             why = [f"{point.cell}: {point.reason}" for point in group if point.reason]
             factors: dict[str, Level] = dict(zip(ALIKE, place, strict=True))
             factors |= {name: level(name, value) for name, value in total.is_.items()}
-            found.append(
+            figures.append(
                 Point(
                     total.metric, "s", factors, values,
                     None if values else "; ".join(why) or "no repeat has every one of them",
@@ -252,7 +252,7 @@ def totals(rates: Sequence[Point], wanted: Sequence[Total]) -> list[Point]:
                     flags=tuple(dict.fromkeys(flag for point in group for flag in point.flags)),
                 )
             )  # fmt: skip
-    return found
+    return figures
 
 
 def sums(points: Sequence[Point], wanted: Iterable[Sum]) -> list[Point]:
@@ -260,11 +260,11 @@ def sums(points: Sequence[Point], wanted: Iterable[Sum]) -> list[Point]:
 
     Parts are of one setting: they share every factor that the sum says they must.
     """
-    found = []
+    figures = []
     for total in wanted:
         parts: list[dict[tuple[Level | None, ...], Point]] = []
         for part in total.parts:
-            where = {name: one for name, one in part.items() if name != "metric"}
+            where = {name: value for name, value in part.items() if name != "metric"}
             parts.append(
                 {
                     tuple(point.factors.get(name) for name in total.alike): point
@@ -279,11 +279,9 @@ def sums(points: Sequence[Point], wanted: Iterable[Sum]) -> list[Point]:
             blocks = sorted(set.intersection(*(set(point.values) for point in group)))
             values = {b: sum(point.values[b] for point in group) for b in blocks}
             why = [point.reason for point in group if point.reason]
-            factors = {
-                name: one for name, one in zip(total.alike, place, strict=True) if one is not None
-            }
-            factors |= {name: level(name, one) for name, one in total.is_.items()}
-            found.append(
+            factors = {name: v for name, v in zip(total.alike, place, strict=True) if v is not None}
+            factors |= {name: level(name, value) for name, value in total.is_.items()}
+            figures.append(
                 Point(
                     total.metric, group[0].unit, factors, values,
                     None if values else "; ".join(why) or "no repeat has every one of them",
@@ -291,7 +289,7 @@ def sums(points: Sequence[Point], wanted: Iterable[Sum]) -> list[Point]:
                     cell="; ".join(dict.fromkeys(str(p.cell) for p in group if p.cell)) or None,
                 )
             )  # fmt: skip
-    return found
+    return figures
 
 
 def parameter_counts(cells: Iterable[Cell], folder: Path) -> list[Point]:
@@ -338,20 +336,20 @@ def bottlenecks(study: Study, wholes: Mapping[str, Cell]) -> list[Point]:
 
 def counterpart(point: Point, measured: Sequence[Point]) -> tuple[list[Point], str | None]:
     """The measured figures that a published one is compared with, and why there is none."""
-    settings = {name: one for name, one in point.factors.items() if name in Cell.model_fields}
+    settings = {name: value for name, value in point.factors.items() if name in Cell.model_fields}
     if point.missing:
         return [], point.missing
-    if not any(one.metric == point.metric for one in measured) and point.metric not in METRICS:
+    if not any(p.metric == point.metric for p in measured) and point.metric not in METRICS:
         return [], "this workflow does not measure it"
-    found = [
-        one
-        for one in measured
-        if one.metric == point.metric
-        and all(one.factors.get(name) == value for name, value in settings.items())
+    partners = [
+        p
+        for p in measured
+        if p.metric == point.metric
+        and all(p.factors.get(name) == value for name, value in settings.items())
     ]
-    if found:
-        return found, None
+    if partners:
+        return partners, None
     for name, value in settings.items():
-        if not any(one.factors.get(name) == value for one in measured):
+        if not any(p.factors.get(name) == value for p in measured):
             return [], f"no cell with {name.replace('_', ' ')} {show(value)} in this study"
     return [], "no such cell in this study"

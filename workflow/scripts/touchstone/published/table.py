@@ -143,13 +143,13 @@ def read_table(path: Path) -> Table:
     head: dict[str, str] = {}
     comments = list(takewhile(lambda line: line.startswith("#"), lines))
     for number, comment in enumerate(comments, start=1):
-        found = re.fullmatch(r"# *(\w+): *(.+)", comment)
-        key = found[1] if found else f"line {number}"
-        if not found or key in head:
+        match = re.fullmatch(r"# *(\w+): *(.+)", comment)
+        key = match[1] if match else f"line {number}"
+        if not match or key in head:
             faults.append((number, "not one more `# key: value`; write it so, each key once"))
         elif key not in (*ABOUT, EXAMPLES, *FACTORS):
             faults.append((number, f"unknown key {key[:60]!r}{_like(key, (*ABOUT, *FACTORS))}"))
-        head[key] = found[2].strip() if found else ""
+        head[key] = match[2].strip() if match else ""
     faults += [
         (1, f"no `# {key}: ...`; say where the figures are from")
         for key in ("title", "source")
@@ -264,6 +264,6 @@ def _number(text: str, name: str, line: int, faults: list[tuple[int, str]]) -> f
     return float(text)
 
 
-def _like(word: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    near = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+def _like(word: str, names: Mapping[str, object] | tuple[str, ...]) -> str:
+    near = get_close_matches(word, list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names)}"

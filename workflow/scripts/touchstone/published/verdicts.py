@@ -88,15 +88,15 @@ def verdicts_on(
     return [Verdict(claim, here.judge(claim), own.judge(claim)) for claim in claims]
 
 
-def summary(found: Sequence[Verdict]) -> list[str]:
+def summary(verdicts: Sequence[Verdict]) -> list[str]:
     """How many claims have which verdict, in sentences: here, and by the source's own table."""
-    if not found:
+    if not verdicts:
         return []
-    here = Counter(one.here.verdict for one in found)
-    own = Counter(one.own_word for one in found)
-    stand_ins = sum(one.here.stand_in and one.here.verdict != NOT_COMPARABLE for one in found)
+    here = Counter(v.here.verdict for v in verdicts)
+    own = Counter(v.own_word for v in verdicts)
+    stand_ins = sum(v.here.stand_in and v.here.verdict != NOT_COMPARABLE for v in verdicts)
     text = _counts_text(here)
-    chance = expected_wrong(found)
+    chance = expected_wrong(verdicts)
     if chance:
         text += f" {chance}"
     if stand_ins:
@@ -123,9 +123,9 @@ def summary_of_csv(text: str) -> str:
     return _counts_text(Counter(here.values())) if here else ""
 
 
-def expected_wrong(found: Sequence[Verdict]) -> str:
+def expected_wrong(verdicts: Sequence[Verdict]) -> str:
     """How many of the verdicts by intervals are expected to be wrong, in a sentence."""
-    at_risk = [one.here.verdict for one in found if one.here.by_intervals]
+    at_risk = [v.here.verdict for v in verdicts if v.here.by_intervals]
     decided = sum(verdict in (REPRODUCED, CONTRADICTED) for verdict in at_risk)
     judged = decided + at_risk.count(UNDECIDED)
     if not decided:
@@ -138,24 +138,24 @@ def expected_wrong(found: Sequence[Verdict]) -> str:
     )
 
 
-def as_csv(found: Sequence[Verdict]) -> str:
+def as_csv(verdicts: Sequence[Verdict]) -> str:
     """Every group of every claim, and the verdicts."""
     head = ("claim", "figures", "verdict", "why", "group", "outcome", "n", "value", "low", "high")
     rows: list[list[object]] = []
-    for one in found:
-        for kind, judgement in (("measured", one.here), ("published", one.own)):
-            verdict = judgement.verdict if kind == "measured" else one.own_word
-            start = [one.claim.id, kind, verdict, judgement.why]
+    for verdict in verdicts:
+        for kind, judgement in (("measured", verdict.here), ("published", verdict.own)):
+            word = judgement.verdict if kind == "measured" else verdict.own_word
+            start = [verdict.claim.id, kind, word, judgement.why]
             groups = [
                 [group.label, group.outcome, group.n, group.value, group.low, group.high]
                 for group in judgement.groups
             ]
             end = [
-                one.claim.statement,
-                one.claim.source,
-                one.claim.ours,
-                one.frameworks,
-                one.networks,
+                verdict.claim.statement,
+                verdict.claim.source,
+                verdict.claim.ours,
+                verdict.frameworks,
+                verdict.networks,
                 ", ".join(judgement.marks) or None,
             ]
             rows += [[*start, *group, *end] for group in groups or [[None] * 6]]

@@ -51,17 +51,17 @@ class Decoder(BaseModel, extra="forbid", frozen=True, strict=True):
 
 def kinds() -> list[type[Decoder]]:
     """The decoder of every file of this folder."""
-    found = []
+    classes = []
     for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
         module = importlib.import_module(f"{__name__}.{path.stem}")
-        found += [
+        classes += [
             value
             for value in vars(module).values()
             if isinstance(value, type)
             and issubclass(value, Decoder)
             and value.__module__ == module.__name__
         ]
-    return found
+    return classes
 
 
 class Lazy(Sequence[Item], Generic[Item]):

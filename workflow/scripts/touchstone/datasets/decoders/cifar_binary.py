@@ -88,7 +88,7 @@ class CifarBinary(Decoder, frozen=True):
         """The members `names` of the archive; every member that it has is checked."""
         from touchstone.datasets import tar
 
-        found = {}
+        contents = {}
         pickles = []
         try:
             with tarfile.open(path, "r|gz") as archive:
@@ -98,22 +98,22 @@ class CifarBinary(Decoder, frozen=True):
                         raise DatasetError(path, cause, "use the original archive")
                     if member.name in names:
                         file = archive.extractfile(member)
-                        found[member.name] = file.read() if file else b""
+                        contents[member.name] = file.read() if file else b""
                     elif member.isfile() and (file := archive.extractfile(member)):
                         pickles += [member.name] if _is_pickle(file.read(2)) else []
         except (tarfile.TarError, EOFError, zlib.error) as error:
             raise DatasetError(
                 path, f"damaged archive ({error})", "delete it and download the data set again"
             ) from error
-        if pickles and len(found) < len(names):
+        if pickles and len(contents) < len(names):
             raise _pickled(path, pickles[0])
-        if missing := sorted(names - set(found)):
+        if missing := sorted(names - set(contents)):
             raise DatasetError(
                 path,
                 f"it has no member {', '.join(missing)}",
                 f"correct the options of the decoder in the catalogue of {dataset}",
             )
-        return found
+        return contents
 
 
 def _is_pickle(start: bytes) -> bool:

@@ -57,7 +57,7 @@ class Idx(Decoder, frozen=True):
         """See `Decoder`. Raises DatasetError too where the two files differ in length."""
         if not self.pooled:
             return _Images(*self._read(dataset, split, folder), self.resize, self.channels)
-        train, test = (self._read(dataset, one, folder) for one in ("train", "test"))
+        train, test = (self._read(dataset, part, folder) for part in ("train", "test"))
         labels, images = train[0] + test[0], [*train[1], *test[1]]
         first, last = dataset.splits.train, dataset.splits.train + dataset.splits.test
         cut = slice(0, first) if split == "train" else slice(first, last)

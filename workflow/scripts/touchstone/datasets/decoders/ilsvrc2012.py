@@ -66,9 +66,9 @@ class Ilsvrc2012(Decoder, frozen=True):
                 size = path.stat().st_size / 1e9
                 print(f"{path}: MD5 of {size:.1f} GB", file=sys.stderr, flush=True)
                 with path.open("rb") as file:
-                    found = hashlib.file_digest(file, "md5").hexdigest()
-                if found != placed.md5:
-                    faults.append(DatasetError(path, f"MD5 {found}, not {placed.md5}", _AGAIN))
+                    digest = hashlib.file_digest(file, "md5").hexdigest()
+                if digest != placed.md5:
+                    faults.append(DatasetError(path, f"MD5 {digest}, not {placed.md5}", _AGAIN))
         if faults:
             raise DatasetErrors(faults)
 

@@ -64,7 +64,7 @@ class ImageFolder(Decoder, frozen=True):
     @property
     def roots(self) -> list[Path]:
         """The folders of classes: one, or the training and the test folder."""
-        return [place(one) for one in (self.folder, self.test_folder) if one is not None]
+        return [place(folder) for folder in (self.folder, self.test_folder) if folder is not None]
 
     def examples(self, dataset: DatasetFacts, split: str, folder: Path) -> Sequence[Example]:
         """See `Decoder`."""
