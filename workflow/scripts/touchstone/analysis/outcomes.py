@@ -42,8 +42,9 @@ def failures(study: Study) -> list[Failure]:
 def flags(study: Study, comparisons: Iterable[ComparisonSummary]) -> dict[str, int]:
     """Runs by flag; for a flag of the study that no run has, the comparisons with that remark."""
     runs = Counter(flag for run in study.runs for flag in run.flags)
+    by_comparison = (comparison.pairs for comparison in comparisons)
     remarks = Counter(
-        remark for one in comparisons for remark in {r for pair in one.pairs for r in pair.remarks}
+        remark for pairs in by_comparison for remark in {r for pair in pairs for r in pair.remarks}
     )
     return {name: runs[name] for name in FLAGS} | {
         name: runs[name] or remarks[name] for name in STUDY_FLAGS
