@@ -59,8 +59,7 @@ def compute(
     ]
     in_turn = [comparison.in_turn for comparison in compared]
     networks = Study([*trained.cells, *study.inference.cells])
-    disturbed = disturbed_runs(study)
-    if disturbed and compared:
+    if (disturbed := disturbed_runs(study)) and compared:
         hold = all(turns and not turns.disturbed for turns in in_turn)
         disturbed = disturbed.model_copy(update={"ratios_hold": hold})
     return Findings(

@@ -157,8 +157,7 @@ def _percent(share: float) -> str:
 
 def effect_sentences(findings: Findings, comparison: ComparisonSummary) -> list[str]:
     """What each factor changes, a sentence each: a curve where its values have an order."""
-    framework = common_cell(findings, comparison).framework
-    effects = comparison.effects
+    framework, effects = common_cell(findings, comparison).framework, comparison.effects
     alone = len(effects) == 1 and len(effects[0].levels) == len(comparison.cells)
     return [
         _effect_sentence(framework, effect)
