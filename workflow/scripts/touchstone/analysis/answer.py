@@ -45,8 +45,8 @@ def answer(
 
 
 def _lowest(comparisons: Sequence[ComparisonSummary]) -> Trust | None:
-    found = (comparison.trust for comparison in comparisons)
-    return min(found, key=lambda t: (LEVELS.index(t.level), -(t.reach or 0)), default=None)
+    trusts = (comparison.trust for comparison in comparisons)
+    return min(trusts, key=lambda t: (LEVELS.index(t.level), -(t.reach or 0)), default=None)
 
 
 def _nearest(comparisons: Sequence[ComparisonSummary]) -> NextStep | None:
@@ -55,14 +55,14 @@ def _nearest(comparisons: Sequence[ComparisonSummary]) -> NextStep | None:
 
 
 def _flags(comparisons: Sequence[ComparisonSummary], cells: Mapping[str, CellSummary]) -> list[str]:
-    found = {remark for one in comparisons for pair in one.pairs for remark in pair.remarks}
+    flags = {r for comparison in comparisons for pair in comparison.pairs for r in pair.remarks}
     for comparison in comparisons:
         # Of cells that took turns, what disturbed their runs is not in the answer.
         of_runs = RUNS_ONLY if comparison.in_turn else set()
         for compared in comparison.cells:
             if compared.speed is not None:
-                found |= cells[compared.cell].flags.keys() - of_runs
-    return sorted(found)
+                flags |= cells[compared.cell].flags.keys() - of_runs
+    return sorted(flags)
 
 
 def _accuracy_gap(study: Study) -> AccuracyGap | None:

@@ -88,8 +88,8 @@ def _bottleneck(
 
 def _resident(cell: Cell, siblings: list[Cell]) -> Cell | None:
     """The cell that reads nothing, of those that differ by input only."""
-    waiting = [one for name in RESIDENT for one in siblings if one.plan.settings.input == name]
-    return next((one for one in waiting if one.values("throughput")), None)
+    cells = [other for name in RESIDENT for other in siblings if other.plan.settings.input == name]
+    return next((other for other in cells if other.values("throughput")), None)
 
 
 def _reads(cell: Cell) -> bool:

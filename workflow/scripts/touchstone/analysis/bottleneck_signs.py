@@ -94,10 +94,10 @@ def model(groups: Sequence[list[Cell]], metric: str) -> Model:
     A group of more than `MOST_COMPARED` cells has none: its time grows with their cube.
     """
     small = [group for group in groups if len(group) <= MOST_COMPARED]
-    found = compare_groups(
+    fits = compare_groups(
         [{cell.plan.name: cell.by_block(metric) for cell in group} for group in small]
     )
-    pairs = zip(small, found, strict=True)
+    pairs = zip(small, fits, strict=True)
     return Model(metric, {cell.plan.name: fitted for group, fitted in pairs for cell in group})
 
 
@@ -137,22 +137,22 @@ def reading(ratio: Ratio) -> BottleneckSign:
     return _sign("reading", estimate, READING, text, (INPUT_BOUND, COPY_BOUND))
 
 
-def reading_on_cpu(known: Models, cell: Cell, resident: Cell) -> BottleneckSign | None:
+def reading_on_cpu(fitted: Models, cell: Cell, resident: Cell) -> BottleneckSign | None:
     """Where the kernel's own clock sees the cost of reading: more CPU time for an example, else
     cores that are in use for less of the time."""
-    found = []
+    signs = []
     for metric, text in (
-        (known.cpu_time, "an example takes {} more CPU time than without reading"),
-        (known.cores, "the cores are in use for {} less of the time than without reading"),
+        (fitted.cpu_time, "an example takes {} more CPU time than without reading"),
+        (fitted.cores, "the cores are in use for {} less of the time than without reading"),
     ):
         ratio = metric.ratio(cell, resident)
         if ratio is None:
             continue
-        sense = 1 if metric is known.cpu_time else -1
+        sense = 1 if metric is fitted.cpu_time else -1
         ends = [100 * sense * (end - 1) for end in ratio.interval() or ()]
         estimate = _estimate(ratio, ends, 100 * sense * (ratio.value - 1))
-        found.append(_sign("CPU time of reading", estimate, 0.0, text, (INPUT_BOUND,)))
-    return next((sign for sign in found if sign.points_to), found[0] if found else None)
+        signs.append(_sign("CPU time of reading", estimate, 0.0, text, (INPUT_BOUND,)))
+    return next((sign for sign in signs if sign.points_to), signs[0] if signs else None)
 
 
 def link(cell: Cell) -> BottleneckSign | None:
@@ -179,7 +179,7 @@ def _batch_size(cell: Cell) -> int:
     return cell.batch_size
 
 
-def fixed_time(known: Models, cell: Cell, timed: Sequence[Cell]) -> BottleneckSign | None:
+def fixed_time(fitted: Models, cell: Cell, timed: Sequence[Cell]) -> BottleneckSign | None:
     """The part of a step's time that is the same for every batch size, in per cent.
 
     With the times t and u of steps of b < c examples, t = f + b s and u = f + c s give
@@ -192,7 +192,7 @@ def fixed_time(known: Models, cell: Cell, timed: Sequence[Cell]) -> BottleneckSi
     if other is None or not cell.values("throughput"):
         return None
     small, large = sorted((cell, other), key=_batch_size)
-    ratio = known.by_batch.ratio(small, large)
+    ratio = fitted.by_batch.ratio(small, large)
     if ratio is None:
         return None
     b, c = small.batch_size, large.batch_size
@@ -253,5 +253,5 @@ def switches(cell: Cell) -> BottleneckSign | None:
 
 def _cores(cell: Cell) -> int:
     """The cores that a run of the cell may use, on all of its nodes; 0 where no record says."""
-    known = [run.provenance.get("environment", {}).get("threads") for run in cell.runs]
-    return max(filter(None, known), default=0) * cell.plan.settings.nodes
+    threads = [run.provenance.get("environment", {}).get("threads") for run in cell.runs]
+    return max(filter(None, threads), default=0) * cell.plan.settings.nodes

@@ -73,17 +73,17 @@ def _by_sitting(cell: Cell) -> dict[str, float]:
 def _reports(runs: list[Result]) -> list[Reported]:
     """Those of the first run that has any."""
     reported = next((run.reports for run in runs if run.reports), ())
-    return [Reported(**one) for one in reported]
+    return [Reported(**report) for report in reported]
 
 
 def _metrics(cell: Cell) -> dict[str, MetricSummary]:
-    found = {}
+    metrics = {}
     for name in METRICS:
         if values := cell.values(name):
-            found[name] = _metric(cell, name, values)
+            metrics[name] = _metric(cell, name, values)
     if rates := cell.values("step_rate"):
-        found[STEP_TIME] = _metric(cell, "step_rate", [1000 / rate for rate in rates])
-    return found
+        metrics[STEP_TIME] = _metric(cell, "step_rate", [1000 / rate for rate in rates])
+    return metrics
 
 
 def _metric(cell: Cell, name: str, values: list[float]) -> MetricSummary:

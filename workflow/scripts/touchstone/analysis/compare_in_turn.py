@@ -30,17 +30,17 @@ class Recorded(NamedTuple):
     @classmethod
     def of(cls, events: Iterable[Event]) -> "Recorded":
         """What a runner's events say."""
-        found = cls()
+        recorded = cls()
         for event in events:
             if isinstance(event, Start):
-                found = found._replace(others={**found.others, "python": event.python})
+                recorded = recorded._replace(others={**recorded.others, "python": event.python})
             elif isinstance(event, Software):
-                found = found._replace(
+                recorded = recorded._replace(
                     framework=event.framework,
                     version=event.version,
-                    others={**found.others, **event.others},
+                    others={**recorded.others, **event.others},
                 )
-        return found
+        return recorded
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -64,25 +64,25 @@ class Configuration(NamedTuple):
 
 def changes_in_turn(configurations: Sequence[Configuration]) -> list[Change]:
     """The throughput of `NEW` / that of `OLD` of each configuration, by its own interval."""
-    found = [None if one.turns.excluded else measured(one.turns) for one in configurations]
-    models = iter(compare_turns([one for one in found if one]))
+    results = [None if cell.turns.excluded else measured(cell.turns) for cell in configurations]
+    models = iter(compare_turns([turns for turns in results if turns]))
     return [
-        _change(one, turns, next(models)) if turns else _left_out(one)
-        for one, turns in zip(configurations, found, strict=True)
+        _change(cell, turns, next(models)) if turns else _left_out(cell)
+        for cell, turns in zip(configurations, results, strict=True)
     ]
 
 
-def _left_out(one: Configuration) -> Change:
-    why = "; ".join(f"{side}: {reason}" for side, reason in one.turns.excluded.items())
-    return Change(one.turns.group, [], [], None, NOT_COMPARABLE, why or "no set was measured", [])
+def _left_out(cell: Configuration) -> Change:
+    why = "; ".join(f"{side}: {reason}" for side, reason in cell.turns.excluded.items())
+    return Change(cell.turns.group, [], [], None, NOT_COMPARABLE, why or "no set was measured", [])
 
 
-def _change(one: Configuration, turns: Measured, model: Group) -> Change:
+def _change(cell: Configuration, turns: Measured, model: Group) -> Change:
     ratio = model.ratio(NEW, OLD)
     assert ratio and ratio.error is not None, "three sets or more have an interval"
     speeds = [list(turns.speeds[name].values()) for name in (OLD, NEW)]
     old, new = (
-        [Run("ok", one.unit, speed, "", [], one.sides[name].provenance) for speed in values]
+        [Run("ok", cell.unit, speed, "", [], cell.sides[name].provenance) for speed in values]
         for name, values in zip((OLD, NEW), speeds, strict=True)
     )
     ratio = ratio._replace(groups=1)
@@ -90,7 +90,7 @@ def _change(one: Configuration, turns: Measured, model: Group) -> Change:
     verdict = ratio.verdict()
     differences = differences_of(old, new)
     return Change(
-        one.turns.group, old, new, ratio, verdict, "", differences, values, basis_of(turns)
+        cell.turns.group, old, new, ratio, verdict, "", differences, values, basis_of(turns)
     )
 
 
@@ -107,9 +107,9 @@ def basis_of(turns: Measured) -> str:
 
 def heading(configurations: Sequence[Configuration]) -> str:
     """`PyTorch 2.9.1 -> 2.13.0 on the CPU`, as the runners recorded it; empty if none did."""
-    for one in configurations:
-        old, new = one.sides[OLD], one.sides[NEW]
+    for cell in configurations:
+        old, new = cell.sides[OLD], cell.sides[NEW]
         if old.version and new.version:
             name = framework_name(new.framework)
-            return f"{name} {old.version} -> {new.version} on {one.device}"
+            return f"{name} {old.version} -> {new.version} on {cell.device}"
     return ""

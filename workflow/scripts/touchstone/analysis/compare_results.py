@@ -98,9 +98,8 @@ def read_results(folder: Path, metric: str) -> ResultsFolder:
         study = read_study(folder / "plan.tsv", folder / "tables", folder / "records", turns)
     except InputError as fault:  # the folder may be a copy, which no workflow makes again
         raise InputError(fault.file, fault.cause, REMEDY) from None
-    datasets = {cell.plan.settings.dataset for cell in study.cells}
-    prints = fingerprints(folder / "data", datasets)
-    shown = [found for group in turns if (found := measured(group))]
+    prints = fingerprints(folder / "data", {cell.plan.settings.dataset for cell in study.cells})
+    shown = [measurement for group in turns if (measurement := measured(group))]
     return results_of(study, folder, metric, prints, shown if metric == "throughput" else [])
 
 
@@ -146,7 +145,7 @@ def _format(path: Path, text: str) -> Any:
 
 def fingerprints(folder: Path, datasets: Iterable[str]) -> dict[str, dict[str, str]]:
     """By data set and split, as far as there is a manifest: they are the same in all formats."""
-    found = {}
+    prints = {}
     for dataset in datasets:
         for path in sorted((folder / dataset).glob("*/manifest.json"))[:1]:
             splits = read_object(path, REMEDY).get("splits", {})
@@ -154,8 +153,8 @@ def fingerprints(folder: Path, datasets: Iterable[str]) -> dict[str, dict[str, s
                 isinstance(split, dict) for split in splits.values()
             ):
                 raise InputError(path, "its splits are no objects", REMEDY)
-            found[dataset] = {name: str(split.get("fingerprint")) for name, split in splits.items()}
-    return found
+            prints[dataset] = {key: str(split.get("fingerprint")) for key, split in splits.items()}
+    return prints
 
 
 def compare(
@@ -171,21 +170,22 @@ def compare(
     their runs (docs/statistics.md). The noise of sets and that of runs are moderated apart.
     `session_sd` as `unpaired_ratio` takes it; `side_names` are what messages call the two sides.
     """
-    names = [*new.settings, *(name for name in old.settings if name not in new.settings)]
-    compared = {name: _compared(name, old, new) for name in names}
-    noises = {
+    compared = {name: _compared(name, old, new) for name in {**new.settings, **old.settings}}
+    noise = {
         in_turn: shared_noise(
             logarithms(side)
-            for one in compared.values()
-            if one.in_turn == in_turn
-            for side in (one.old, one.new)
+            for pair in compared.values()
+            if pair.in_turn == in_turn
+            for side in (pair.old, pair.new)
             if side and min(side) > 0
         )
         for in_turn in (True, False)
     }
     return [
-        _change(name, old, new, metric, one, one.ratio(session_sd, noises[one.in_turn]), side_names)
-        for name, one in compared.items()
+        _change(
+            name, old, new, metric, pair, pair.ratio(session_sd, noise[pair.in_turn]), side_names
+        )
+        for name, pair in compared.items()
     ]
 
 
@@ -261,8 +261,8 @@ def _change(
         reasons = ["a value is not positive"]
     if reasons or ratio is None:
         return Change(name, *sides, None, NOT_COMPARABLE, "; ".join(reasons), differences, values)
-    found = Change(name, *sides, ratio, ratio.verdict(directions(metric)), "", differences, values)
-    return found._replace(basis=compared.basis, together=compared.together)
+    change = Change(name, *sides, ratio, ratio.verdict(directions(metric)), "", differences, values)
+    return change._replace(basis=compared.basis, together=compared.together)
 
 
 def _reasons_against(

@@ -185,7 +185,7 @@ def comparisons(
     def metrics(comparison: Comparison) -> list[ComparedMetric]:
         place = places[comparison.first.plan.name]
         cells = comparison.cells[:CHARTED]
-        by_metric = (_metric(cells, name, found[place]) for name, found in models.items())
+        by_metric = (_metric(cells, name, by_place[place]) for name, by_place in models.items())
         return [metric for metric in by_metric if len(metric.cells) > 1]
 
     return [
@@ -196,18 +196,18 @@ def comparisons(
 
 def _metric(cells: Sequence[Cell], name: str, model: Model) -> ComparedMetric:
     """A metric of some cells by its model, the best cell first."""
-    found = [
+    ranked = [
         MetricOfCell(cell=cell.plan.name, value=value, values=cell.values(name))
         for cell in cells
         if (value := model.mean(cell.plan.name)) is not None
     ]
-    found.sort(key=lambda one: one.value, reverse=METRICS[name].better == HIGHER)
+    ranked.sort(key=lambda metric: metric.value, reverse=METRICS[name].better == HIGHER)
     pairs = [
-        MetricPair(cell=one.cell, reference=other.cell, **contrast._asdict())
-        for one, other in combinations(found, 2)
-        if (contrast := model.contrast(one.cell, other.cell))
+        MetricPair(cell=first.cell, reference=second.cell, **contrast._asdict())
+        for first, second in combinations(ranked, 2)
+        if (contrast := model.contrast(first.cell, second.cell))
     ]
-    return ComparedMetric(metric=name, cells=found, pairs=pairs)
+    return ComparedMetric(metric=name, cells=ranked, pairs=pairs)
 
 
 def _summary(

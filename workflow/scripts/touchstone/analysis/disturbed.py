@@ -46,8 +46,8 @@ class Disturbed(FindingsPart):
 
 def disturbed(runs: Iterable[tuple[Sequence[str], float | None]]) -> Disturbed | None:
     """Whether more than `MOST_DISTURBED` of the runs were; a run is its flags and its `METRIC`."""
-    known = list(runs)
-    shares = [share for flags, share in known if FLAG in flags and share is not None]
-    if len(shares) <= MOST_DISTURBED * len(known):
+    all_runs = list(runs)
+    shares = [share for flags, share in all_runs if FLAG in flags and share is not None]
+    if len(shares) <= MOST_DISTURBED * len(all_runs):
         return None
-    return Disturbed(runs=len(shares), total=len(known), share=median(shares))
+    return Disturbed(runs=len(shares), total=len(all_runs), share=median(shares))

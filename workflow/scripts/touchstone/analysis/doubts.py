@@ -44,14 +44,14 @@ def doubts(study: Study, in_turn: bool = False) -> list[Doubt]:
     total = len(study.runs)
     counted = DISTURBING - {FLAG} if disturbed_runs(study) else DISTURBING
     flagged = [flags for run in study.runs if (flags := counted & set(run.flags))]
-    found = []
+    reasons = []
     if len(flagged) > MOST_DISTURBED * total:
         counts = Counter(flag for flags in flagged for flag in flags)
         by_flag = {flag: counts[flag] for flag in sorted(counts)}
-        found.append(Doubt(cause="flags", flags=by_flag, runs=len(flagged), total=total))
+        reasons.append(Doubt(cause="flags", flags=by_flag, runs=len(flagged), total=total))
     if total and all(len(cell.runs) == 1 for cell in study.cells):
-        found.append(Doubt(cause="one run", flags={}, runs=total, total=total, beside=in_turn))
+        reasons.append(Doubt(cause="one run", flags={}, runs=total, total=total, beside=in_turn))
     if apart := sum(CORES_APART in run.flags for run in study.runs):
         doubt = Doubt(cause="cores apart", flags={}, runs=apart, total=total, beside=in_turn)
-        found.append(doubt)
-    return found
+        reasons.append(doubt)
+    return reasons

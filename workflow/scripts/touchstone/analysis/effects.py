@@ -44,28 +44,28 @@ def effects(cells: Sequence[Cell], compared: Sequence[str], group: Group) -> lis
     if set(compared) <= set(COMPARED):
         return []
     fixed = [cell for cell in cells if cell.plan.settings.mode != BEST] or list(cells)
-    found = (_effect(factor, fixed, group, {}) for factor in compared if factor not in COMPARED)
-    return [effect for effect in found if any(level.ratio for level in effect.levels)]
+    by_factor = (_effect(factor, fixed, group, {}) for factor in compared if factor not in COMPARED)
+    return [effect for effect in by_factor if any(level.ratio for level in effect.levels)]
 
 
 def curves(study: Study, workload: Kind, comparisons: Iterable[ComparisonSummary]) -> list[Curve]:
     """How each of `OF_CURVES` changes the speed of the configurations of a study, by its runs;
     none of those that ran once."""
-    together = [{cell.cell for cell in one.cells} for one in comparisons]
-    compared = set().union(*together)
-    found: list[tuple[str, list[Cell]]] = []
+    sets = [{cell.cell for cell in comparison.cells} for comparison in comparisons]
+    compared = set().union(*sets)
+    series: list[tuple[str, list[Cell]]] = []
     for factor in OF_CURVES:
         for cells in differing_by(study.cells, factor):
             valued = [cell for cell in cells if cell.values(SPEED_OF[workload])]
             names = {cell.plan.name for cell in valued}
-            if len(names) > 1 and names <= compared and not any(names <= one for one in together):
-                found.append((factor, valued))
+            if len(names) > 1 and names <= compared and not any(names <= group for group in sets):
+                series.append((factor, valued))
     models = compare_groups(
-        [{c.plan.name: c.by_block(SPEED_OF[workload]) for c in cells} for _, cells in found]
+        [{c.plan.name: c.by_block(SPEED_OF[workload]) for c in cells} for _, cells in series]
     )
     return [
         _curve(workload, factor, cells, model)
-        for (factor, cells), model in zip(found, models, strict=True)
+        for (factor, cells), model in zip(series, models, strict=True)
         if model.freedom
     ]
 
@@ -97,7 +97,7 @@ def _effect(
     ]
     for value in values[1:]:
         pairs = [
-            (one[value], one[first]) for one in by_rest.values() if {value, first} <= one.keys()
+            (row[value], row[first]) for row in by_rest.values() if {value, first} <= row.keys()
         ]
         ratios = [estimate(group.ratio(*(c.plan.name for c in pair))) for pair in pairs]
         levels.append(_level(value, versions.get(value), [ratio for ratio in ratios if ratio]))
@@ -105,13 +105,13 @@ def _effect(
 
 
 def _level(value: str, version: str | None, ratios: Sequence[RatioEstimate]) -> FactorLevel:
-    known = [ratio.value for ratio in ratios]
+    values = [ratio.value for ratio in ratios]
     return FactorLevel(
         value=value,
         version=version,
         ratio=_mean(ratios) if ratios else None,
-        least=min(known, default=None),
-        most=max(known, default=None),
+        least=min(values, default=None),
+        most=max(values, default=None),
     )
 
 
@@ -140,9 +140,9 @@ def _mean(ratios: Sequence[RatioEstimate]) -> RatioEstimate:
 
 
 def _geometric(values: Iterable[float | None]) -> float | None:
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return exp(fmean(map(log, known))) if len(known) == len(found) else None
+    all_values = list(values)
+    numbers = [value for value in all_values if value is not None]
+    return exp(fmean(map(log, numbers))) if len(numbers) == len(all_values) else None
 
 
 def _order(value: str) -> tuple[float, ...]:
@@ -152,5 +152,5 @@ def _order(value: str) -> tuple[float, ...]:
 
 def _version(cell: Cell) -> str | None:
     """The version of the framework that the cell's runs used; None where they differ."""
-    found = {run.provenance["software"].get("version") for run in cell.runs}
-    return found.pop() if len(found) == 1 else None
+    versions = {run.provenance["software"].get("version") for run in cell.runs}
+    return versions.pop() if len(versions) == 1 else None

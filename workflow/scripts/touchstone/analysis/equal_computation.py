@@ -16,27 +16,25 @@ def equal_computation(study: Study, certificates: Certificates) -> list[EqualCom
 
 
 def _summary(certificates: Certificates, network: str, framework: str) -> EqualComputation:
-    found = proof(certificates, network, framework)
+    result = proof(certificates, network, framework)
     return EqualComputation(
         network=network,
         framework=framework,
-        verdict=found.verdict,
-        why=found.why or None,
-        reference=found.reference or None,
-        deviations=[_deviation(one) for one in found.deviations],
-        closest=_deviation(found.closest) if found.closest else None,
+        verdict=result.verdict,
+        why=result.why or None,
+        reference=result.reference or None,
+        deviations=[_deviation(deviation) for deviation in result.deviations],
+        closest=_deviation(result.closest) if result.closest else None,
     )
 
 
-def _deviation(found: Deviation) -> DeviationFromReference:
-    return DeviationFromReference(
-        case=found.case, kind=found.kind, value=found.value, tolerance=found.tolerance
-    )
+def _deviation(deviation: Deviation) -> DeviationFromReference:
+    return DeviationFromReference(**deviation._asdict())
 
 
 def known_deviations(study: Study) -> list[KnownDeviation]:
     """The deviations of frameworks that the records name, each once."""
-    found = dict.fromkeys(
+    deviations = dict.fromkeys(
         (cell.series.stack, cell.facet[0], sentence)
         for cell in study.cells
         for run in cell.runs
@@ -44,5 +42,5 @@ def known_deviations(study: Study) -> list[KnownDeviation]:
     )
     return [
         KnownDeviation(framework=framework, network=network, sentence=sentence)
-        for framework, network, sentence in found
+        for framework, network, sentence in deviations
     ]

@@ -57,17 +57,17 @@ def compute(
         for workload in SPEED_OF
         for comparison in comparisons(study, workload, certificates, interleaved)
     ]
+    in_turn = [comparison.in_turn for comparison in compared]
     networks = Study([*trained.cells, *study.inference.cells])
-    disturbed = disturbed_runs(study)
-    if disturbed and compared:
-        hold = all(one.in_turn and not one.in_turn.disturbed for one in compared)
+    if (disturbed := disturbed_runs(study)) and compared:
+        hold = all(turns and not turns.disturbed for turns in in_turn)
         disturbed = disturbed.model_copy(update={"ratios_hold": hold})
     return Findings(
         format=2,
         units=UNITS,
         answer=answer(study, compared, named),
         disturbed=disturbed,
-        doubts=doubts(study, all(one.in_turn for one in compared) and bool(compared)),
+        doubts=doubts(study, all(in_turn) and bool(compared)),
         outcomes=outcomes(study),
         flags=flags(study, compared),
         cells=cells,

@@ -387,8 +387,8 @@ class Findings(FindingsPart):
 
     @model_validator(mode="after")
     def _of_its_cells(self) -> Self:
-        for one in self.comparisons:
-            for cell in one.cells:
+        for comparison in self.comparisons:
+            for cell in comparison.cells:
                 if cell.cell not in self.cell:
                     raise ValueError(f"comparisons: no cell is named {cell.cell}")
         return self

@@ -221,8 +221,8 @@ class _CellTrial(NamedTuple):
 def _trials(findings: Findings) -> list[_CellTrial]:
     """The trials of each run, in order of the plan and of repeats."""
     place = {cell.name: number for number, cell in enumerate(findings.cells)}
-    trials = [_CellTrial(choice.cell, one) for choice in findings.choices for one in choice.trials]
-    return sorted(trials, key=lambda row: (place[row.cell], row.trial.repeat))
+    rows = [_CellTrial(c.cell, trial) for c in findings.choices for trial in c.trials]
+    return sorted(rows, key=lambda row: (place[row.cell], row.trial.repeat))
 
 
 TRIALS = Table(

@@ -65,10 +65,10 @@ def as_text(gate: Gate) -> str:
     if gate.shift:
         lines.append(f"  {_shift_line(gate, gate.shift)}")
     for verdict in VERDICTS:
-        found = [change for change in gate.changes if change.verdict == verdict]
-        lines += [f"  {verdict}: {line_of(change)}" for change in found[:MOST_LINES]]
-        if len(found) > MOST_LINES:
-            lines.append(f"  {verdict}: {len(found) - MOST_LINES} more, all in the table")
+        changes = [change for change in gate.changes if change.verdict == verdict]
+        lines += [f"  {verdict}: {line_of(change)}" for change in changes[:MOST_LINES]]
+        if len(changes) > MOST_LINES:
+            lines.append(f"  {verdict}: {len(changes) - MOST_LINES} more, all in the table")
     if gate.judged:
         lines.append(_power(gate.judged, counts["slower"]))
     differing = Counter(text for change in gate.changes for text in change.differences)
@@ -168,10 +168,10 @@ def _power(judged: Sequence[Change], slower: int) -> str:
 def _uncertainty(judged: Sequence[Change]) -> str:
     """The smallest and the largest end of the intervals of these changes, in brackets."""
     limits = (change.ratio.detectable_limits for change in judged if change.ratio)
-    known = [one for one in limits if one]
-    if not known:
+    ends = [pair for pair in limits if pair]
+    if not ends:
         return ""
-    low, high = min(low for low, _ in known), max(high for _, high in known)
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
     return f" (as uncertain as the noise: {span(low, high)})"
 
 

@@ -9,10 +9,10 @@ from touchstone.results.study import Study
 
 def largest_batches(study: Study, searches: Sequence[MaxBatch]) -> list[LargestBatch]:
     """Each search that holds for a cell of the study, with the first such cell."""
-    found: dict[int, LargestBatch] = {}
+    by_search: dict[int, LargestBatch] = {}
     for cell in study.cells if searches else []:
-        if (search := of_cell(searches, cell.plan.factors)) and id(search) not in found:
-            found[id(search)] = LargestBatch(
+        if (search := of_cell(searches, cell.plan.factors)) and id(search) not in by_search:
+            by_search[id(search)] = LargestBatch(
                 cell=cell.plan.name,
                 max_batch_size=search.value,
                 status=search.status,
@@ -20,4 +20,4 @@ def largest_batches(study: Study, searches: Sequence[MaxBatch]) -> list[LargestB
                 limit=search.limit,
                 probes=len(search.probes),
             )
-    return list(found.values())
+    return list(by_search.values())

@@ -99,7 +99,8 @@ def _kept(path: Path) -> Kept:
 
 
 def _digests(manifest: dict[str, Any]) -> set[str]:
-    return {one["sha256"] for name, one in manifest["files"].items() if name.startswith("records/")}
+    files = manifest["files"].items()
+    return {file["sha256"] for name, file in files if name.startswith("records/")}
 
 
 # What lawrence2017 shows of a run
@@ -127,8 +128,7 @@ class Quantity(NamedTuple):
 
     def values(self, cell: Cell) -> list[float]:
         """Its values over the runs of a cell, as far as there are any."""
-        found = [self.of(cell, run) for run in cell.runs]
-        return [value for value in found if value is not None]
+        return [value for run in cell.runs if (value := self.of(cell, run)) is not None]
 
 
 QUANTITIES = (
@@ -290,7 +290,7 @@ def time_rows(machines: Sequence[Machine], names: Iterable[str]) -> list[dict[st
     """A row per cell and machine: the quantities of the figure."""
     rows = []
     for name in names:
-        found = speedup(machines, name)
+        gain = speedup(machines, name)
         here = [machine for machine in machines if name in machine.cells]
         for machine in here:
             cell = machine.cells[name]
@@ -305,10 +305,10 @@ def time_rows(machines: Sequence[Machine], names: Iterable[str]) -> list[dict[st
                     "machine": machine.name,
                     "medians": medians,
                     "words": ", ".join(cell.words("training_time")),
-                    "slowest": found is not None and found.slowest == machine.name,
-                    "ratio": found.ratio.get(machine.name) if found else None,
-                    "speedup": median(found.runs[machine.name])
-                    if found and machine.name in found.runs
+                    "slowest": gain is not None and gain.slowest == machine.name,
+                    "ratio": gain.ratio.get(machine.name) if gain else None,
+                    "speedup": median(gain.runs[machine.name])
+                    if gain and machine.name in gain.runs
                     else None,
                 }
             )

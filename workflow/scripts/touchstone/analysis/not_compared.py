@@ -12,7 +12,7 @@ def not_compared(
     study: Study, comparisons: Iterable[ComparisonSummary], cells: Mapping[str, CellSummary]
 ) -> list[NotCompared]:
     """Every cell without a place in an answer, by reason; none where a study has a single cell."""
-    compared = {cell.cell: cell.speed for one in comparisons for cell in one.cells}
+    compared = {cell.cell: cell.speed for comparison in comparisons for cell in comparison.cells}
     if len(cells) < 2:
         return []
     by_reason: dict[str, list[str]] = {}
@@ -38,7 +38,7 @@ def _without_speed(cell: CellSummary) -> str:
 
 def _without_partner(cell: CellSummary, cells: Iterable[CellSummary]) -> str:
     """In what a cell differs from the one that is most like it."""
-    others = [one for one in cells if one is not cell and one.workload == cell.workload]
+    others = [other for other in cells if other is not cell and other.workload == cell.workload]
     if not others:
         return f"the only configuration of {cell.workload}"
     nearest = min((_differing(cell, other) for other in others), key=len)

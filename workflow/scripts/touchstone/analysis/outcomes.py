@@ -42,9 +42,8 @@ def failures(study: Study) -> list[Failure]:
 def flags(study: Study, comparisons: Iterable[ComparisonSummary]) -> dict[str, int]:
     """Runs by flag; for a flag of the study that no run has, the comparisons with that remark."""
     runs = Counter(flag for run in study.runs for flag in run.flags)
-    remarks = Counter(
-        remark for one in comparisons for remark in {r for pair in one.pairs for r in pair.remarks}
-    )
+    sets = ({r for pair in comparison.pairs for r in pair.remarks} for comparison in comparisons)
+    remarks = Counter(remark for group in sets for remark in group)
     return {name: runs[name] for name in FLAGS} | {
         name: runs[name] or remarks[name] for name in STUDY_FLAGS
     }

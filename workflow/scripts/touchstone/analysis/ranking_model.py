@@ -89,12 +89,12 @@ class ComparedPair(FindingsPart):
     @property
     def runs_disagree(self) -> bool:
         """Whether the interval of the long runs and that of the turns have nothing in common."""
-        one, other = self.ratio, self.runs_ratio
-        if one is None or one.low is None or one.high is None:
+        turns, runs = self.ratio, self.runs_ratio
+        if turns is None or turns.low is None or turns.high is None:
             return False
-        if other is None or other.low is None or other.high is None:
+        if runs is None or runs.low is None or runs.high is None:
             return False
-        return other.low > one.high or other.high < one.low
+        return runs.low > turns.high or runs.high < turns.low
 
     @property
     def runs_turn_round(self) -> bool:

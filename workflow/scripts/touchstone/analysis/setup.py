@@ -71,13 +71,13 @@ def _factors(study: Study) -> VaryingFactors:
     for name, value in study.cells[0].plan.factors.items():
         if name in ("framework", "environment", "style", "batch_size"):
             continue
-        found: dict[str, set[str]] = {}
+        by_stack: dict[str, set[str]] = {}
         for cell in study.cells:
-            found.setdefault(cell.series.stack, set()).add(cell.plan.factors[name])
-        if set().union(*found.values()) == {value}:
+            by_stack.setdefault(cell.series.stack, set()).add(cell.plan.factors[name])
+        if set().union(*by_stack.values()) == {value}:
             same[name] = value
-        elif all(len(values) == 1 for values in found.values()):
-            by_framework[name] = {f: next(iter(values)) for f, values in found.items()}
+        elif all(len(values) == 1 for values in by_stack.values()):
+            by_framework[name] = {f: next(iter(values)) for f, values in by_stack.items()}
         elif name not in (*FACET, *study.cells[0].series.factors):
             other.append(name)
     return VaryingFactors(same=same, by_framework=by_framework, other=other)
@@ -141,30 +141,30 @@ def _settings(study: Study) -> list[SettingReadBack]:
 
 def _differs_from_default(study: Study) -> dict[str, list[str]]:
     """By framework, where its runs differ from what it does by itself."""
-    found: dict[str, dict[str, None]] = {}
+    by_framework: dict[str, dict[str, None]] = {}
     for cell in study.cells:
-        sentences = found.setdefault(cell.series.stack, {})
+        sentences = by_framework.setdefault(cell.series.stack, {})
         if (wait := cell.plan.settings.wait_policy) != "default":
             sentences[f"idle threads wait in the {wait} way, as the study asks"] = None
         for run in cell.runs:
             sentences |= dict.fromkeys(run.provenance["settings"].get("differs", ()))
-    return {framework: list(sentences) for framework, sentences in found.items()}
+    return {framework: list(sentences) for framework, sentences in by_framework.items()}
 
 
 def _hints(study: Study) -> list[str]:
     """What may be faster on this machine but is not a framework's own choice."""
-    settings = (run.provenance["settings"] for run in study.runs)
-    return distinct(chain.from_iterable(found.get("hints", ()) for found in settings))
+    hints = (run.provenance["settings"].get("hints", ()) for run in study.runs)
+    return distinct(chain.from_iterable(hints))
 
 
 def _execution(study: Study) -> dict[str, ExecutionFact]:
     """Each fact of the runs' execution environments, but for what differs in every run."""
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for environment in distinct(run.provenance["environment"] for run in study.runs):
         for name, value in environment.items():
             if name not in ("load_before", "core_latency"):
-                found.setdefault(name, []).append(value)
-    return {name: _fact(distinct(values)) for name, values in found.items()}
+                by_name.setdefault(name, []).append(value)
+    return {name: _fact(distinct(values)) for name, values in by_name.items()}
 
 
 def _fact(values: list[Any]) -> ExecutionFact:

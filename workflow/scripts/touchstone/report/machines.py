@@ -41,13 +41,13 @@ def _answer(first: str, throughputs: Mapping[str, Against]) -> str:
 
 def _warnings(machine: Machine) -> list[Alert]:
     """The warnings of a machine's study, each with the machine's name; commands are for there."""
-    found = warnings(disturbed_runs(machine.study), doubts(machine.study), machine.kept)
+    alerts = warnings(disturbed_runs(machine.study), doubts(machine.study), machine.kept)
     return [
         alert._replace(
             fault=f"{machine.name}: {alert.fault}",
             remedy=alert.remedy.removesuffix(":") + f"{THERE}:" if alert.command else alert.remedy,
         )
-        for alert in found
+        for alert in alerts
     ]
 
 

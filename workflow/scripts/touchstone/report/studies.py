@@ -24,14 +24,14 @@ def entry(
     findings: Findings, title: str, kept: Kept, changed: Sequence[str] = ()
 ) -> dict[str, Any]:
     """What the list says of a study, as JSON; `changed` as for the page."""
-    found = of_changed(changed) + warnings(findings.disturbed, findings.doubts, kept)
+    alerts = of_changed(changed) + warnings(findings.disturbed, findings.doubts, kept)
     return {
         "format": 1,
         "title": title,
         "verdicts": verdicts(findings),
         "trust": findings.answer.trust.level if findings.answer.trust else "",
         "answer": answer(findings),
-        "warnings": [one.fault for one in found],
+        "warnings": [alert.fault for alert in alerts],
         "started": findings.setup.last_start,
     }
 
@@ -42,21 +42,21 @@ def make_list(folder: Path) -> str:
     Of a study whose answer cannot be read it says so: the others keep their places.
     """
     entries = [_read(path) for path in folder.glob(f"*/{ENTRY}")]
-    entries.sort(key=lambda one: (one["started"], one["folder"]), reverse=True)
+    entries.sort(key=lambda study: (study["started"], study["folder"]), reverse=True)
     columns = (
         Column("Study", _link, css="wrap"),
-        Column("Measured (UTC)", lambda one: one["started"][:10] or None, css="text"),
-        Column("Verdict", lambda one: _lines(one["verdicts"]), css="wrap"),
-        Column("Trust", lambda one: one["trust"] or None, css="text"),
-        Column("Cautions", lambda one: _lines(one["warnings"]) or None, css="wrap"),
+        Column("Measured (UTC)", lambda study: study["started"][:10] or None, css="text"),
+        Column("Verdict", lambda study: _lines(study["verdicts"]), css="wrap"),
+        Column("Trust", lambda study: study["trust"] or None, css="text"),
+        Column("Cautions", lambda study: _lines(study["warnings"]) or None, css="wrap"),
     )
     table = Table("All studies", columns, entries, css="studies")
     return templates().get_template("studies.html.j2").render(table=table)
 
 
-def _link(one: dict[str, Any]) -> Markup:
-    name = Markup('<a href="{0}/index.html">{1}</a>').format(one["folder"], one["title"])
-    return name + below(one["folder"])
+def _link(study: dict[str, Any]) -> Markup:
+    name = Markup('<a href="{0}/index.html">{1}</a>').format(study["folder"], study["title"])
+    return name + below(study["folder"])
 
 
 def _lines(texts: Sequence[str]) -> Markup:
@@ -66,18 +66,18 @@ def _lines(texts: Sequence[str]) -> Markup:
 def _read(path: Path) -> dict[str, Any]:
     folder = path.parent.name
     try:
-        found = read_object(path, AGAIN)
-        if not _is_entry(found):
+        study = read_object(path, AGAIN)
+        if not _is_entry(study):
             raise InputError(path, "not the answer of a study", AGAIN)
     except InputError as fault:
-        found = {"title": folder, "started": "", "answer": [], "warnings": [str(fault)]}
+        study = {"title": folder, "started": "", "answer": [], "warnings": [str(fault)]}
     # Those of an earlier version have no verdicts.
-    return {"verdicts": found["answer"][:1], "trust": "", **found, "folder": folder}
+    return {"verdicts": study["answer"][:1], "trust": "", **study, "folder": folder}
 
 
-def _is_entry(found: dict[str, Any]) -> bool:
-    texts = [found.get("title"), found.get("started"), found.get("trust", "")]
-    for listed in (found.get("answer"), found.get("warnings"), found.get("verdicts", [])):
+def _is_entry(study: dict[str, Any]) -> bool:
+    texts = [study.get("title"), study.get("started"), study.get("trust", "")]
+    for listed in (study.get("answer"), study.get("warnings"), study.get("verdicts", [])):
         if not isinstance(listed, list):
             return False
         texts += listed

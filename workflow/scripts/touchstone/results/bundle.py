@@ -170,7 +170,8 @@ def pack(results: Path, path: Path, name: str | None = None, hostname: bool = Fa
     files |= {member: read_text(file, COMPLETE) for member, file in others.items()}
     config = _configuration(results / CONFIG, files[CONFIG])
     if not hostname:
-        names = _names(results, plan, (each for pair in runs.values() for each in _machines(*pair)))
+        machines = (machine for pair in runs.values() for machine in _machines(*pair))
+        names = _names(results, plan, machines)
         for text in (*files.values(), *map(json.dumps, runs.values())):
             names.look_for_homes(text)
         runs = {run: _without_names(*pair, names) for run, pair in runs.items()}
@@ -269,11 +270,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
         InputError: the file is no bundle, or one of its members is not what was packed.
     """
     members = _members(path)
-    _, manifest = next(members)
+    manifest: dict[str, Any] = parse_json(next(members)[1].decode())
     for _ in members:
         pass
-    found: dict[str, Any] = parse_json(manifest.decode())
-    return found
+    return manifest
 
 
 def unpack(path: Path, folder: Path) -> dict[str, Any]:
@@ -299,9 +299,9 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
                 faults.append(f"{member} has control characters")
             if large := _too_large(value):
                 faults.append(f"{member} has {large}, which no measurement gives")
-            faults += [f"{member}: {each}" for each in _odd_software(value)]
+            faults += [f"{member}: {why}" for why in _odd_software(value)]
             if member.startswith("records/"):
-                faults += [f"{member} is no record: {each}" for each in faults_of_record(value)[:1]]
+                faults += [f"{member} is no record: {why}" for why in faults_of_record(value)[:1]]
         target = folder / member
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
@@ -329,7 +329,7 @@ def _odd_software(value: Any) -> list[str]:
     software = place.get("software") if isinstance(place, dict) else None
     packages = software.get("packages") if isinstance(software, dict) else None
     if packages is None or (
-        isinstance(packages, list) and all(isinstance(each, str) for each in packages)
+        isinstance(packages, list) and all(isinstance(package, str) for package in packages)
     ):
         return []
     return ["software.packages is no list of texts"]
@@ -340,12 +340,12 @@ def _check_plan(path: Path, plan: list[PlannedCell], manifest: dict[str, Any]) -
     runs, files = sum(cell.repeats for cell in plan), len(manifest["files"])
     if runs > files + MOST_MISSING:  # so many cannot be listed
         _refuse(path, [f"{runs:,} runs are planned, and it has {files:,} files"], FRESH)
-    asked = {(cell.name, n) for cell in plan for n in range(1, cell.repeats + 1)}
-    wanted = {f"records/{cell}/rep{n}.json" for cell, n in asked}
-    wanted |= {f"runs/{cell}/rep{n}/env.json" for cell, n in asked} | {CONFIG}
-    found = {m for m in manifest["files"] if m == CONFIG or m.startswith(("records/", "runs/"))}
-    faults = [f"{name} is missing" for name in sorted(wanted - found)]
-    faults += [f"{name} is not planned" for name in sorted(found - wanted)]
+    pairs = {(cell.name, n) for cell in plan for n in range(1, cell.repeats + 1)}
+    wanted = {f"records/{cell}/rep{n}.json" for cell, n in pairs}
+    wanted |= {f"runs/{cell}/rep{n}/env.json" for cell, n in pairs} | {CONFIG}
+    present = {m for m in manifest["files"] if m == CONFIG or m.startswith(("records/", "runs/"))}
+    faults = [f"{name} is missing" for name in sorted(wanted - present)]
+    faults += [f"{name} is not planned" for name in sorted(present - wanted)]
     _refuse(path, faults, FRESH)
 
 

@@ -85,15 +85,15 @@ def read_certificates(paths: Iterable[Path]) -> Certificates:
     """The certificates in these files; InputError for one that cannot be used."""
     certificates: Certificates = {}
     for path in paths:
-        found = read_object(path, REMAKE)
+        certificate = read_object(path, REMAKE)
         try:
-            _Certificate.model_validate(found)
+            _Certificate.model_validate(certificate)
         except ValidationError as error:
             raise not_of_this_version(path, "a certificate", error) from None
-        if found["network"] in certificates:
-            cause = f"a second certificate of {found['network']}"
+        if certificate["network"] in certificates:
+            cause = f"a second certificate of {certificate['network']}"
             raise InputError(path, cause, "Give one per network")
-        certificates[found["network"]] = found
+        certificates[certificate["network"]] = certificate
     return certificates
 
 
@@ -127,29 +127,29 @@ def proof(
     if framework == reference:
         why = "the other frameworks are compared with it"
         return Proof(network, framework, "reference", why, reference, [])
-    one = certificate["frameworks"].get(framework)
-    if one is None:
+    entry = certificate["frameworks"].get(framework)
+    if entry is None:
         why = "the certificate does not have it"
         return Proof(network, framework, "not shown", why, reference, [])
     deviations = [
-        Deviation(case, kind, found[kind], tolerance)
-        for case, kinds in one.get("tolerances", certificate["tolerances"]).items()
+        Deviation(case, kind, values[kind], tolerance)
+        for case, kinds in entry.get("tolerances", certificate["tolerances"]).items()
         for kind, tolerance in kinds.items()
-        if kind in (found := one.get("deviations", {}).get(case, {}))
+        if kind in (values := entry.get("deviations", {}).get(case, {}))
     ]
-    lacking = one.get("lacking", {})
+    lacking = entry.get("lacking", {})
     if optimizer in optimizers.names():
         optimizer = optimizers.equation(optimizer)
-    if one["equal"] and optimizer in lacking:
+    if entry["equal"] and optimizer in lacking:
         verdict, why = "not shown", f"no parity steps of {optimizer}: {lacking[optimizer]}"
-    elif one["equal"]:
-        notes = [SINGLE] if one.get("single_precision_only") else []
+    elif entry["equal"]:
+        notes = [SINGLE] if entry.get("single_precision_only") else []
         notes += [f"without {name}: {reason}" for name, reason in lacking.items()]
         verdict, why = "equal", "; ".join(notes)
-    elif one.get("unsupported"):
-        verdict, why = "not shown", f"unsupported: {one['unsupported']}"
-    elif one.get("failed"):
-        verdict, why = "not shown", one["failed"]
+    elif entry.get("unsupported"):
+        verdict, why = "not shown", f"unsupported: {entry['unsupported']}"
+    elif entry.get("failed"):
+        verdict, why = "not shown", entry["failed"]
     else:
-        verdict, why = "differs", f"beyond the tolerance: {', '.join(one.get('beyond', []))}"
+        verdict, why = "differs", f"beyond the tolerance: {', '.join(entry.get('beyond', []))}"
     return Proof(network, framework, verdict, why, reference, deviations)

@@ -31,7 +31,7 @@ def least_readings(
             least[host] = min(reading, least.get(host, reading))
     for group in interleaved:
         places = {host for cell in group.cells for host in hosts.get(cell, ())}
-        reading = least_latency(part for one in group.sets for part in one.slices)
+        reading = least_latency(part for set_ in group.sets for part in set_.slices)
         if len(places) == 1 and reading < float("inf"):
             (host,) = places
             least[host] = min(reading, least.get(host, reading))
@@ -46,5 +46,5 @@ def were_apart(provenance: Mapping[str, Any], least: Mapping[str, float]) -> boo
 
 def readings(provenance: Mapping[str, Any]) -> list[float]:
     """The core latencies before and after a run, ns; none where they were not measured."""
-    found = provenance["environment"].get("core_latency") or ()
-    return [float(reading) for reading in found if reading is not None]
+    latencies = provenance["environment"].get("core_latency") or ()
+    return [float(reading) for reading in latencies if reading is not None]

@@ -48,8 +48,7 @@ def write(folder: Path, paths: Iterable[Path]) -> None:
     Raises:
         OSError: one cannot be read, or the list cannot be written.
     """
-    found = {path: _digest(path) for path in paths if path.is_file()}
-    _write(folder, found)
+    _write(folder, {path: _digest(path) for path in paths if path.is_file()})
 
 
 def add(folder: Path, *paths: Path) -> None:
@@ -75,8 +74,8 @@ def forget(folder: Path) -> None:
 
 def listed(folder: Path) -> dict[Path, str]:
     """The digest of every listed file; of a list that is missing or damaged, what can be read."""
-    found = (LINE.fullmatch(line) for line in _lines(folder))
-    return {_joined(folder, line[2]): line[1] for line in found if line}
+    matches = (LINE.fullmatch(line) for line in _lines(folder))
+    return {_joined(folder, match[2]): match[1] for match in matches if match}
 
 
 def changed(folder: Path) -> list[Path]:
@@ -93,8 +92,8 @@ def is_changed(folder: Path, path: Path, text: str) -> bool | None:
     """Whether a file with this text is another one than the `folder` lists; None: not listed."""
     ending = f"  {os.path.relpath(path, folder)}"
     line = next((line for line in _lines(folder) if line.endswith(ending)), "")
-    found = LINE.fullmatch(line)
-    return None if found is None else found[1] != hashlib.sha256(text.encode()).hexdigest()
+    match = LINE.fullmatch(line)
+    return None if match is None else match[1] != hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_edited(path: Path) -> bool:

@@ -46,14 +46,14 @@ def _benchmark(cell: Cell) -> dict[str, Any]:
 def _metadata(run: Result) -> dict[str, Any]:
     """What pyperf shows of a run, in its own names where it has some."""
     machine, software = run.provenance["machine"], run.provenance["software"]
-    found = {
+    metadata = {
         "date": datetime.fromisoformat(run.provenance["started"]).strftime("%Y-%m-%d %H:%M:%S.%f"),
         "cpu_model_name": machine.get("cpu_model"),
         "cpu_count": machine.get("logical_cores"),
         "framework_version": software.get("version"),
         "flags": " ".join(run.flags),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in metadata.items() if value}
 
 
 def typed_table(path: Path) -> "pd.DataFrame":

@@ -135,12 +135,11 @@ def _summary(
     runs = [record["provenance"] for record in records]
     choices = (counted(filter(None, map(trained_mode, runs))), counted_choices(runs))
     head = _fields(*(cell.factors[name] for name in FACTORS), cell.name)
-    metrics = [record["metrics"] for record in records]
     for name, metric in METRICS.items():
-        found = [one[name]["value"] for one in metrics]
-        beyond = found.count(None) if name in CENSORED else 0
-        n, *spread = summarise([value for value in found if value is not None], beyond)
-        censored = sum("censored_at" in one[name] for one in metrics)
+        numbers = [record["metrics"][name]["value"] for record in records]
+        beyond = numbers.count(None) if name in CENSORED else 0
+        n, *spread = summarise([value for value in numbers if value is not None], beyond)
+        censored = sum("censored_at" in record["metrics"][name] for record in records)
         unit, count = _fields(name, metric.unit), _fields(status, n)
         values, ending = ",".join(map(_number, spread)), _fields(flags, censored, *choices)
         yield f"{head},{unit},{count},{values},{ending}\n"
@@ -164,7 +163,7 @@ def _comparisons(study: Study, interleaved: Sequence[Interleaved]) -> str:
     }
     for number, group in enumerate(groups):
         for reference, cell in combinations(group, 2):
-            provenances = ([run.provenance for run in one.runs] for one in (cell, reference))
+            provenances = ([run.provenance for run in side.runs] for side in (cell, reference))
             remark = ", ".join(remarks(*provenances))
             flags, reference_flags = counted(cell.flags), counted(reference.flags)
             names = cell.plan.name, reference.plan.name

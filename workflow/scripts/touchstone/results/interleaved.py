@@ -76,62 +76,62 @@ def read_interleaved(paths: Iterable[Path]) -> list[Interleaved]:
     Raises:
         InputError: a file is missing or damaged.
     """
-    found = []
+    groups = []
     for path in paths:
         try:
             value = parse_json(read_text(path, REMEDY))
             if not isinstance(value, dict) or value.get("format") != FORMAT:
                 raise WrongValue(f"it is no object of format {FORMAT}")
-            found.append(_checked(from_json(Interleaved, value)))
+            groups.append(_checked(from_json(Interleaved, value)))
         except ValueError as fault:
             raise InputError(path, f"not what turns leave ({fault})", REMEDY) from None
-    return found
+    return groups
 
 
-def _checked(found: Interleaved) -> Interleaved:
+def _checked(group: Interleaved) -> Interleaved:
     """Raise WrongValue where the sets are not of the cells, or a slice has no speed."""
-    for one in found.sets:
-        for turns in one.turns:
-            for each in turns.rounds:
-                names = [part.cell for part in each.slices]
+    for set_ in group.sets:
+        for turns in set_.turns:
+            for round_ in turns.rounds:
+                names = [part.cell for part in round_.slices]
                 if sorted(names) != sorted(turns.cells):
-                    raise WrongValue(f"set {one.number}: a round of {', '.join(names)}")
-                if min(min(part.seconds, part.examples) for part in each.slices) <= 0:
-                    raise WrongValue(f"set {one.number}: a slice without time or examples")
-        if {cell for turns in one.turns for cell in turns.cells} != set(found.cells):
-            raise WrongValue(f"set {one.number}: its cells are not those of the file")
-    return found
+                    raise WrongValue(f"set {set_.number}: a round of {', '.join(names)}")
+                if min(min(part.seconds, part.examples) for part in round_.slices) <= 0:
+                    raise WrongValue(f"set {set_.number}: a slice without time or examples")
+        if {cell for turns in set_.turns for cell in turns.cells} != set(group.cells):
+            raise WrongValue(f"set {set_.number}: its cells are not those of the file")
+    return group
 
 
-def measured(found: Interleaved) -> Measured | None:
+def measured(group: Interleaved) -> Measured | None:
     """What the sets of a group show; None where there are none."""
-    if not found.sets:
+    if not group.sets:
         return None
-    counting = _counting(found.sets)
-    rounds = [each for one in found.sets for each in one.rounds]
+    counting = _counting(group.sets)
+    rounds = [round_ for set_ in group.sets for round_ in set_.rounds]
     used = counting.rounds
     busy = [
         cell
-        for cell in found.cells
-        if fmean(one.waiting[cell].cores for one in found.sets if cell in one.waiting) > BUSY
+        for cell in group.cells
+        if fmean(set_.waiting[cell].cores for set_ in group.sets if cell in set_.waiting) > BUSY
     ]
     return Measured(
-        cells=found.cells,
-        speeds=_speeds(found.cells, counting),
+        cells=group.cells,
+        speeds=_speeds(group.cells, counting),
         sets=len(counting.sets),
         rounds=len(used),
-        all_sets=len(found.sets),
+        all_sets=len(group.sets),
         all_rounds=len(rounds),
-        set_aside=sum(len(one.set_aside) for one in found.sets),
-        disturbed=sum(not each.quiet for each in used),
+        set_aside=sum(len(set_.set_aside) for set_ in group.sets),
+        disturbed=sum(not round_.quiet for round_ in used),
         apart=counting.apart,
-        moved=sum(not part.near(counting.least) for one in found.sets for part in one.slices),
-        seconds=fmean(one.seconds for one in found.sets),
+        moved=sum(not part.near(counting.least) for set_ in group.sets for part in set_.slices),
+        seconds=fmean(set_.seconds for set_ in group.sets),
         busy=busy,
-        paired=found.paired,
-        asked_rounds=found.rounds,
-        excluded=found.excluded,
-        adaptive=found.precision is not None,
+        paired=group.paired,
+        asked_rounds=group.rounds,
+        excluded=group.excluded,
+        adaptive=group.precision is not None,
     )
 
 
@@ -147,9 +147,9 @@ def only_near(sets: Sequence[MeasuredSet]) -> bool:
 
 def _speeds(cells: Sequence[str], counting: "Counting") -> dict[str, dict[int, float]]:
     speeds: dict[str, dict[int, float]] = {cell: {} for cell in cells}
-    for one in counting.sets:
-        for cell, speed in speeds_of(one, cells[0], counting.counts).items():
-            speeds[cell][one.number] = speed
+    for set_ in counting.sets:
+        for cell, speed in speeds_of(set_, cells[0], counting.counts).items():
+            speeds[cell][set_.number] = speed
     return speeds
 
 
@@ -163,12 +163,12 @@ class Counting(NamedTuple):
     @property
     def rounds(self) -> list[Round]:
         """Those that count."""
-        return [each for one in self.sets for each in one.rounds if self.counts(each)]
+        return [round_ for set_ in self.sets for round_ in set_.rounds if self.counts(round_)]
 
     @property
     def apart(self) -> int:
         """In how many of these the cores were apart."""
-        return sum(not each.near(self.least) for each in self.rounds)
+        return sum(not round_.near(self.least) for round_ in self.rounds)
 
 
 def _counting(sets: Sequence[MeasuredSet]) -> Counting:
@@ -178,22 +178,22 @@ def _counting(sets: Sequence[MeasuredSet]) -> Counting:
     fewer than half of the sets have so many, or fewer than `LEAST_QUIET`, all quiet rounds count;
     and if fewer than `LEAST_QUIET` sets have so many of those, all rounds of all sets.
     """
-    least = least_latency(part for one in sets for part in one.slices)
+    least = least_latency(part for set_ in sets for part in set_.slices)
     rules: list[tuple[Callable[[Round], bool], float]] = [
-        (lambda each: each.quiet and each.near(least), max(LEAST_QUIET, len(sets) / 2)),
-        (lambda each: each.quiet, LEAST_QUIET),
+        (lambda round_: round_.quiet and round_.near(least), max(LEAST_QUIET, len(sets) / 2)),
+        (lambda round_: round_.quiet, LEAST_QUIET),
     ]
     for rule, least_sets in rules:
         enough = [
-            one for one in sets
-            if min(sum(map(rule, turns.rounds)) for turns in one.turns) >= LEAST_QUIET
+            set_ for set_ in sets
+            if min(sum(map(rule, turns.rounds)) for turns in set_.turns) >= LEAST_QUIET
         ]  # fmt: skip
         if len(enough) >= least_sets:
             return Counting(enough, rule, least)
-    return Counting(sets, lambda each: True, least)
+    return Counting(sets, lambda round_: True, least)
 
 
-def speeds_of(one: MeasuredSet, first: str, counts: Callable[[Round], bool]) -> dict[str, float]:
+def speeds_of(set_: MeasuredSet, first: str, counts: Callable[[Round], bool]) -> dict[str, float]:
     """The speed of each cell in a set, examples/s.
 
     The ratio of two speeds is from the medians over the rounds that count of each cell's speed /
@@ -203,10 +203,10 @@ def speeds_of(one: MeasuredSet, first: str, counts: Callable[[Round], bool]) -> 
     """
     logs = {first: 0.0}
     slices: dict[str, list[float]] = {}
-    for turns in one.turns:
+    for turns in set_.turns:
         typical = _typical_logs(turns, counts)
         logs |= {cell: typical[cell] - typical[first] for cell in turns.cells}
-        for part in (part for each in filter(counts, turns.rounds) for part in each.slices):
+        for part in (part for round_ in filter(counts, turns.rounds) for part in round_.slices):
             slices.setdefault(part.cell, []).append(log(part.speed))
     level = fmean(median(slices[cell]) - value for cell, value in logs.items())
     return {cell: exp(level + value) for cell, value in logs.items()}
@@ -216,8 +216,8 @@ def _typical_logs(turns: Turns, counts: Callable[[Round], bool]) -> dict[str, fl
     """Of each cell the logarithm of its speed / the geometric mean of its round, the median over
     the rounds that count."""
     logs: dict[str, list[float]] = {cell: [] for cell in turns.cells}
-    for each in filter(counts, turns.rounds):
-        own = {part.cell: log(part.speed) for part in each.slices}
+    for round_ in filter(counts, turns.rounds):
+        own = {part.cell: log(part.speed) for part in round_.slices}
         level = fmean(own.values())
         for cell, value in own.items():
             logs[cell].append(value - level)
@@ -234,16 +234,16 @@ def compare_with_turns(groups: Sequence[Values], turns: Sequence[Measured | None
         groups: throughputs of runs, by cell and block.
         turns: of the same groups.
     """
-    values = [one.speeds if one else runs for runs, one in zip(groups, turns, strict=True)]
-    found: dict[int, Group] = {}
+    values = [result.speeds if result else runs for runs, result in zip(groups, turns, strict=True)]
+    by_place: dict[int, Group] = {}
     for in_turn in (True, False):
-        places = [place for place, one in enumerate(turns) if bool(one) == in_turn]
+        places = [place for place, result in enumerate(turns) if bool(result) == in_turn]
         models = compare_groups([values[place] for place in places])
         for place, model in zip(places, models, strict=True):
-            one = turns[place]
-            found[place] = _widened(model) if one and one.adaptive else model
-    total = sum(bool(model.freedom) for model in found.values())
-    return [found[place]._replace(groups=total) for place in range(len(groups))]
+            result = turns[place]
+            by_place[place] = _widened(model) if result and result.adaptive else model
+    total = sum(bool(model.freedom) for model in by_place.values())
+    return [by_place[place]._replace(groups=total) for place in range(len(groups))]
 
 
 def answering(groups: Sequence[Values], turns: Sequence[Measured | None]) -> list[Measured | None]:
@@ -258,8 +258,8 @@ def answering(groups: Sequence[Values], turns: Sequence[Measured | None]) -> lis
         return list(turns)
     of_runs, of_turns = compare_groups(groups), compare_with_turns(groups, turns)
     return [
-        None if one and is_too_wide(model) and not is_too_wide(runs, one.cells) else one
-        for one, runs, model in zip(turns, of_runs, of_turns, strict=True)
+        None if result and is_too_wide(model) and not is_too_wide(runs, result.cells) else result
+        for result, runs, model in zip(turns, of_runs, of_turns, strict=True)
     ]
 
 
@@ -291,8 +291,8 @@ def reach_of(model: Group, pairs: Iterable[tuple[str, str]]) -> float | None:
 
 def compare_turns(turns: Sequence[Measured]) -> list[Group]:
     """A model of the speeds of each group; their intervals hold together."""
-    models = compare_groups([one.speeds for one in turns])
-    return [_widened(m) if one.adaptive else m for m, one in zip(models, turns, strict=True)]
+    models = compare_groups([result.speeds for result in turns])
+    return [_widened(m) if result.adaptive else m for m, result in zip(models, turns, strict=True)]
 
 
 def _widened(model: Group) -> Group:
@@ -305,11 +305,11 @@ def turns_of(groups: Sequence[Values], interleaved: Iterable[Interleaved]) -> li
     All cells that have a value must have taken part. Others may have: other programs may have
     slowed down all runs of a cell until they were ended.
     """
-    known = [one for one in map(measured, interleaved) if one]
+    results = [result for result in map(measured, interleaved) if result]
 
     def turns(group: Values) -> Measured | None:
         valued = {cell for cell, values in group.items() if values}
-        fitting = (one for one in known if valued <= set(one.cells) <= group.keys())
+        fitting = (result for result in results if valued <= set(result.cells) <= group.keys())
         return next(fitting, None)
 
     return list(map(turns, groups))

@@ -46,7 +46,7 @@ def evaluations_of(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
         for part in phases[name].parts if name in phases else ():
             steps += part.steps
             ends.setdefault(steps, part.end)
-    found: list[dict[str, Any]] = []
+    evaluations: list[dict[str, Any]] = []
     for event in run.of(Evaluation):
         labels = _labels_of(run, "test")
         if event.examples != labels or not 0 <= event.correct <= labels:
@@ -57,7 +57,7 @@ def evaluations_of(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
         if event.step not in ends:
             cause = f"an evaluation after step {event.step}, where no phase ends"
             raise events_error(run, cause)
-        found.append(
+        evaluations.append(
             {
                 "epoch": event.epoch,
                 "accuracy": event.correct / labels if labels else None,
@@ -65,7 +65,7 @@ def evaluations_of(run: Run, phases: dict[str, Phase]) -> list[dict[str, Any]]:
                 "seconds": trained_until(phases, ends[event.step]),
             }
         )
-    return found
+    return evaluations
 
 
 def to_accuracy(
@@ -82,14 +82,14 @@ def to_accuracy(
         return "the cell has no target accuracy" if status == OK else None
     if status in (DIVERGED, ERROR):
         return None
-    known = [each for each in evaluations if each["accuracy"] is not None]
-    reached = next((each for each in known if each["accuracy"] >= target), None)
+    scored = [evaluation for evaluation in evaluations if evaluation["accuracy"] is not None]
+    reached = next((evaluation for evaluation in scored if evaluation["accuracy"] >= target), None)
     if reached:
         value: float = reached[key]
         return value
-    if not known or status not in (OK, TIMEOUT):
+    if not scored or status not in (OK, TIMEOUT):
         return None
-    return Censored(f"not reached within {known[-1]['epoch']} epochs", known[-1][key])
+    return Censored(f"not reached within {scored[-1]['epoch']} epochs", scored[-1][key])
 
 
 def final_loss(means: list[float | None]) -> MetricValue:

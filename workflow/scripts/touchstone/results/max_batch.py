@@ -62,18 +62,18 @@ def read_max_batches(folder: Path | None) -> list[MaxBatch]:
     return [_read(path) for path in sorted(folder.glob("*.json"))] if folder else []
 
 
-def of_cell(found: Iterable[MaxBatch], factors: dict[str, str]) -> MaxBatch | None:
+def of_cell(searches: Iterable[MaxBatch], factors: dict[str, str]) -> MaxBatch | None:
     """The search that holds for a cell with these factors."""
-    return next((one for one in found if one.holds_for(factors)), None)
+    return next((search for search in searches if search.holds_for(factors)), None)
 
 
 def _read(path: Path) -> MaxBatch:
     try:
-        found = _Search.model_validate(read_object(path, REMAKE))
+        search = _Search.model_validate(read_object(path, REMAKE))
     except ValidationError as error:
         raise not_of_this_version(path, "a search", error) from None
-    if found.status not in STATUSES:
-        raise InputError(path, f"unknown outcome {found.status!r}", REMAKE)
-    metric, limit = found.max_batch_size, found.limit
+    if search.status not in STATUSES:
+        raise InputError(path, f"unknown outcome {search.status!r}", REMAKE)
+    size, limit = search.max_batch_size, search.limit
     under = f"{limit.host_memory_mib:,.0f} MiB of host memory ({limit.origin})"
-    return MaxBatch(found.settings, metric.value, found.status, metric.reason, under, found.probes)
+    return MaxBatch(search.settings, size.value, search.status, size.reason, under, search.probes)

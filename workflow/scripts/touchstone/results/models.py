@@ -57,11 +57,11 @@ def models_of(
 
     Models of a metric without ratios are of differences.
     """
-    found: dict[int, Model] = {}
+    by_number: dict[int, Model] = {}
     of_ratios = has_ratios(metric)
     kinds = list(map(kind_of, groups))
     for kind in set(kinds):
-        numbers = [number for number, one in enumerate(kinds) if one == kind]
+        numbers = [number for number, other in enumerate(kinds) if other == kind]
         is_speed = metric == SPEED_OF[kind]
         values = [{c.plan.name: uncensored(c, metric) for c in groups[i]} for i in numbers]
         if of_ratios:
@@ -71,8 +71,8 @@ def models_of(
             turns = [None] * len(values)
             models = compare_groups(values, logarithms=False)
         for number, model, in_turn in zip(numbers, models, turns, strict=True):
-            found[number] = Model(model, "turns" if in_turn else "runs", of_ratios)
-    return [found[number] for number in range(len(groups))]
+            by_number[number] = Model(model, "turns" if in_turn else "runs", of_ratios)
+    return [by_number[number] for number in range(len(groups))]
 
 
 def uncensored(cell: Cell, metric: str) -> dict[int, float]:

@@ -68,11 +68,11 @@ NEGLIGIBLE_UPDATE = 1e-3
 gradients in single precision."""
 
 
-def deviations(found: Arrays, reference: Arrays, single: bool = False) -> dict[str, float]:
+def deviations(actual: Arrays, reference: Arrays, single: bool = False) -> dict[str, float]:
     """How far parity steps are from others.
 
     Args:
-        found, reference: mappings of arrays as `runner/parity.py` keeps them.
+        actual, reference: mappings of arrays as `runner/parity.py` keeps them.
         single: whether the steps are in single precision and the reference in double: then the
             differences of gradients and updates are means, for a value within rounding of 0 in
             front of a ReLU changes a few of them as much as a fault would change all.
@@ -84,7 +84,7 @@ def deviations(found: Arrays, reference: Arrays, single: bool = False) -> dict[s
         steps made of every array, relative to its largest change; statistics: the running
         statistics after all steps, relative to the largest (0 where there are none).
     """
-    losses = np.abs(found["losses"] - reference["losses"]) / abs(float(reference["losses"][0]))
+    losses = np.abs(actual["losses"] - reference["losses"]) / abs(float(reference["losses"][0]))
     gradients = [name for name in reference if name.startswith("gradient:")]
     weights = [name for name in reference if name.startswith("weight:")]
     statistics = [name for name in weights if name.endswith((".mean", ".variance"))]
@@ -95,18 +95,18 @@ def deviations(found: Arrays, reference: Arrays, single: bool = False) -> dict[s
     size = _mean if single else _largest
     least = (NEGLIGIBLE_UPDATE if single else NEGLIGIBLE) * largest
     return {
-        "forward": _relative(found["before"], reference["before"]),
-        "evaluation": _relative(found["after"], reference["after"]),
+        "forward": _relative(actual["before"], reference["before"]),
+        "evaluation": _relative(actual["after"], reference["after"]),
         "losses": float(losses.max()),
         "gradients": max(
-            (_relative(found[n], reference[n], least, size) for n in gradients),
+            (_relative(actual[n], reference[n], least, size) for n in gradients),
             default=0.0,
         ),
         "update": max(
-            size(found[name] - reference[name]) / max(moved[name], NEGLIGIBLE_UPDATE * farthest)
+            size(actual[name] - reference[name]) / max(moved[name], NEGLIGIBLE_UPDATE * farthest)
             for name in trained
         ),
-        "statistics": max((_relative(found[n], reference[n]) for n in statistics), default=0.0),
+        "statistics": max((_relative(actual[n], reference[n]) for n in statistics), default=0.0),
     }
 
 
@@ -119,13 +119,13 @@ def _mean(array: Any) -> float:
 
 
 def _relative(
-    found: Any,
+    actual: Any,
     reference: Any,
     least: float = 1e-30,
     size: Callable[[Any], float] = _largest,
 ) -> float:
     """The `size` of the difference, as a share of the reference's largest value or of `least`."""
-    return size(found - reference) / max(_largest(reference), least)
+    return size(actual - reference) / max(_largest(reference), least)
 
 
 def _read(path: Path) -> dict[str, Arrays]:
@@ -155,14 +155,14 @@ def compare(network: str, paths: dict[str, Path], single: Path | None = None) ->
     exact = _read(single) if single else {}
     frameworks = {}
     for name in others:
-        found = _read(paths[name])
-        alone = "sgd32" in found
+        actual = _read(paths[name])
+        alone = "sgd32" in actual
         wanted = exact if alone else expected
         try:
-            lacking = _lacking(found, wanted, reference)
+            lacking = _lacking(actual, wanted, reference)
             judge = _judge_single if alone else _judge
-            frameworks[name] = _without(found, wanted, reference) or {
-                **judge(found, wanted, paths[name], lacking),
+            frameworks[name] = _without(actual, wanted, reference) or {
+                **judge(actual, wanted, paths[name], lacking),
                 **({"lacking": lacking} if lacking else {}),
             }
         except (KeyError, ValueError, TypeError, IndexError) as fault:
@@ -174,12 +174,12 @@ def compare(network: str, paths: dict[str, Path], single: Path | None = None) ->
         "reference": reference,
         "tolerances": TOLERANCES,
         "frameworks": frameworks,
-        "equal": all(one["equal"] for one in frameworks.values()),
+        "equal": all(entry["equal"] for entry in frameworks.values()),
     }
 
 
 def _without(
-    found: dict[str, Arrays], expected: dict[str, Arrays], reference: str
+    actual: dict[str, Arrays], expected: dict[str, Arrays], reference: str
 ) -> dict[str, Any] | None:
     """What stands for a comparison where parity steps are missing: the reason; None where none is.
 
@@ -187,7 +187,7 @@ def _without(
     where something that should have been there is not. Steps of an optimizer are no such thing.
     """
     nothing: dict[str, Any] = {"equal": False, "deviations": {}, "beyond": []}
-    for kind, reason in _reasons(found).items():
+    for kind, reason in _reasons(actual).items():
         return {**nothing, kind: reason}
     for reason in _reasons(expected).values():
         return {**nothing, "failed": f"{reference} has no parity steps: {reason}"}
@@ -204,35 +204,35 @@ def _reasons(steps: dict[str, Arrays]) -> dict[str, str]:
 
 
 def _lacking(
-    found: dict[str, Arrays], expected: dict[str, Arrays], reference: str
+    actual: dict[str, Arrays], expected: dict[str, Arrays], reference: str
 ) -> dict[str, str]:
     """By optimizer, why its steps are missing, in the framework or in the reference."""
     reasons = {}
     for name in OTHERS:
-        for whose, steps in ((f"{reference}: ", expected), ("", found)):
+        for whose, side in ((f"{reference}: ", expected), ("", actual)):
             for case in (name, f"{name}32"):
-                if UNSUPPORTED in steps.get(case, {}):
-                    reasons[name] = whose + str(steps[case][UNSUPPORTED])
+                if UNSUPPORTED in side.get(case, {}):
+                    reasons[name] = whose + str(side[case][UNSUPPORTED])
     return reasons
 
 
 def _judge(
-    found: dict[str, Arrays], expected: dict[str, Arrays], path: Path, lacking: Collection[str]
+    actual: dict[str, Arrays], expected: dict[str, Arrays], path: Path, lacking: Collection[str]
 ) -> dict[str, Any]:
     """One framework's parity steps against the reference's, but for those that either lacks."""
     tolerances = {case: limits for case, limits in TOLERANCES.items() if case not in lacking}
     measured = {}
     for case in tolerances:
-        _require_same_batches(found[case], expected[case], path)
-        measured[case] = deviations(found[case], expected[case])
+        _require_same_batches(actual[case], expected[case], path)
+        measured[case] = deviations(actual[case], expected[case])
     beyond = _beyond(measured, tolerances)
-    found_of = {"equal": not beyond, "beyond": beyond, "deviations": measured}
+    entry = {"equal": not beyond, "beyond": beyond, "deviations": measured}
     # Where double precision agrees, what is left in single precision is rounding, or a kernel's.
-    if not beyond or any(not one.startswith("fp32 ") for one in beyond):
-        return found_of
+    if not beyond or any(not text.startswith("fp32 ") for text in beyond):
+        return entry
     tolerances = tolerances | {"fp32": _with_rounding(expected)}
     beyond = _beyond(measured, tolerances)
-    return {**found_of, "equal": not beyond, "beyond": beyond, "tolerances": tolerances}
+    return {**entry, "equal": not beyond, "beyond": beyond, "tolerances": tolerances}
 
 
 def _with_rounding(expected: dict[str, Arrays]) -> dict[str, float]:
@@ -250,7 +250,7 @@ def _with_rounding(expected: dict[str, Arrays]) -> dict[str, float]:
 
 
 def _judge_single(
-    found: dict[str, Arrays], expected: dict[str, Arrays], path: Path, lacking: Collection[str]
+    actual: dict[str, Arrays], expected: dict[str, Arrays], path: Path, lacking: Collection[str]
 ) -> dict[str, Any]:
     """The parity steps of a framework that has single precision only: a weaker proof.
 
@@ -265,8 +265,8 @@ def _judge_single(
         if optimizer in lacking:
             continue
         case, exact = f"{optimizer}32", expected[f"{optimizer}64"]
-        _require_same_batches(found[case], exact, path)
-        measured[case] = deviations(found[case], exact, single=True)
+        _require_same_batches(actual[case], exact, path)
+        measured[case] = deviations(actual[case], exact, single=True)
         own = deviations(expected[case], exact, single=True)
         allowed = {key: max(least, SINGLE_FACTOR * own[key]) for key, least in floors.items()}
         if near := expected.get(f"{optimizer}64apart"):
@@ -286,8 +286,8 @@ def _judge_single(
     }
 
 
-def _require_same_batches(found: Arrays, expected: Arrays, path: Path) -> None:
-    if not np.array_equal(found["batches"], expected["batches"]):
+def _require_same_batches(actual: Arrays, expected: Arrays, path: Path) -> None:
+    if not np.array_equal(actual["batches"], expected["batches"]):
         raise InputError(
             path, "its parity steps are of other batches", "Compute those of all frameworks again"
         )

@@ -185,11 +185,11 @@ def comparable(plan: Iterable[PlannedCell]) -> list[list[PlannedCell]]:
         kinds.setdefault(trained.get(cell.name, cell).kind, []).append(cell)
     groups: list[list[PlannedCell]] = []
     for cells in kinds.values():
-        found = _differing_by(cells, COMPARED, trained)
-        if not found:
+        of_kind = _differing_by(cells, COMPARED, trained)
+        if not of_kind:
             other = _differing_by(cells, COMPARED_ELSE, trained, any_best=True)
-            found = [group for group in other if len(group) <= MOST_COMPARED]
-        groups += found
+            of_kind = [group for group in other if len(group) <= MOST_COMPARED]
+        groups += of_kind
     return groups
 
 
@@ -204,12 +204,12 @@ def counterparts(plan: Sequence[PlannedCell]) -> dict[str, PlannedCell]:
         if cell.kind == TRAINING:
             groups = by_work.setdefault(_work(cell), {})
             groups.setdefault(_others(cell, COMPARED), cell)
-    found = {}
+    by_program = {}
     for cell in plan:
         groups = by_work.get(_work(cell), {})
         if cell.kind == PROGRAM and len(groups) == 1:
-            (found[cell.name],) = groups.values()
-    return found
+            (by_program[cell.name],) = groups.values()
+    return by_program
 
 
 def kind_of(cells: Iterable[HasKind]) -> Kind:
@@ -238,11 +238,11 @@ def _differing_by(
     groups: dict[tuple[str, ...], list[PlannedCell]] = {}
     for cell in plan:
         groups.setdefault(_others(trained.get(cell.name, cell), apart), []).append(cell)
-    found = []
+    parts = []
     for group in groups.values():
         modes = dict.fromkeys(cell.settings.mode for cell in group) if any_best else {}
         if len(modes.keys() - {BEST}) > 1:
-            found += [[cell for cell in group if cell.settings.mode == mode] for mode in modes]
+            parts += [[cell for cell in group if cell.settings.mode == mode] for mode in modes]
         else:
-            found.append(group)
-    return [group for group in found if len(group) > 1]
+            parts.append(group)
+    return [group for group in parts if len(group) > 1]

@@ -91,7 +91,7 @@ class Names:
 
 def _users() -> set[str]:
     """The names by which this machine knows who runs this."""
-    found = {os.environ.get(name, "") for name in ("LOGNAME", "USER", "LNAME", "SUDO_USER")}
+    users = {os.environ.get(name, "") for name in ("LOGNAME", "USER", "LNAME", "SUDO_USER")}
     with contextlib.suppress(KeyError):  # a container's user may have no name
-        found.add(pwd.getpwuid(os.getuid()).pw_name)
-    return found
+        users.add(pwd.getpwuid(os.getuid()).pw_name)
+    return users

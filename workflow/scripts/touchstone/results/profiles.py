@@ -26,13 +26,13 @@ def read_profiles(folder: Path | None, cells: Iterable[str]) -> dict[str, Profil
 
 def _read(cell: str, path: Path) -> Profile:
     try:
-        found = from_json(Profile, read_object(path, REMAKE))
+        profile = from_json(Profile, read_object(path, REMAKE))
     except WrongValue as fault:
         raise InputError(path, f"not a profile of this version ({fault})", REMAKE) from None
-    if found.cell != cell:
-        raise InputError(path, f"it is of {found.cell!r}", REMAKE)
-    if found.status not in STATUSES:
-        raise InputError(path, f"unknown outcome {found.status!r}", REMAKE)
-    if unknown := [n for one in found.layers for n in one.layers if n not in found.ops]:
+    if profile.cell != cell:
+        raise InputError(path, f"it is of {profile.cell!r}", REMAKE)
+    if profile.status not in STATUSES:
+        raise InputError(path, f"unknown outcome {profile.status!r}", REMAKE)
+    if unknown := [n for row in profile.layers for n in row.layers if n not in profile.ops]:
         raise InputError(path, f"it has a time of {unknown[0]!r}, and no such layer", REMAKE)
-    return found
+    return profile

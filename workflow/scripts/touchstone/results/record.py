@@ -108,10 +108,10 @@ def _metric(name: str, value: MetricValue | Censored) -> dict[str, Any]:
 
 def _reports(run: Run) -> list[dict[str, Any]]:
     """What a program reported: of many reports the first, the last and some between them."""
-    found = list(run.of(Report))
-    every = -(-len(found) // REPORTS) or 1
-    kept = [*found[::every], *(found[-1:] if (len(found) - 1) % every else [])]
-    return [{"step": one.step, "loss": one.loss, "accuracy": one.accuracy} for one in kept]
+    reports = list(run.of(Report))
+    every = -(-len(reports) // REPORTS) or 1
+    kept = [*reports[::every], *(reports[-1:] if (len(reports) - 1) % every else [])]
+    return [{"step": event.step, "loss": event.loss, "accuracy": event.accuracy} for event in kept]
 
 
 def _nodes(run: Run) -> list[dict[str, Any]]:

@@ -132,8 +132,8 @@ def _read_env(path: Path) -> dict[str, Any]:
 def _check_latencies(latencies: Any, path: Path) -> None:
     """InputError unless it is a list of positive numbers."""
     wrong = not isinstance(latencies, list) or any(
-        not isinstance(one, NUMBER) or isinstance(one, bool) or not 0 < one < math.inf
-        for one in latencies
+        not isinstance(latency, NUMBER) or isinstance(latency, bool) or not 0 < latency < math.inf
+        for latency in latencies
     )
     if wrong:
         cause = f"'run.core_latency' is {latencies!r}, not a list of positive numbers"
@@ -276,4 +276,4 @@ def _read_node(folder: Path) -> Node:
         name: [(shift(clock, t), value) for t, value in column]
         for name, column in telemetry.items()
     }
-    return Node(node["name"], env, shifted, max(each["uncertainty"] for each in clock))
+    return Node(node["name"], env, shifted, max(reading["uncertainty"] for reading in clock))

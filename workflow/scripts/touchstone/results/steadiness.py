@@ -83,5 +83,5 @@ def _correlation(left: list[float]) -> float:
     mean, n = fmean(left), len(left)
     apart = [value - mean for value in left]
     square = math.fsum(d * d for d in apart)
-    found = math.fsum(map(mul, apart, apart[1:])) / square if square else 0.0
-    return min(max((n * found + 2) / (n - 4), 0.0), LARGEST_CORRELATION)
+    correlation = math.fsum(map(mul, apart, apart[1:])) / square if square else 0.0
+    return min(max((n * correlation + 2) / (n - 4), 0.0), LARGEST_CORRELATION)

@@ -128,13 +128,12 @@ class Cell(NamedTuple):
 
     def values(self, metric: str) -> list[float]:
         """The numbers that there are, in order of repeats."""
-        found = (run.values[metric] for run in self.runs)
-        return [value for value in found if value is not None]
+        return [value for run in self.runs if (value := run.values[metric]) is not None]
 
     def by_block(self, metric: str) -> dict[int, float]:
         """The numbers that there are, by the block that they were measured in."""
-        found = ((run.block, run.values[metric]) for run in self.runs)
-        return {block: value for block, value in found if value is not None}
+        pairs = ((run.block, run.values[metric]) for run in self.runs)
+        return {block: value for block, value in pairs if value is not None}
 
     @property
     def flags(self) -> list[str]:
@@ -209,8 +208,8 @@ class Study:
     @cached_property
     def round_seconds(self) -> float:
         """How long one run of every cell takes: the sum of the cells' medians."""
-        found = [[sum(run.phases.values()) for run in cell.runs] for cell in self.cells]
-        return sum(median(seconds) for seconds in found if seconds)
+        times = [[sum(run.phases.values()) for run in cell.runs] for cell in self.cells]
+        return sum(median(seconds) for seconds in times if seconds)
 
     def by_facet(self) -> dict[tuple[str, str, str], dict[int, list[Cell]]]:
         """Cells by facet and batch size; batch sizes ascend."""
@@ -236,7 +235,8 @@ class Study:
             return "the study trains no network"
         if not all(metric in reasons for reasons in self._reasons):
             return None
-        return "; ".join(dict.fromkeys(one[metric] for one in self._reasons_of_ok or self._reasons))
+        all_reasons = self._reasons_of_ok or self._reasons
+        return "; ".join(dict.fromkeys(reasons[metric] for reasons in all_reasons))
 
     @cached_property
     def _reasons(self) -> list[dict[str, str]]:
@@ -263,7 +263,7 @@ def _distinguishing(plan: list[PlannedCell]) -> tuple[str, ...]:
 
 def _flags(path: Path) -> dict[str, list[str]]:
     """By cell, the flags that the study adds to its runs, from the summary."""
-    found: dict[str, str] = {}
+    by_cell: dict[str, str] = {}
     try:
         (_, header), *rows = rows_of(read_text(path, REMAKE))
         if missing := {"cell", "flags"} - set(header):
@@ -271,11 +271,11 @@ def _flags(path: Path) -> dict[str, list[str]]:
         for line, row in rows:
             if len(row) != len(header):
                 raise ValueError(f"line {line} is damaged")
-            found[row[header.index("cell")]] = row[header.index("flags")]
+            by_cell[row[header.index("cell")]] = row[header.index("flags")]
     except ValueError as fault:
         raise InputError(path, str(fault), REMAKE) from None
     return {
-        name: [flag for flag in OF_CELLS if flag in words.split()] for name, words in found.items()
+        name: [flag for flag in OF_CELLS if flag in text.split()] for name, text in by_cell.items()
     }
 
 
@@ -319,7 +319,7 @@ class StudyBuilder:
             provenance=record["provenance"],
             log_tail=record.get("log_tail", []),
             reports=record.get("reports", []),
-            evaluations=[(one["seconds"], one["accuracy"]) for one in record["evaluations"]],
+            evaluations=[(point["seconds"], point["accuracy"]) for point in record["evaluations"]],
         )
 
     def study(self) -> Study:
@@ -339,13 +339,13 @@ def read_study(
     table_path = tables / "summary.csv"
     added = _flags(table_path)
     builder = StudyBuilder(plan)
-    for cell, found in read_records(plan, records):
+    for cell, cell_records in read_records(plan, records):
         if cell.name not in added:
             cause = f"it lacks {cell.name}"
             raise InputError(table_path, cause, REMAKE)
-        for record in found:
+        for record in cell_records:
             record["flags"] += added[cell.name]
-        builder.add(cell, found)
+        builder.add(cell, cell_records)
     study = builder.study()
     runs = ((cell.plan.name, run.provenance) for cell in study.cells for run in cell.runs)
     least = least_readings(runs, interleaved)
@@ -356,15 +356,15 @@ def read_study(
 
 def each_once(objects: Iterable[T]) -> list[T]:
     """Each object once, in order of first use; of equal ones all."""
-    return list({id(one): one for one in objects}.values())
+    return list({id(item): item for item in objects}.values())
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
     """The different values (anything JSON can hold), in order of first use."""
-    found: dict[str, Any] = {}
+    by_text: dict[str, Any] = {}
     for value in each_once(values):  # most are shared
-        found.setdefault(json.dumps(value, sort_keys=True), value)
-    return list(found.values())
+        by_text.setdefault(json.dumps(value, sort_keys=True), value)
+    return list(by_text.values())
 
 
 def machines(study: Study) -> list[dict[str, Any]]:

@@ -66,8 +66,8 @@ def remarks(ours: Iterable[dict[str, Any]], theirs: Iterable[dict[str, Any]]) ->
     sides = [list(ours), list(theirs)]
     machines = [[run["machine"] for run in side] for side in sides]
     eras = [{_cuda(run["software"]) for run in side} - {None} for side in sides]
-    apart = any(one not in machines[0] for one in machines[1]) or any(
-        one not in machines[1] for one in machines[0]
+    apart = any(machine not in machines[0] for machine in machines[1]) or any(
+        machine not in machines[1] for machine in machines[0]
     )
     return ["different_machine"] * apart + [DIFFERENT_ERA] * (
         bool(eras[0] and eras[1]) and eras[0] != eras[1]
@@ -90,8 +90,8 @@ def of_older_eras(released: dict[str, str | None]) -> set[str]:
 
 def _cuda(software: dict[str, Any]) -> str | None:
     """The major version of the CUDA libraries, where the framework tells it."""
-    found = re.match(r"\d+", str(software.get("cuda") or ""))
-    return found[0] if found else None
+    match = re.match(r"\d+", str(software.get("cuda") or ""))
+    return match[0] if match else None
 
 
 def trained_mode(provenance: dict[str, Any]) -> str:
@@ -117,9 +117,9 @@ def tried(trial: Trial, first: Trial) -> str:
 
 def chosen(provenance: dict[str, Any]) -> str:
     """What a run of the mode `best` chose; empty where no trial passed, and in another mode."""
-    found = trials_of(provenance)
-    best = trials.chosen(found)
-    return tried(best, found[0]) if best else ""
+    all_trials = trials_of(provenance)
+    best = trials.chosen(all_trials)
+    return tried(best, all_trials[0]) if best else ""
 
 
 def counted_choices(provenances: Iterable[dict[str, Any]]) -> str:

@@ -37,7 +37,7 @@ def percentile(chunks: Iterable[tuple[float, int]], percent: int, what: str) -> 
 
 def _why_missing(run: Run, name: str) -> str | None:
     """The reason that the sensors gave for an empty column, or for its end."""
-    for sensor in (one for env in run.envs for one in env["sensors"].values()):
+    for sensor in (sensor for env in run.envs for sensor in env["sensors"].values()):
         if name in sensor.get("columns", {}):
             reason: str | None = sensor.get("reason") or sensor.get("missing", {}).get(name)
             if reason:
@@ -82,8 +82,8 @@ def has_coarse_mean(run: Run, phase: Phase, columns: Iterable[str]) -> bool:
         inside = [value for t, value in column if phase.covers(t)]
         if len(inside) >= MINIMUM_SAMPLES:
             continue
-        known = inside + [value for t, value in column if t > phase.end][:1]
-        if not inside or len(known) < 2 or max(known) - min(known) > SAMPLE_SPREAD * fmean(known):
+        few = inside + [value for t, value in column if t > phase.end][:1]
+        if not inside or len(few) < 2 or max(few) - min(few) > SAMPLE_SPREAD * fmean(few):
             return True
     return False
 
@@ -100,14 +100,14 @@ def _within(run: Run, name: str, phase: Phase) -> list[list[tuple[float, float]]
     column = _column(run, name)
     if isinstance(column, str):
         return column
-    found = []
+    segments = []
     for part in phase.parts:
         first, last = interpolate(column, part.begin), interpolate(column, part.end)
         if first is None or last is None:
             return _few(run, name, "they do not enclose")
         inside = [(t, value) for t, value in column if part.begin < t < part.end]
-        found.append([(part.begin, first), *inside, (part.end, last)])
-    return found
+        segments.append([(part.begin, first), *inside, (part.end, last)])
+    return segments
 
 
 def increase(run: Run, name: str, phase: Phase) -> MetricValue:
@@ -139,8 +139,8 @@ def sampling_gaps(run: Run, phase: Phase) -> bool:
         for part in phase.parts:
             before = max((t for t in times if t < part.begin), default=part.begin)
             after = min((t for t in times if t > part.end), default=part.end)
-            known = [before, *(t for t in times if part.begin <= t <= part.end), after]
-            if any(t1 - t0 > limit for t0, t1 in pairwise(known)):
+            instants = [before, *(t for t in times if part.begin <= t <= part.end), after]
+            if any(t1 - t0 > limit for t0, t1 in pairwise(instants)):
                 return True
     return False
 

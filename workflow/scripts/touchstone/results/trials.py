@@ -14,7 +14,7 @@ from touchstone.statistics.groups import Group, compare_groups
 from touchstone.statistics.intervals import Ratio
 
 
-def counting(one: MeasuredSet, least: float) -> Callable[[Round], bool]:
+def counting(set_: MeasuredSet, least: float) -> Callable[[Round], bool]:
     """Which rounds of a set count: quiet ones with near cores, or all quiet ones where fewer than
     three are so; none where fewer than three are quiet. A ratio beside other programs says nothing
     of one without. Of a set with fewer rounds all must be quiet.
@@ -22,13 +22,13 @@ def counting(one: MeasuredSet, least: float) -> Callable[[Round], bool]:
     Args:
         least: the least core latency of all sets, ns.
     """
-    enough = min(LEAST_QUIET, len(one.rounds))
+    enough = min(LEAST_QUIET, len(set_.rounds))
     rules: list[Callable[[Round], bool]] = [
-        lambda each: each.quiet and each.near(least),
-        lambda each: each.quiet,
+        lambda round_: round_.quiet and round_.near(least),
+        lambda round_: round_.quiet,
     ]
     return next(
-        (rule for rule in rules if sum(map(rule, one.rounds)) >= enough), lambda each: False
+        (rule for rule in rules if sum(map(rule, set_.rounds)) >= enough), lambda round_: False
     )
 
 
@@ -36,10 +36,10 @@ def counted(
     sets: Sequence[MeasuredSet], *names: str
 ) -> list[tuple[MeasuredSet, Callable[[Round], bool]]]:
     """The sets that count and have all these settings, each with the rule for its rounds."""
-    least = least_latency(part for one in sets for part in one.slices)
-    with_all = [one for one in sets if {*names} <= {*one.turns[0].cells}]
-    rules = [(one, counting(one, least)) for one in with_all]
-    return [(one, rule) for one, rule in rules if any(map(rule, one.rounds))]
+    least = least_latency(part for set_ in sets for part in set_.slices)
+    with_all = [set_ for set_ in sets if {*names} <= {*set_.turns[0].cells}]
+    rules = [(set_, counting(set_, least)) for set_ in with_all]
+    return [(set_, rule) for set_, rule in rules if any(map(rule, set_.rounds))]
 
 
 class Compared(NamedTuple):
@@ -62,13 +62,13 @@ class TurnsJudge:
         ]
         return faster[0] if faster else leader
 
-    def sets(self, sets: Sequence[MeasuredSet], one: str, other: str) -> int:
+    def sets(self, sets: Sequence[MeasuredSet], name: str, other: str) -> int:
         """How many count that have both."""
-        return len(counted(sets, one, other))
+        return len(counted(sets, name, other))
 
-    def is_faster(self, sets: Sequence[MeasuredSet], one: str, other: str) -> bool:
+    def is_faster(self, sets: Sequence[MeasuredSet], name: str, other: str) -> bool:
         """Whether the interval of their ratio, over two sets or more, lies above 1."""
-        compared = compare(sets, one, other)
+        compared = compare(sets, name, other)
         interval = compared.ratio.interval() if compared and compared.sets > 1 else None
         return interval is not None and interval[0] > 1
 
@@ -78,34 +78,34 @@ def _is_above_one(ratio: Ratio, interval: tuple[float, float] | None) -> bool:
     return interval[0] > 1 if interval else ratio.value > 1
 
 
-def _by_round(known: Sequence[tuple[MeasuredSet, Callable[[Round], bool]]]) -> Group:
+def _by_round(sets: Sequence[tuple[MeasuredSet, Callable[[Round], bool]]]) -> Group:
     """A model of the speeds in the rounds that count."""
     speeds: dict[str, dict[int, float]] = {}
-    rounds = (each for one, rule in known for each in filter(rule, one.rounds))
-    for number, each in enumerate(rounds):
-        for part in each.slices:
+    rounds = (round_ for set_, rule in sets for round_ in filter(rule, set_.rounds))
+    for number, round_ in enumerate(rounds):
+        for part in round_.slices:
             speeds.setdefault(part.cell, {})[number] = part.speed
     (model,) = compare_groups([speeds])
     return model
 
 
-def compare(sets: Sequence[MeasuredSet], one: str, other: str) -> Compared | None:
+def compare(sets: Sequence[MeasuredSet], name: str, other: str) -> Compared | None:
     """Speed of one / that of the other; None where no set with both counts.
 
     The interval is wider by as much as that of turns whose width ends the sets, for these end
     when one is shown to be faster.
     """
-    known = counted(sets, one, other)
-    if not known:
+    with_both = counted(sets, name, other)
+    if not with_both:
         return None
-    if len(known) == 1:
-        ratio = _by_round(known).ratio(one, other)
+    if len(with_both) == 1:
+        ratio = _by_round(with_both).ratio(name, other)
         return ratio and Compared(ratio, 1)
-    speeds = {found.number: speeds_of(found, other, rule) for found, rule in known}
-    by_cell = {cell: {n: found[cell] for n, found in speeds.items()} for cell in (one, other)}
+    speeds = {set_.number: speeds_of(set_, other, rule) for set_, rule in with_both}
+    by_cell = {cell: {n: rates[cell] for n, rates in speeds.items()} for cell in (name, other)}
     (model,) = compare_groups([by_cell])
-    ratio = model._replace(variance=ADAPTIVE * model.variance).ratio(one, other)
-    return ratio and Compared(ratio, len(known))
+    ratio = model._replace(variance=ADAPTIVE * model.variance).ratio(name, other)
+    return ratio and Compared(ratio, len(with_both))
 
 
 def trials_of(search: Search, choice: Settings, run: Path) -> list[Trial]:
@@ -137,6 +137,6 @@ def _trial(search: Search, name: str, reference: str | None, choice: Settings, r
 
 def _throughput(sets: Sequence[MeasuredSet], name: str) -> float:
     """The median speed of its slices, images/s: of the rounds that count, if there are any."""
-    rounds = [each for one, rule in counted(sets, name) for each in filter(rule, one.rounds)]
-    rounds = rounds or [each for one in sets for each in one.rounds]
-    return median(part.speed for each in rounds for part in each.slices if part.cell == name)
+    rounds = [round_ for set_, rule in counted(sets, name) for round_ in filter(rule, set_.rounds)]
+    rounds = rounds or [round_ for set_ in sets for round_ in set_.rounds]
+    return median(part.speed for round_ in rounds for part in round_.slices if part.cell == name)

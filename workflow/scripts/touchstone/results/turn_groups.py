@@ -17,11 +17,11 @@ def groups(plan: Plan) -> dict[str, list[str]]:
     planned = [
         PlannedCell.of(name, cell) for name, cell in plan.cells.items() if cell.world_size == 1
     ]
-    found = {}
+    by_name = {}
     for group in comparable(planned):
         names = [cell.name for cell in group]
-        found[_name([plan.cells[name] for name in names])] = names
-    return found
+        by_name[_name([plan.cells[name] for name in names])] = names
+    return by_name
 
 
 def _name(cells: list[Cell]) -> str:

@@ -22,13 +22,13 @@ def remark(framework: str, version: str | None, packages: Iterable[str]) -> str 
     tested = tested_versions(framework)
     if not tested:
         return None
-    found = version or installed_version(framework, packages)
-    if found is None:
+    version = version or installed_version(framework, packages)
+    if version is None:
         return None
-    if _release(tested[0]) <= _release(found) <= _release(tested[-1]):
+    if _release(tested[0]) <= _release(version) <= _release(tested[-1]):
         return None
     return (
-        f"this is {framework_name(framework)} {found}, and the adapter was tested with "
+        f"this is {framework_name(framework)} {version}, and the adapter was tested with "
         f"{' to '.join(dict.fromkeys((tested[0], tested[-1])))} (docs/environments.md)"
     )
 

@@ -102,18 +102,18 @@ def compare_groups(groups: Sequence[Values], logarithms: bool = True) -> list[Gr
             they add to it, and what a group calls the logarithm of a ratio is a difference.
     """
     fits = [fit(values, logarithms) for values in groups]
-    known = [(one.variance * one.freedom, one.freedom) for one in fits if one.freedom]
-    square, freedom = fsum(square for square, _ in known), sum(f for _, f in known)
-    return [Group(one, *_moderated(one, square, freedom), len(known)) for one in fits]
+    sums = [(fitted.variance * fitted.freedom, fitted.freedom) for fitted in fits if fitted.freedom]
+    square, freedom = fsum(square for square, _ in sums), sum(f for _, f in sums)
+    return [Group(fitted, *_moderated(fitted, square, freedom), len(sums)) for fitted in fits]
 
 
-def _moderated(one: Fit, square: float, freedom: int) -> tuple[float, int]:
+def _moderated(fitted: Fit, square: float, freedom: int) -> tuple[float, int]:
     """The variance of all groups together, unless this one is noisier than the others (F test)."""
-    others, rest = square - one.variance * one.freedom, freedom - one.freedom
-    if not (one.freedom and rest and others > 0):
-        return one.variance, one.freedom
-    if fdtrc(one.freedom, rest, one.variance * rest / others) < NOISIER:
-        return one.variance, one.freedom
+    others, rest = square - fitted.variance * fitted.freedom, freedom - fitted.freedom
+    if not (fitted.freedom and rest and others > 0):
+        return fitted.variance, fitted.freedom
+    if fdtrc(fitted.freedom, rest, fitted.variance * rest / others) < NOISIER:
+        return fitted.variance, fitted.freedom
     return square / freedom, freedom
 
 
@@ -122,9 +122,9 @@ def fit(values: Values, logarithms: bool = True) -> Fit:
 
     A cell that has no value is left out; with logarithms also one that is not positive.
     """
-    known = {c: v for c, v in values.items() if v and not (logarithms and min(v.values()) <= 0)}
+    cells = {c: v for c, v in values.items() if v and not (logarithms and min(v.values()) <= 0)}
     scaled = log if logarithms else float
-    rows = [{block: scaled(value) for block, value in v.items()} for v in known.values()]
+    rows = [{block: scaled(value) for block, value in v.items()} for v in cells.values()]
     blocks = [frozenset(row) for row in rows]
     inverse, part, freedom = _design(tuple(blocks))
     middle = _by_block(rows)
@@ -139,20 +139,20 @@ def fit(values: Values, logarithms: bool = True) -> Fit:
     variance = square / freedom if freedom and square > ROUNDING else 0.0
     for number in set(part):
         # The level of the effects, which the design leaves open, is that of the values.
-        here = [i for i, one in enumerate(part) if one == number]
+        here = [i for i, label in enumerate(part) if label == number]
         level = fmean(fmean(rows[i].values()) - effects[i] for i in here)
         for i in here:
             effects[i] += level
-    return Fit(list(known), effects, inverse, part, blocks, variance, freedom)
+    return Fit(list(cells), effects, inverse, part, blocks, variance, freedom)
 
 
 def _by_block(rows: Sequence[Mapping[int, float]]) -> dict[int, float]:
     """The mean of each block."""
-    found: dict[int, list[float]] = {}
+    by_block: dict[int, list[float]] = {}
     for row in rows:
         for block, x in row.items():
-            found.setdefault(block, []).append(x)
-    return {block: fmean(values) for block, values in found.items()}
+            by_block.setdefault(block, []).append(x)
+    return {block: fmean(values) for block, values in by_block.items()}
 
 
 @lru_cache
@@ -166,6 +166,6 @@ def _design(blocks: tuple[frozenset[int], ...]) -> tuple[list[list[float]], list
     part = list(range(len(blocks)))
     for i, j in combinations(part, 2):
         if joint[i, j] and part[i] != part[j]:
-            part = [part[i] if one == part[j] else one for one in part]
+            part = [part[i] if label == part[j] else label for label in part]
     freedom = int(there.sum()) - len(blocks) - len(columns) + len(set(part))
     return inverse.tolist(), part, freedom

@@ -270,13 +270,13 @@ def shared_noise(sides: Iterable[Sequence[float]]) -> Noise | None:
     Returns:
         None where fewer than four sides have two values, or most have no noise at all.
     """
-    known = [(deviation(side) ** 2, len(side) - 1) for side in sides if len(side) > 1]
-    typical = median([square for square, _ in known]) if len(known) >= LEAST_SIDES else 0.0
+    variances = [(deviation(side) ** 2, len(side) - 1) for side in sides if len(side) > 1]
+    typical = median([square for square, _ in variances]) if len(variances) >= LEAST_SIDES else 0.0
     if not typical:
         return None
-    total = float(sum(freedom for _, freedom in known))
+    total = float(sum(freedom for _, freedom in variances))
     # Equal values by chance: no logarithm of 0.
-    squares = [(max(square, 1e-5 * typical), freedom) for square, freedom in known]
+    squares = [(max(square, 1e-5 * typical), freedom) for square, freedom in variances]
     apart = [log(square) - psi(f / 2) + log(f / 2) for square, f in squares]
     excess = variance(apart) - fmean(polygamma(1, f / 2) for _, f in squares)
     if excess <= 1e-6:
@@ -340,10 +340,10 @@ def unpaired_ratio(
     n = min(map(len, sides))
     if n < 2:
         return Ratio(n, difference)
-    found = [noise.of(side) if noise else (deviation(side) ** 2, len(side) - 1) for side in sides]
-    shares = [square / len(side) for (square, _), side in zip(found, sides, strict=True)]
+    squares = [noise.of(side) if noise else (deviation(side) ** 2, len(side) - 1) for side in sides]
+    shares = [square / len(side) for (square, _), side in zip(squares, sides, strict=True)]
     square = sum(shares) + 2 * session_sd**2
-    spread = sum(share**2 / freedom for share, (_, freedom) in zip(shares, found, strict=True))
+    spread = sum(share**2 / freedom for share, (_, freedom) in zip(shares, squares, strict=True))
     if noise and spread:
         spread = max(spread, sum(shares) ** 2 / noise.total)
     return Ratio(n, difference, sqrt(square), square**2 / spread if spread else inf)

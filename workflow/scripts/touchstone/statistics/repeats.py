@@ -55,10 +55,10 @@ def settling_repeats(group: Group, now: int) -> int | None:
     """
     leader, rivals = group.ranked[0], rivals_of(group)
     ratios = [group.ratio(leader, cell) for cell in rivals]
-    known = [ratio for ratio in ratios if ratio and ratio.error and ratio.freedom]
-    if not known or len(known) < len(ratios):
+    estimates = [ratio for ratio in ratios if ratio and ratio.error and ratio.freedom]
+    if not estimates or len(estimates) < len(ratios):
         return None
-    most_open = (1 - POWER) / len(known)
+    most_open = (1 - POWER) / len(estimates)
     cells = len(group.ranked)
     ends = min(group.freedom, KNOWN_NOISE), KNOWN_NOISE
     reaches = [critical(freedom, cells=cells, groups=group.groups) for freedom in ends]
@@ -66,7 +66,7 @@ def settling_repeats(group: Group, now: int) -> int | None:
         freedom = min(group.freedom + (cells - 1) * (repeats - now), KNOWN_NOISE)
         # Quantiles take long to compute; in 1 / freedom they are almost linear.
         reach = np.interp(1 / freedom, [1 / end for end in reversed(ends)], reaches[::-1])
-        if all(_open(ratio, sqrt(now / repeats), float(reach)) <= most_open for ratio in known):
+        if all(_open(ratio, sqrt(now / repeats), float(reach)) <= most_open for ratio in estimates):
             return repeats
     return None
 

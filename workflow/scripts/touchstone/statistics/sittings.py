@@ -34,9 +34,9 @@ def common_shift(
     Returns:
         None for fewer than `LEAST_CELLS` cells.
     """
-    if (found := _median(ratios)) is None:
+    if (estimate := _median(ratios)) is None:
         return None
-    middle, error = found
+    middle, error = estimate
     n = min(ratio.n for ratio in ratios)
     square = error**2 + shared + 2 * session_sd**2
     freedom = (len(ratios) - 1) * (square / error**2) ** 2 if error else inf
@@ -48,9 +48,9 @@ def without_shift(ratios: Sequence[Ratio]) -> list[Ratio]:
 
     They are as they were where there are fewer than `LEAST_CELLS`.
     """
-    if (found := _median(ratios)) is None:
+    if (estimate := _median(ratios)) is None:
         return list(ratios)
-    middle, error = found
+    middle, error = estimate
     return [
         ratio._replace(
             log=ratio.log - middle,

@@ -48,7 +48,7 @@ def draw_machines(machines: Sequence[Machine]) -> tuple[Figure, dict[str, str]]:
         machines,
         shown_cells,
         SPEEDUP,
-        lambda machine, name: found.runs.get(machine.name, []) if (found := speedups[name]) else [],
+        lambda machine, name: gain.runs.get(machine.name, []) if (gain := speedups[name]) else [],
     )
     axes[1, 1].axvline(1, color=INK, linewidth=0.8)
     labels = _labels(machines, shown_cells)
@@ -79,9 +79,9 @@ def _labels(machines: Sequence[Machine], names: Sequence[str]) -> dict[str, str]
         )
         for name, cell in planned.items()
     }
-    found = list(labels.values())
+    texts = list(labels.values())
     return {
-        name: "\n".join(textwrap.wrap(name if found.count(label) > 1 else label, LABEL))
+        name: "\n".join(textwrap.wrap(name if texts.count(label) > 1 else label, LABEL))
         for name, label in labels.items()
     }
 
@@ -96,10 +96,10 @@ def _bars(
     """A bar to each median, its runs as points, a word where there is no number."""
     ax.set_title(title)
     height = 0.8 / len(machines)
-    found = [v for machine in machines for name in names for v in values(machine, name)]
-    if found and min(found) > 0 and max(found) / min(found) > LOG_FROM:
+    numbers = [v for machine in machines for name in names for v in values(machine, name)]
+    if numbers and min(numbers) > 0 and max(numbers) / min(numbers) > LOG_FROM:
         ax.set_xscale("log")
-        ax.set_xlim(min(found) / 2, max(found) * 1.5)
+        ax.set_xlim(min(numbers) / 2, max(numbers) * 1.5)
         ax.set_title(f"{title}, log scale")
     for i, (machine, (colour, hatch)) in enumerate(
         zip(machines, machine_styles(len(machines)), strict=True)

@@ -26,13 +26,13 @@ MEMORY = {"cpu": "host_memory_peak", "gpu": "gpu_memory_peak"}
 
 def _points(cells: Sequence[Cell], in_turn: InTurn) -> list[tuple[Cell, float, float]]:
     """The cells that have both: memory, MiB, and speed, images/s."""
-    found = []
+    points = []
     for cell in cells:
         memory = cell.values(MEMORY[cell.facet[2]])
         speeds = in_turn.get(cell.plan.name) or cell.values(SPEED)
         if memory and speeds:
-            found.append((cell, median(memory), geometric_mean(speeds)))
-    return found
+            points.append((cell, median(memory), geometric_mean(speeds)))
+    return points
 
 
 def draw_memory(study: Study, in_turn: InTurn, most: float = WIDTH) -> Figure:

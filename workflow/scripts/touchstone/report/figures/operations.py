@@ -90,19 +90,19 @@ def _name(ax: Any, placed: Iterable[tuple[float, Cell]], ink: str) -> None:
     place."""
     decades = [log10(high / low) for low, high in (ax.get_xlim(), ax.get_ylim())]
     inches = [length / max(span, 0.1) for length, span in zip(AXES, decades, strict=True)]
-    found: list[tuple[float, float, list[str]]] = []
+    labels: list[tuple[float, float, list[str]]] = []
     for x, cell in sorted(placed, key=lambda pair: pair[0]):
         name, y = cell.facet[0].replace("_", " "), max(cell.values("flop_rate"))
-        for place, (other_x, other_y, names) in enumerate(found):
-            wide = CHARACTER[0] * max(len(one) for one in (*names, name))
+        for place, (other_x, other_y, names) in enumerate(labels):
+            wide = CHARACTER[0] * max(len(text) for text in (*names, name))
             high = CHARACTER[1] * (len(names) + 1)
             apart = abs(log10(x / other_x)) * inches[0], abs(log10(y / other_y)) * inches[1]
             if apart[0] < wide and apart[1] < high:
-                found[place] = (other_x, max(y, other_y), list(dict.fromkeys([*names, name])))
+                labels[place] = (other_x, max(y, other_y), list(dict.fromkeys([*names, name])))
                 break
         else:
-            found.append((x, y, [name]))
-    for x, y, names in found:
+            labels.append((x, y, [name]))
+    for x, y, names in labels:
         ax.annotate(
             "\n".join(names), (x, y), xytext=(0, 6), color=ink, fontsize=7,
             textcoords="offset points", ha="center", va="bottom",

@@ -24,9 +24,9 @@ def _seconds(cell: Cell) -> dict[str, float]:
     """The median time of each phase over the runs that are ok, s."""
     ok = [run.phases for run in cell.runs if run.status == OK]
     return {
-        name: median(found)
+        name: median(seconds)
         for name in PHASES
-        if (found := [phases[name] for phases in ok if name in phases])
+        if (seconds := [phases[name] for phases in ok if name in phases])
     }
 
 
@@ -42,17 +42,17 @@ def _names(study: Study) -> dict[str, str]:
 
 def draw_phases(study: Study, most: float = WIDTH) -> Figure:
     """Stacked horizontal bars of seconds; `most` is the width of the figure, inches."""
-    found = {cell.plan.name: _seconds(cell) for cell in study.cells}
-    shown = [name for name, seconds in found.items() if seconds][:BARS]
+    by_cell = {cell.plan.name: _seconds(cell) for cell in study.cells}
+    shown = [name for name, seconds in by_cell.items() if seconds][:BARS]
     if not shown:
         return message(f"No run finished: {study.why_empty('throughput')}.")
-    phases = [name for name in PHASES if any(name in found[cell] for cell in shown)]
+    phases = [name for name in PHASES if any(name in by_cell[cell] for cell in shown)]
     layout = ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06)
     figure = Figure(figsize=(most, BAR * len(shown) + HEAD), layout=layout)
     ax = figure.subplots()
     lefts = [0.0] * len(shown)
     for phase, (colour, _) in zip(phases, machine_styles(len(phases)), strict=True):
-        widths = [found[cell].get(phase, 0.0) for cell in shown]
+        widths = [by_cell[cell].get(phase, 0.0) for cell in shown]
         ax.barh(range(len(shown)), widths, 0.7, lefts, color=colour, edgecolor=INK, linewidth=0.5)
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
     names = _names(study)

@@ -128,7 +128,7 @@ def _by_facet(study: Study, factor: str) -> dict[tuple[str, str, str], dict[str,
         (cell.batch_size if factor == SIZES else cell.plan.settings.threads, cell)
         for cell in study.cells
     ]
-    for level, cell in sorted(placed, key=lambda one: one[0] or inf):
+    for level, cell in sorted(placed, key=lambda pair: pair[0] or inf):
         groups[cell.facet].setdefault(str(level or "all"), []).append(cell)
     return groups
 
@@ -151,7 +151,7 @@ def _draw_facet(
     missing_points: list[tuple[float, list[str], str]] = []
     marker_size = min(MARKER, max(3.0, 0.3 * slot_width))
     numbers: list[float] = []
-    middles = {one: [nan] * len(levels) for one in series}
+    middles = {line: [nan] * len(levels) for line in series}
     for group, cells in enumerate(levels.values()):
         if group % 2:
             ax.axvspan(group - 0.5, group + 0.5, color=GROUND, linewidth=0, zorder=0)
@@ -179,11 +179,11 @@ def _draw_facet(
                         dx, value, "o", color=MUTED, fillstyle="none", markersize=size, mew=0.7,
                         clip_on=False,
                     )  # fmt: skip
-    for one, heights in middles.items():
+    for line, heights in middles.items():
         if sum(map(isfinite, heights)) > 1:
-            shift = (series.index(one) - (len(series) - 1) / 2) * slot
+            shift = (series.index(line) - (len(series) - 1) / 2) * slot
             at = [group + shift for group in range(len(levels))]
-            colour, _ = style_of(one.framework)
+            colour, _ = style_of(line.framework)
             ax.plot(at, heights, color=colour, linewidth=0.8, alpha=0.7, zorder=1)
     ax.set_xlim(-0.5, len(levels) - 0.5)
     ax.set_xticks(range(len(levels)), list(levels))

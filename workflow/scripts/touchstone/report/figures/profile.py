@@ -24,14 +24,14 @@ LIGHT = 0.45
 
 def measured(profiles: Sequence[LayerProfile]) -> list[LayerProfile]:
     """The groups in which a cell has numbers, as many as are drawn."""
-    return [one for one in profiles if any(cell.status == OK for cell in one.cells)][:PANELS]
+    return [group for group in profiles if any(cell.status == OK for cell in group.cells)][:PANELS]
 
 
 def draw(study: Study, profiles: Sequence[LayerProfile], colours: dict[str, str]) -> Figure:
     """Stacked horizontal bars, ms of a step; `colours` are of the ink and of lines."""
     groups = measured(profiles)
     cells = {cell.plan.name: cell for cell in study.cells}
-    heights = [_height(one) for one in groups] or [1.5]
+    heights = [_height(group) for group in groups] or [1.5]
     layout = ConstrainedLayoutEngine(h_pad=0.06, w_pad=0.06)
     figure = Figure(figsize=(WIDTH, sum(heights) + 0.5), layout=layout)
     if not groups:
@@ -68,28 +68,28 @@ def _label(cell: Cell) -> str:
 
 def _hatches(groups: Sequence[LayerProfile], cells: dict[str, Cell]) -> dict[str, str]:
     """By cell, a hatch that tells it from other ones of its framework in a group."""
-    found: dict[str, str] = {}
+    hatches: dict[str, str] = {}
     for group in groups:
         seen: dict[str, int] = {}
-        for one in group.cells:
-            framework = cells[one.cell].series.framework
-            if one.status == OK:
-                found[one.cell] = HATCHES[seen.get(framework, 0) % len(HATCHES)]
+        for cell in group.cells:
+            framework = cells[cell.cell].series.framework
+            if cell.status == OK:
+                hatches[cell.cell] = HATCHES[seen.get(framework, 0) % len(HATCHES)]
                 seen[framework] = seen.get(framework, 0) + 1
-    return found
+    return hatches
 
 
 def _lines(group: LayerProfile) -> list[tuple[str, dict[str, tuple[float, float]]]]:
     """Names of layers, with the seconds forward and backward by cell; last what is no layer's."""
-    found = []
+    lines = []
     for row in group.rows:
         times = {
-            cell: (one.forward or 0.0, one.backward or 0.0) for cell, one in row.seconds.items()
+            cell: (time.forward or 0.0, time.backward or 0.0) for cell, time in row.seconds.items()
         }
-        found.append((" + ".join(row.layers), times))
-    longest = sorted(found, key=lambda line: -max(sum(pair) for pair in line[1].values()))[:LAYERS]
-    other = {one.cell: (one.other, 0.0) for one in group.cells if one.other is not None}
-    return [line for line in found if line in longest] + [("other", other)]
+        lines.append((" + ".join(row.layers), times))
+    longest = sorted(lines, key=lambda line: -max(sum(pair) for pair in line[1].values()))[:LAYERS]
+    other = {cell.cell: (cell.other, 0.0) for cell in group.cells if cell.other is not None}
+    return [line for line in lines if line in longest] + [("other", other)]
 
 
 def _panel(
@@ -100,7 +100,7 @@ def _panel(
     colours: dict[str, str],
 ) -> None:
     """The bars of one group of cells."""
-    names = [one.cell for one in group.cells if one.status == OK]
+    names = [cell.cell for cell in group.cells if cell.status == OK]
     top, ticks = 0.0, []
     for _, times in _lines(group):
         own = [name for name in names if name in times]
@@ -131,7 +131,7 @@ def _panel(
 def texts(study: Study, profiles: Sequence[LayerProfile]) -> dict[str, str]:
     """Title, caption and alternative text of the figure."""
     where = "; ".join(describe_machine(machine) for machine in machines(study))
-    most = max((len(one.rows) for one in measured(profiles)), default=0)
+    most = max((len(group.rows) for group in measured(profiles)), default=0)
     some = f" The {LAYERS} longest layers are drawn." if most > LAYERS else ""
     if len(profiles) > PANELS:
         some += f" The first {PANELS} of {len(profiles)} groups are drawn."

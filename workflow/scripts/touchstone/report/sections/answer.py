@@ -80,27 +80,27 @@ def answer(findings: Findings) -> list[str]:
 def rankings(findings: Findings) -> list[str]:
     """What was fastest: a paragraph for each comparison, or for all of many of one workload; and
     which configurations are in none."""
-    found = []
+    paragraphs = []
     for workload in UNIT_OF:
-        comparisons = [one for one in findings.comparisons if one.workload == workload]
+        comparisons = [o for o in findings.comparisons if o.workload == workload]
         if len(comparisons) > SENTENCES:
             what = "" if workload == "training" else f"{workload.capitalize()}: "
-            found.append(what + counted(findings, comparisons))
+            paragraphs.append(what + counted(findings, comparisons))
         else:
-            found += [sentences(findings, one) for one in comparisons]
-    if not found:
+            paragraphs += [sentences(findings, comparison) for comparison in comparisons]
+    if not paragraphs:
         return _nothing_to_compare(findings)
-    return [*found, *curve_sentences(findings), *not_compared(findings)]
+    return [*paragraphs, *curve_sentences(findings), *not_compared(findings)]
 
 
 def not_compared(findings: Findings) -> list[str]:
     """The configurations that no comparison has, with the reason and their speed."""
     texts = []
-    for one in findings.answer.not_compared:
-        names = [_with_speed(findings.cell[name]) for name in one.cells]
+    for group in findings.answer.not_compared:
+        names = [_with_speed(findings.cell[name]) for name in group.cells]
         rest = len(names) - LISTED
         named = "; ".join(names[:LISTED]) + (f"; and {rest} more" if rest > 0 else "")
-        texts.append(f"Not compared, {one.why}: {named}.")
+        texts.append(f"Not compared, {group.why}: {named}.")
     return texts
 
 
@@ -121,14 +121,14 @@ def _with_speed(cell: CellSummary) -> str:
 
 def _nothing_to_compare(findings: Findings) -> list[str]:
     speeds = [(c, c.metrics["throughput"]) for c in findings.cells if "throughput" in c.metrics]
-    known = [(c, speed) for c, speed in speeds if c.workload in ("training", "program")]
-    if not known:
+    trained = [(c, speed) for c, speed in speeds if c.workload in ("training", "program")]
+    if not trained:
         return [
             _operations(findings)
             or "No run reached the end of its measured phase: there is no throughput to compare."
         ]
-    if len(known) == 1:
-        return _only_one(*known[0])
+    if len(trained) == 1:
+        return _only_one(*trained[0])
     return [
         "No two configurations with a speed do the same work: they differ in network, data set or"
         " training settings, so there is nothing to compare."
@@ -166,12 +166,12 @@ def _only_one(cell: CellSummary, speed: MetricSummary) -> list[str]:
 def _operations(findings: Findings) -> str:
     """What a study of basic operations only measured; empty where it measured anything else."""
     cells = findings.cells_of("operation")
-    found = [(one.median, c) for c in cells if (one := c.metrics.get("flop_rate")) and one.median]
-    if not found or len(cells) < len(findings.cells):
+    rates = [(m.median, c) for c in cells if (m := c.metrics.get("flop_rate")) and m.median]
+    if not rates or len(cells) < len(findings.cells):
         return ""
-    rate, cell = max(found, key=lambda one: one[0])
+    rate, cell = max(rates, key=lambda pair: pair[0])
     return (
-        f"The study measured {len(found)} configuration{'s' * (len(found) > 1)} of basic operations"
+        f"The study measured {len(rates)} configuration{'s' * (len(rates) > 1)} of basic operations"
         f" and trained no network. {full_label(cell)} reached the highest rate, {number(rate)}"
         f" GFLOP/s in {cell.network} {cell.dataset}."
     )
@@ -199,7 +199,7 @@ def trust_sentence(trust: Trust | None) -> str:
 
 def next_step(findings: Findings) -> str:
     """What settles the study's open question."""
-    open_ones = sum(one.next_step is not None for one in findings.comparisons)
+    open_ones = sum(comparison.next_step is not None for comparison in findings.comparisons)
     return next_step_sentence(findings.answer.next_step, open_ones)
 
 
@@ -229,7 +229,7 @@ def _duration(minutes: float) -> str:
 
 def caveat(findings: Findings) -> str:
     """What the intervals mean, and which flags the compared runs have."""
-    if not any(one.n > 1 for one in findings.comparisons):
+    if not any(comparison.n > 1 for comparison in findings.comparisons):
         return ""
     text = (
         "The brackets are simultaneous 95 % confidence intervals, for the machine as it was then."
@@ -310,7 +310,7 @@ def matrix(findings: Findings) -> Matrix | None:
     ]
     if several:
         return _of_comparisons(findings, several[0])
-    crossed = [one for one in findings.comparisons if len(one.effects) == 2]
+    crossed = [comparison for comparison in findings.comparisons if len(comparison.effects) == 2]
     return _of_factors(findings, crossed[0]) if crossed else None
 
 
@@ -372,21 +372,21 @@ def _entry(comparison: ComparisonSummary, cell: ComparedCell, ratio: RatioEstima
 
 def turns_sentence(findings: Findings) -> str:
     """How many comparisons were measured in turn, and how quiet the machine was meanwhile."""
-    known = [one.in_turn for one in findings.comparisons if one.in_turn]
-    if not known:
+    turns = [comparison.in_turn for comparison in findings.comparisons if comparison.in_turn]
+    if not turns:
         return ""
-    total, count = len(findings.comparisons), len(known)
+    total, count = len(findings.comparisons), len(turns)
     which = "The speeds" if count == total else f"The speeds of {count} of {total} comparisons"
-    sets = listing(dict.fromkeys(_of(one.sets, one.all_sets) for one in known))
-    used, measured = sum(one.rounds for one in known), sum(one.all_rounds for one in known)
+    sets = listing(dict.fromkeys(_of(group.sets, group.all_sets) for group in turns))
+    used, measured = sum(group.rounds for group in turns), sum(group.all_rounds for group in turns)
     text = f"{which} are from slices of work in turn: {sets} sets of fresh processes, {used}"
-    if disturbed := sum(one.disturbed for one in known):
+    if disturbed := sum(group.disturbed for group in turns):
         return (
             f"{text} rounds, although other programs used the cores in {disturbed} of them. Other"
             " programs slow configurations down by different factors, so on an idle machine the"
             " ratios may be others."
         )
-    again, apart = sum(one.set_aside for one in known), sum(one.apart for one in known)
+    again, apart = sum(group.set_aside for group in turns), sum(group.apart for group in turns)
     text += " rounds" if used == measured else f" of {measured} rounds"
     if used == measured and not again:
         text += ", no other program on the cores"
@@ -394,7 +394,7 @@ def turns_sentence(findings: Findings) -> str:
         slices = "1 slice was" if again == 1 else f"{again} slices were"
         text += f"; {slices} repeated" if again else "; the others do not count"
         text += ", as other programs used the cores"
-        if any(one.moved for one in known):
+        if any(group.moved for group in turns):
             text += " or the hypervisor had moved the cores apart"
     if apart:
         text += f". During {apart} of these {used} rounds, the hypervisor had moved the cores apart"
@@ -404,7 +404,7 @@ def turns_sentence(findings: Findings) -> str:
 def remarks(findings: Findings) -> list[str]:
     """What else belongs to the answer: how it was measured, the long runs, sittings, ages of the
     frameworks, accuracies, runs that failed."""
-    found = findings.answer
+    result = findings.answer
     texts = [
         turns_sentence(findings),
         noisy_turns(findings, findings.comparisons),
@@ -412,10 +412,10 @@ def remarks(findings: Findings) -> list[str]:
         _sittings_sentence(findings),
         _release_sentence(findings),
     ]
-    texts += [_accuracy_sentence(findings, found.accuracy_gap)] if found.accuracy_gap else []
-    if failed := found.failed_training_runs:
+    texts += [_accuracy_sentence(findings, result.accuracy_gap)] if result.accuracy_gap else []
+    if failed := result.failed_training_runs:
         texts.append(
-            f"{sum(failed.values())} of {found.training_runs} runs gave no full result"
+            f"{sum(failed.values())} of {result.training_runs} runs gave no full result"
             f" ({counts_text(failed, STATUSES)}); see Outcomes."
         )
     text = " ".join(filter(None, texts))
@@ -424,7 +424,7 @@ def remarks(findings: Findings) -> list[str]:
 
 def _release_sentence(findings: Findings) -> str:
     """When the compared versions were released, where years lie between them."""
-    compared = {cell.cell for one in findings.comparisons for cell in one.cells}
+    compared = {cell.cell for comparison in findings.comparisons for cell in comparison.cells}
     cells = (cell for cell in findings.cells if cell.name in compared and cell.released)
     months = {framework_name(cell.framework): cell.released or "" for cell in cells}
     years = [int(month[:4]) + int(month[5:]) / 12 for month in months.values()]
@@ -441,10 +441,10 @@ def _of(some: int, every: int) -> str:
 def _sittings_sentence(findings: Findings) -> str:
     """When the runs of an answer were made, where several executions made them."""
     sittings = findings.setup.sittings
-    of_runs = [one for one in findings.comparisons if not one.in_turn]
+    of_runs = [comparison for comparison in findings.comparisons if not comparison.in_turn]
     if len(sittings) < 2 or not of_runs:
         return ""
-    times = listing(f"{one.began[:10]} {one.began[11:16]} UTC ({one.runs})" for one in sittings)
+    times = listing(f"{s.began[:10]} {s.began[11:16]} UTC ({s.runs})" for s in sittings)
     return (
         f"The runs are from {len(sittings)} sittings (began, runs): {times}. Only runs of one"
         " sitting are paired; the machine may have changed between them."
@@ -462,9 +462,9 @@ def _accuracy_sentence(findings: Findings, gap: AccuracyGap) -> str:
     cells = [findings.cell[name] for name in (gap.lower, gap.higher)]
     lower, higher = map(full_label, cells)
     place = ""
-    if (one := next(compared, None)) is not None:
-        lower, higher = (compared_name(one, cell) for cell in cells)
+    if (comparison := next(compared, None)) is not None:
+        lower, higher = (compared_name(comparison, cell) for cell in cells)
         if gap.comparisons > 1:
-            place = f"In {comparison_text(one, common_cell(findings, one))}, "
+            place = f"In {comparison_text(comparison, common_cell(findings, comparison))}, "
     text = f"{place}{lower} is {points} less accurate than {higher}."
     return text[0].upper() + text[1:]

@@ -251,7 +251,7 @@ def _memory(gain: PrecisionGain) -> str | None:
 
 def _bottlenecks(findings: Findings) -> Table:
     """What limits each cell, with the evidence of which the study has some."""
-    kinds = {sign.kind for found in findings.bottlenecks for sign in found.evidence}
+    kinds = {sign.kind for bottleneck in findings.bottlenecks for sign in bottleneck.evidence}
     columns = (
         *place_columns(findings),
         Column("Input", lambda row: findings.cell[row.cell].factors["input"], css="text"),
@@ -289,9 +289,9 @@ def bottleneck_sentences(findings: Findings) -> list[str]:
     """On each network, data set and device: a sentence for each cell that has a verdict, in order
     of the verdicts, up to `NAMED_CELLS` of each, and how many cells have none."""
     places: dict[tuple[str, str, str], list[Bottleneck]] = {}
-    for found in findings.bottlenecks:
-        places.setdefault(findings.cell[found.cell].facet, []).append(found)
-    return [line for found in places.values() for line in _of_place(findings, found)]
+    for bottleneck in findings.bottlenecks:
+        places.setdefault(findings.cell[bottleneck.cell].facet, []).append(bottleneck)
+    return [line for place in places.values() for line in _of_place(findings, place)]
 
 
 def _of_place(findings: Findings, place: list[Bottleneck]) -> list[str]:
@@ -299,14 +299,14 @@ def _of_place(findings: Findings, place: list[Bottleneck]) -> list[str]:
     where = f"{network} with {dataset} ({device.upper()})"
     sentences = []
     for bound in BOUNDS:
-        judged = [found for found in place if found.verdict == bound]
-        for found in judged[:NAMED_CELLS]:
-            cell = findings.cell[found.cell]
+        judged = [bottleneck for bottleneck in place if bottleneck.verdict == bound]
+        for bottleneck in judged[:NAMED_CELLS]:
+            cell = findings.cell[bottleneck.cell]
             name = f"{cell.label} at batch size {cell.batch_size}"
-            sentences.append(f"{where}: {name} is {bound}. Evidence: {found.why}.")
+            sentences.append(f"{where}: {name} is {bound}. Evidence: {bottleneck.why}.")
         if (more := len(judged) - NAMED_CELLS) > 0:
             sentences.append(f"{where}: {more} more are {bound}; see the table.")
-    if unknown := sum(found.verdict == CANNOT_TELL for found in place):
+    if unknown := sum(bottleneck.verdict == CANNOT_TELL for bottleneck in place):
         which = f"{unknown} of {len(place)} configurations"
         sentences.append(f"{where}: no verdict on {which}. The table says why.")
     return sentences

@@ -57,9 +57,9 @@ def _deviation_column(kind: str, case: str) -> Column:
 
     def text(proof: EqualComputation) -> str | None:
         shown = [
-            f"{one.value:.1e}" + below(f"of {one.tolerance:.0e}")
-            for one in proof.deviations
-            if (one.kind, one.case) == (kind, case)
+            f"{deviation.value:.1e}" + below(f"of {deviation.tolerance:.0e}")
+            for deviation in proof.deviations
+            if (deviation.kind, deviation.case) == (kind, case)
         ]
         return Markup("").join(shown) if shown else None
 

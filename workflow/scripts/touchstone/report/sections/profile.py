@@ -11,24 +11,24 @@ from touchstone.schema.status import OK
 
 def view(findings: Findings) -> dict[str, Any]:
     """A table for each group of cells that was profiled."""
-    return {"profiles": [_group(findings, one) for one in findings.profiles]}
+    return {"profiles": [_group(findings, profile) for profile in findings.profiles]}
 
 
 def _group(findings: Findings, profile: LayerProfile) -> dict[str, Any]:
-    measured = [one for one in profile.cells if one.status == OK]
+    measured = [profiled for profiled in profile.cells if profiled.status == OK]
     cell = findings.cell[profile.cells[0].cell]
     return {
         "title": f"{facet_text(cell)} · batch size {cell.batch_size}",
-        "cells": [findings.cell[one.cell] for one in measured],
-        "rows": first_rows([_row(one, measured) for one in profile.rows]),
-        "other": [_other(one) for one in measured],
-        "totals": [milliseconds(one.profiled_step) for one in measured],
-        "steps": [milliseconds(one.step) for one in measured],
-        "sentences": [_sentence(findings, one) for one in measured],
+        "cells": [findings.cell[profiled.cell] for profiled in measured],
+        "rows": first_rows([_row(row, measured) for row in profile.rows]),
+        "other": [_other(profiled) for profiled in measured],
+        "totals": [milliseconds(profiled.profiled_step) for profiled in measured],
+        "steps": [milliseconds(profiled.step) for profiled in measured],
+        "sentences": [_sentence(findings, profiled) for profiled in measured],
         "missing": [
-            (findings.cell[one.cell], one.status, one.reason)
-            for one in profile.cells
-            if one.status != OK
+            (findings.cell[profiled.cell], profiled.status, profiled.reason)
+            for profiled in profile.cells
+            if profiled.status != OK
         ],
     }
 
@@ -37,30 +37,30 @@ def _row(row: LayerRow, cells: list[ProfiledCell]) -> dict[str, Any]:
     return {
         "layers": " + ".join(row.layers),
         "ops": " + ".join(row.ops).replace("_", " "),
-        "cells": [_entry(row.seconds.get(one.cell)) for one in cells],
+        "cells": [_entry(row.seconds.get(cell.cell)) for cell in cells],
     }
 
 
-def _entry(found: LayerSeconds | None) -> dict[str, str]:
-    if found is None:
+def _entry(seconds: LayerSeconds | None) -> dict[str, str]:
+    if seconds is None:
         return {"forward": "–", "backward": "–", "share": "–"}
     return {
-        "forward": milliseconds(found.forward),
-        "backward": milliseconds(found.backward),
-        "share": percent(found.share),
+        "forward": milliseconds(seconds.forward),
+        "backward": milliseconds(seconds.backward),
+        "share": percent(seconds.share),
     }
 
 
-def _other(one: ProfiledCell) -> tuple[str, str]:
-    return milliseconds(one.other), percent(one.other_share)
+def _other(cell: ProfiledCell) -> tuple[str, str]:
+    return milliseconds(cell.other), percent(cell.other_share)
 
 
-def _sentence(findings: Findings, one: ProfiledCell) -> str:
+def _sentence(findings: Findings, cell: ProfiledCell) -> str:
     """How far the profiler changes what it measures."""
-    label = full_label(findings.cell[one.cell])
+    label = full_label(findings.cell[cell.cell])
     return (
-        f"{label}: the layers and the rest add up to {milliseconds(one.profiled_step)} ms, which"
-        f" is {number(one.ratio, 3)} times a step without the profiler ({one.profiler})."
+        f"{label}: the layers and the rest add up to {milliseconds(cell.profiled_step)} ms, which"
+        f" is {number(cell.ratio, 3)} times a step without the profiler ({cell.profiler})."
     )
 
 

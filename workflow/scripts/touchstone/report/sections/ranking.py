@@ -33,17 +33,17 @@ NAMED = 5
 """Configurations beside the fastest that a sentence names."""
 
 
-def sentences(findings: Findings, one: ComparisonSummary) -> str:
+def sentences(findings: Findings, comparison: ComparisonSummary) -> str:
     """The answer of a comparison: who was fastest, at which speed, by how much; what each factor
     changes; and which configurations may be as fast."""
-    place = comparison_text(one, common_cell(findings, one))
-    if one.n < 2:
-        return _measured_once(findings, one, place)
-    if one.too_noisy:
-        return _no_answer(findings, one, place)
-    if one.in_turn and one.in_turn.disturbed:
+    place = comparison_text(comparison, common_cell(findings, comparison))
+    if comparison.n < 2:
+        return _measured_once(findings, comparison, place)
+    if comparison.too_noisy:
+        return _no_answer(findings, comparison, place)
+    if comparison.in_turn and comparison.in_turn.disturbed:
         place += ", beside other programs"
-    first, *others = [*effect_sentences(findings, one), *_verdict(findings, one)]
+    first, *others = [*effect_sentences(findings, comparison), *_verdict(findings, comparison)]
     return " ".join([f"{place}: {first}", *map(begun, others)])
 
 
@@ -53,21 +53,22 @@ def begun(sentence: str) -> str:
     return sentence if re.search(r"\d", word) else sentence[0].upper() + sentence[1:]
 
 
-def _measured_once(findings: Findings, one: ComparisonSummary, place: str) -> str:
-    known = [cell for cell in one.cells if cell.speed is not None]
-    speeds = "; ".join(_speed(findings, one, cell) for cell in known)
-    runs = "one run each" if all(c.n == 1 for c in known) else "one run of a configuration"
+def _measured_once(findings: Findings, comparison: ComparisonSummary, place: str) -> str:
+    cells = [cell for cell in comparison.cells if cell.speed is not None]
+    speeds = "; ".join(_speed(findings, comparison, cell) for cell in cells)
+    runs = "one run each" if all(c.n == 1 for c in cells) else "one run of a configuration"
     return f"{place}: too few runs to tell which is fastest. Measured, {runs}: {speeds}."
 
 
-def _no_answer(findings: Findings, one: ComparisonSummary, place: str) -> str:
+def _no_answer(findings: Findings, comparison: ComparisonSummary, place: str) -> str:
     """That the noise is too large, why, and what is sure all the same."""
-    text = f"{place}: no answer, the machine was too noisy: {one.too_noisy}."
-    slower = [pair.slower for pair in one.leads if pair.slower not in one.rivals]
+    text = f"{place}: no answer, the machine was too noisy: {comparison.too_noisy}."
+    slower = [pair.slower for pair in comparison.leads if pair.slower not in comparison.rivals]
     if not slower:
         return text
-    names = listing(compared_name(one, findings.cell[name]) for name in slower)
-    return f"{text} Only this is shown: {_name(findings, one, one.leader)} was faster than {names}."
+    names = listing(compared_name(comparison, findings.cell[name]) for name in slower)
+    leader = _name(findings, comparison, comparison.leader)
+    return f"{text} Only this is shown: {leader} was faster than {names}."
 
 
 class Leads(NamedTuple):
@@ -79,56 +80,56 @@ class Leads(NamedTuple):
     apart: list[ComparedPair]
 
 
-def leads_of(one: ComparisonSummary) -> Leads:
+def leads_of(comparison: ComparisonSummary) -> Leads:
     """What each pair of a comparison shows."""
     leads = Leads([], [], [], [])
-    for pair in one.leads:
+    for pair in comparison.leads:
         if pair.ratio is None:
             leads.apart.append(pair)
-        elif pair.slower in one.equal:
+        elif pair.slower in comparison.equal:
             leads.equal.append(pair)
         else:
-            (leads.unknown if pair.slower in one.rivals else leads.slower).append(pair)
+            (leads.unknown if pair.slower in comparison.rivals else leads.slower).append(pair)
     return leads
 
 
-def _verdict(findings: Findings, one: ComparisonSummary) -> list[str]:
+def _verdict(findings: Findings, comparison: ComparisonSummary) -> list[str]:
     """The fastest against each other configuration: faster, equal, or maybe as fast."""
-    cells = {cell.cell: cell for cell in one.cells}
-    named = NAMED if len(one.effects) < 2 else 1  # a table crosses two factors
-    equal, slower, unknown, apart = leads_of(one)
-    leader = cells[one.leader]
-    first = _name(findings, one, one.leader)
-    with_speed = f"{first} with {_amount(one, leader)}"
+    cells = {cell.cell: cell for cell in comparison.cells}
+    named = NAMED if len(comparison.effects) < 2 else 1  # a table crosses two factors
+    equal, slower, unknown, apart = leads_of(comparison)
+    leader = cells[comparison.leader]
+    first = _name(findings, comparison, comparison.leader)
+    with_speed = f"{first} with {_amount(comparison, leader)}"
     parts = []
-    if one.winner:
-        parts.append(f"{first} was fastest with {_amount(one, leader)}, ")
-        parts[0] += _ratios(findings, one, slower, named)
+    if comparison.winner:
+        parts.append(f"{first} was fastest with {_amount(comparison, leader)}, ")
+        parts[0] += _ratios(findings, comparison, slower, named)
     elif equal:
         within = max(pair.equal_within or 0.0 for pair in equal)
-        others = listing(_speed(findings, one, cells[pair.slower]) for pair in equal[:NAMED])
+        others = listing(_speed(findings, comparison, cells[pair.slower]) for pair in equal[:NAMED])
         ratios = listing(_pair_text(pair) for pair in equal[:NAMED])
         text = f"{with_speed} is equal to {others}{_more(equal)} to within {_percent(within)}"
         parts.append(f"{text}: {ratios} times")
     if unknown:
-        others = listing(_maybe_as_fast(findings, one, cells, pair) for pair in unknown[:NAMED])
+        others = listing(_maybe_as_fast(findings, comparison, pair) for pair in unknown[:NAMED])
         who = first if parts else with_speed
         parts.append(f"cannot tell {who} from {others}{_more(unknown)}")
-    if slower and not one.winner:
-        parts.append(f"{first} was {_ratios(findings, one, slower, named)}")
+    if slower and not comparison.winner:
+        parts.append(f"{first} was {_ratios(findings, comparison, slower, named)}")
     if apart:
-        names = listing(_name(findings, one, pair.slower) for pair in apart)
+        names = listing(_name(findings, comparison, pair.slower) for pair in apart)
         parts.append(f"no execution ran both {first} and {names}: they have no ratio")
     return [f"{part}." for part in parts]
 
 
 def _ratios(
-    findings: Findings, one: ComparisonSummary, pairs: Sequence[ComparedPair], named: int
+    findings: Findings, comparison: ComparisonSummary, pairs: Sequence[ComparedPair], named: int
 ) -> str:
     """`1.10 [1.07, 1.13] times as fast as PyTorch with 13,550 images/s`, and so on."""
-    cells = {cell.cell: cell for cell in one.cells}
+    cells = {cell.cell: cell for cell in comparison.cells}
     texts = [
-        f"{_pair_text(pair)} times as fast as {_speed(findings, one, cells[pair.slower])}"
+        f"{_pair_text(pair)} times as fast as {_speed(findings, comparison, cells[pair.slower])}"
         for pair in pairs[:named]
     ]
     return listing(texts) + _more(pairs, named)
@@ -139,11 +140,10 @@ def _more(pairs: Sequence[ComparedPair], named: int = NAMED) -> str:
     return f" ({left} more {'is' if left == 1 else 'are'} in the table)" if left > 0 else ""
 
 
-def _maybe_as_fast(
-    findings: Findings, one: ComparisonSummary, cells: dict[str, ComparedCell], pair: ComparedPair
-) -> str:
+def _maybe_as_fast(findings: Findings, comparison: ComparisonSummary, pair: ComparedPair) -> str:
     """A configuration that may be as fast, with the largest difference that is not excluded."""
-    text = f"{_speed(findings, one, cells[pair.slower])}: {_pair_text(pair)} times, "
+    cells = {cell.cell: cell for cell in comparison.cells}
+    text = f"{_speed(findings, comparison, cells[pair.slower])}: {_pair_text(pair)} times, "
     if pair.not_excluded is None:
         return f"{text}without an interval, as too few repeats of an execution have both"
     return f"{text}so a difference of up to {_percent(pair.not_excluded)} is not excluded"
@@ -155,13 +155,13 @@ def _percent(share: float) -> str:
     return f"{ceil(round(exact, 6))} %" if exact > 1 else f"{ceil(round(10 * exact, 6)) / 10:g} %"
 
 
-def effect_sentences(findings: Findings, one: ComparisonSummary) -> list[str]:
+def effect_sentences(findings: Findings, comparison: ComparisonSummary) -> list[str]:
     """What each factor changes, a sentence each: a curve where its values have an order."""
-    framework = common_cell(findings, one).framework
-    alone = len(one.effects) == 1 and len(one.effects[0].levels) == len(one.cells)
+    framework, effects = common_cell(findings, comparison).framework, comparison.effects
+    alone = len(effects) == 1 and len(effects[0].levels) == len(comparison.cells)
     return [
         _effect_sentence(framework, effect)
-        for effect in one.effects
+        for effect in effects
         if not (alone and len(effect.levels) == 2)  # the verdict says the same
     ]
 
@@ -186,30 +186,30 @@ def _curve(framework: str, effect: FactorEffect) -> str:
 def curve_sentences(findings: Findings) -> list[str]:
     """How a number changes the speed of the configurations, by their long runs: a sentence each, or
     of more than `NAMED` where the speed is the highest."""
-    found = []
-    factors = dict.fromkeys((one.workload, one.effect.factor) for one in findings.curves)
+    lines = []
+    factors = dict.fromkeys((curve.workload, curve.effect.factor) for curve in findings.curves)
     for workload, factor in factors:
-        known = [o for o in findings.curves if (o.workload, o.effect.factor) == (workload, factor)]
+        curves = [o for o in findings.curves if (o.workload, o.effect.factor) == (workload, factor)]
         about = f"{words(factor)}, by the long runs"
-        noisy = [one for one in known if one.too_noisy]
-        clear = [one for one in known if not one.too_noisy]
-        texts = [_of_configuration(findings, one) for one in clear]
+        noisy = [curve for curve in curves if curve.too_noisy]
+        clear = [curve for curve in curves if not curve.too_noisy]
+        texts = [_of_configuration(findings, curve) for curve in clear]
         if len(clear) > NAMED:
-            highest = Counter(_highest(findings, one) for one in clear)
+            highest = Counter(_highest(findings, curve) for curve in clear)
             texts = [f"highest: {level} in {n} of {len(clear)}" for level, n in highest.items()]
         if noisy:
-            texts.append(f"too noisy to tell for {len(noisy)} of {len(known)} configurations")
-        found.append(f"{about[0].upper()}{about[1:]}: {'; '.join(texts)}.")
-    return found
+            texts.append(f"too noisy to tell for {len(noisy)} of {len(curves)} configurations")
+        lines.append(f"{about[0].upper()}{about[1:]}: {'; '.join(texts)}.")
+    return lines
 
 
-def _of_configuration(findings: Findings, one: Curve) -> str:
-    cell = findings.cell[one.cells[0]]
-    return f"{full_label(cell)}, {_effect_sentence(cell.framework, one.effect)[:-1]}"
+def _of_configuration(findings: Findings, curve: Curve) -> str:
+    cell = findings.cell[curve.cells[0]]
+    return f"{full_label(cell)}, {_effect_sentence(cell.framework, curve.effect)[:-1]}"
 
 
-def _highest(findings: Findings, one: Curve) -> str:
-    return _level_name(findings.cell[one.cells[0]].framework, one.effect, one.effect.highest)
+def _highest(findings: Findings, curve: Curve) -> str:
+    return _level_name(findings.cell[curve.cells[0]].framework, curve.effect, curve.effect.highest)
 
 
 def _contrast(framework: str, effect: FactorEffect) -> str:
@@ -246,34 +246,33 @@ def times_text(ratio: RatioEstimate) -> str:
     return f"{ratio_text(ratio.value)} {interval_text(ratio)}".strip()
 
 
-def _name(findings: Findings, one: ComparisonSummary, cell: str) -> str:
-    return compared_name(one, findings.cell[cell])
+def _name(findings: Findings, comparison: ComparisonSummary, cell: str) -> str:
+    return compared_name(comparison, findings.cell[cell])
 
 
-def _amount(one: ComparisonSummary, cell: ComparedCell) -> str:
-    return f"{number(cell.speed)} {UNIT_OF[one.workload]}"
+def _amount(comparison: ComparisonSummary, cell: ComparedCell) -> str:
+    return f"{number(cell.speed)} {UNIT_OF[comparison.workload]}"
 
 
-def _speed(findings: Findings, one: ComparisonSummary, cell: ComparedCell) -> str:
-    return f"{_name(findings, one, cell.cell)} with {_amount(one, cell)}"
+def _speed(findings: Findings, comparison: ComparisonSummary, cell: ComparedCell) -> str:
+    return f"{_name(findings, comparison, cell.cell)} with {_amount(comparison, cell)}"
 
 
 def counted(findings: Findings, comparisons: Sequence[ComparisonSummary]) -> str:
     """Of many comparisons, how often each configuration was the fastest and by how much."""
     total = len(comparisons)
     texts = []
-    noisy = [one for one in comparisons if one.too_noisy and one.n > 1]
-    won = [one for one in comparisons if one.winner]
-    equal = [
-        one for one in comparisons if one.equal and one.rivals == one.equal and one not in noisy
-    ]
+    noisy = [comparison for comparison in comparisons if comparison.too_noisy and comparison.n > 1]
+    won = [comparison for comparison in comparisons if comparison.winner]
+    quiet = [comparison for comparison in comparisons if comparison not in noisy]
+    equal = [comparison for comparison in quiet if comparison.rivals == comparison.equal != []]
     for name, ratios in _leads(findings, won):
         by = f"{_span(ratios)} times as fast as the next"
         texts.append(f"{name} was fastest in {len(ratios)} of {total} comparisons, {by}.")
     if equal:
         texts.append(f"In {len(equal)} of {total} comparisons the fastest are equal to within 5 %.")
     decided = [*noisy, *won, *equal]
-    if undecided := [one for one in comparisons if one not in decided]:
+    if undecided := [comparison for comparison in comparisons if comparison not in decided]:
         which = "all" if len(undecided) == total else f"{len(undecided)} of"
         texts.append(f"Cannot tell which is fastest in {which} {total} comparisons.")
         texts += [
@@ -292,11 +291,11 @@ def _leads(
     findings: Findings, comparisons: Iterable[ComparisonSummary]
 ) -> list[tuple[str, list[RatioEstimate]]]:
     """By leader, its ratios to the next; the most frequent leader first."""
-    found: dict[str, list[RatioEstimate]] = {}
-    for one in comparisons:
-        if ratio := one.leads[0].ratio:
-            found.setdefault(_name(findings, one, one.leader), []).append(ratio)
-    return sorted(found.items(), key=lambda item: -len(item[1]))
+    by_leader: dict[str, list[RatioEstimate]] = {}
+    for comparison in comparisons:
+        if ratio := comparison.leads[0].ratio:
+            by_leader.setdefault(_name(findings, comparison, comparison.leader), []).append(ratio)
+    return sorted(by_leader.items(), key=lambda item: -len(item[1]))
 
 
 def _span(ratios: list[RatioEstimate]) -> str:
@@ -308,25 +307,26 @@ def _span(ratios: list[RatioEstimate]) -> str:
 def long_runs(findings: Findings, comparisons: Sequence[ComparisonSummary], most: int) -> str:
     """Where the long runs order two configurations the other way, or exclude the ratio of turns;
     of more than `most` comparisons only how often."""
-    pairs = [(one, pair) for one in comparisons for pair in one.pairs if not one.too_noisy]
-    other = [(one, pair) for one, pair in pairs if pair.runs_differ and pair.runs_ratio]
-    if not other:
+    clear = [comparison for comparison in comparisons if not comparison.too_noisy]
+    pairs = [(comparison, pair) for comparison in clear for pair in comparison.pairs]
+    odd = [(comparison, pair) for comparison, pair in pairs if pair.runs_differ and pair.runs_ratio]
+    if not odd:
         return ""
     if len(comparisons) > most:
-        return f"The long runs give other ratios for {len(other)} of {len(pairs)} pairs."
+        return f"The long runs give other ratios for {len(odd)} of {len(pairs)} pairs."
     texts = []
-    for one, pair in other:
+    for comparison, pair in odd:
         assert pair.runs_ratio
         order = ", the other order" if pair.runs_turn_round else ""
-        names = f"{_name(findings, one, pair.faster)} to {_name(findings, one, pair.slower)}"
-        texts.append(f"{times_text(pair.runs_ratio)} for {names}{order}")
+        names = [_name(findings, comparison, cell) for cell in (pair.faster, pair.slower)]
+        texts.append(f"{times_text(pair.runs_ratio)} for {' to '.join(names)}{order}")
     return f"The long runs, a cross-check, give other ratios: {listing(texts)}."
 
 
 def noisy_turns(findings: Findings, comparisons: Sequence[ComparisonSummary]) -> str:
     """Where the answer is that of the long runs, since the turns were too noisy for one."""
-    found = [one for one in comparisons if one.noisy_turns]
-    if not found:
+    noisy = [comparison for comparison in comparisons if comparison.noisy_turns]
+    if not noisy:
         return ""
-    which = "The answer is" if len(found) == len(comparisons) else f"{len(found)} answers are"
+    which = "The answer is" if len(noisy) == len(comparisons) else f"{len(noisy)} answers are"
     return f"{which} from the long runs: the turns were too noisy to have one."

@@ -47,17 +47,17 @@ def _work(cell: CellSummary) -> tuple[str, str, str, int]:
 
 
 def _losses(cell: CellSummary) -> list[tuple[int, float]]:
-    return [(one.step, one.loss) for one in cell.reports if one.loss is not None]
+    return [(report.step, report.loss) for report in cell.reports if report.loss is not None]
 
 
 def _group(cells: Sequence[CellSummary]) -> Losses:
     losses = {cell.name: _losses(cell) for cell in cells}
-    values = [loss for found in losses.values() for _, loss in found]
+    values = [loss for points in losses.values() for _, loss in points]
     least, most = min(values), max(values)
-    steps = max(found[-1][0] for found in losses.values())
-    common = min(found[-1][0] for found in losses.values())
-    first = [found[0][1] for found in losses.values()]
-    then = [_after(found, common) for found in losses.values()]
+    steps = max(points[-1][0] for points in losses.values())
+    common = min(points[-1][0] for points in losses.values())
+    first = [points[0][1] for points in losses.values()]
+    then = [_after(points, common) for points in losses.values()]
     sentence = ""
     if len(cells) > 1:
         sentence = (
@@ -76,10 +76,10 @@ def _group(cells: Sequence[CellSummary]) -> Losses:
     )
 
 
-def _after(found: Sequence[tuple[int, float]], steps: int) -> float:
+def _after(points: Sequence[tuple[int, float]], steps: int) -> float:
     """The last loss after at most so many steps, or else the first one."""
-    until = [loss for step, loss in found if step <= steps]
-    return until[-1] if until else found[0][1]
+    until = [loss for step, loss in points if step <= steps]
+    return until[-1] if until else points[0][1]
 
 
 def _curve(
@@ -95,8 +95,8 @@ def _curve(
 
 
 def _accuracy(reports: Sequence[Reported]) -> str | None:
-    known = [one.accuracy for one in reports if one.accuracy is not None]
-    return optional_number(known[-1]) if known else None
+    accuracies = [report.accuracy for report in reports if report.accuracy is not None]
+    return optional_number(accuracies[-1]) if accuracies else None
 
 
 def _table(

@@ -146,8 +146,8 @@ def _verdict(ratio: RatioEstimate | None, verdict: str = "") -> str:
 
 
 def _equal_computation(row: _Compared) -> TableCell:
-    known = row.compared.equal_computation
-    return TableCell(known, "text differs" if known in ("differs", "not shown") else None)
+    verdict = row.compared.equal_computation
+    return TableCell(verdict, "text differs" if verdict in ("differs", "not shown") else None)
 
 
 def _notes(row: _Compared) -> str | None:
@@ -285,13 +285,13 @@ def _ratios(choice: Choice) -> str | None:
 def _choice_sentences(findings: Findings) -> list[str]:
     """For each run with the mode `best`, by how much its choice is faster than the default, or that
     nothing was shown to be."""
-    found: dict[tuple[str, int], list[tuple[str, TrialSummary]]] = {}
+    by_run: dict[tuple[str, int], list[tuple[str, TrialSummary]]] = {}
     for choice in findings.choices:
         for trial in choice.trials:
-            found.setdefault((choice.cell, trial.repeat), []).append((choice.settings, trial))
+            by_run.setdefault((choice.cell, trial.repeat), []).append((choice.settings, trial))
     return [
         f"{findings.cell[cell].label}, run {repeat}: {words}"
-        for (cell, repeat), tried in found.items()
+        for (cell, repeat), tried in by_run.items()
         if (words := _choice_words(tried))
     ]
 

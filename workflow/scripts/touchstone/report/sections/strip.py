@@ -100,10 +100,9 @@ def view(findings: Findings) -> dict[str, Any]:
     comparisons = findings.comparisons
     is_many = len(comparisons) > SENTENCES
     ends: dict[tuple[str, ...], float] = {}
-    for one in comparisons if not is_many else ():
-        drawn = _speed(one)
-        ends[_work(one)] = max(_reach(drawn), ends.get(_work(one), 0.0))
-    strips = [_strip(findings, one, ends.get(_work(one))) for one in comparisons[:CHOICES]]
+    for comparison in comparisons if not is_many else ():
+        ends[_work(comparison)] = max(_reach(_speed(comparison)), ends.get(_work(comparison), 0.0))
+    strips = [_strip(findings, o, ends.get(_work(o))) for o in comparisons[:CHOICES]]
     return {
         "strips": strips[:1] if is_many else strips,
         "strips_left_out": len(comparisons) - 1 if is_many else 0,
@@ -127,15 +126,15 @@ def _as_json(strips: list[Strip]) -> Markup:
     return Markup(json.dumps(values, separators=(",", ":")).replace("<", "\\u003c"))
 
 
-def _work(one: ComparisonSummary) -> tuple[str, ...]:
-    return one.workload, one.network, one.dataset
+def _work(comparison: ComparisonSummary) -> tuple[str, ...]:
+    return comparison.workload, comparison.network, comparison.dataset
 
 
-def _speed(one: ComparisonSummary) -> ComparedMetric:
+def _speed(comparison: ComparisonSummary) -> ComparedMetric:
     """The speed of a comparison in the form of its other metrics."""
     cells = [
         MetricOfCell(cell=cell.cell, value=cell.speed, values=cell.values)
-        for cell in one.cells
+        for cell in comparison.cells
         if cell.speed is not None
     ][:CHARTED]
     pairs = [
@@ -143,38 +142,38 @@ def _speed(one: ComparisonSummary) -> ComparedMetric:
             cell=pair.faster, reference=pair.slower, value=pair.ratio.value, low=pair.ratio.low,
             high=pair.ratio.high,
         )
-        for pair in one.pairs
+        for pair in comparison.pairs
         if pair.ratio
     ]  # fmt: skip
-    return ComparedMetric(metric=SPEED_OF[one.workload], cells=cells, pairs=pairs)
+    return ComparedMetric(metric=SPEED_OF[comparison.workload], cells=cells, pairs=pairs)
 
 
-def _strip(findings: Findings, one: ComparisonSummary, end: float | None) -> Strip:
-    speed = _speed(one)
+def _strip(findings: Findings, comparison: ComparisonSummary, end: float | None) -> Strip:
+    speed = _speed(comparison)
     charts = [
-        _chart(findings, one, speed, "Speed", UNIT_OF[one.workload], end),
+        _chart(findings, comparison, speed, "Speed", UNIT_OF[comparison.workload], end),
         *(
-            _chart(findings, one, each, METRICS[each.metric].heading, unit_text(each.metric))
-            for each in one.metrics
+            _chart(findings, comparison, m, METRICS[m.metric].heading, unit_text(m.metric))
+            for m in comparison.metrics
         ),
     ]
     return Strip(
-        heading=comparison_text(one, common_cell(findings, one)),
+        heading=comparison_text(comparison, common_cell(findings, comparison)),
         charts=charts,
-        left_out=sum(cell.speed is not None for cell in one.cells) - len(speed.cells),
+        left_out=sum(cell.speed is not None for cell in comparison.cells) - len(speed.cells),
     )
 
 
 def _contrasts(metric: ComparedMetric) -> dict[tuple[str, str], tuple[float, ...]]:
     """Of each ordered pair of cells value, low and high of one against the other; without an
     interval only the value."""
-    found: dict[tuple[str, str], tuple[float, ...]] = {}
+    contrasts: dict[tuple[str, str], tuple[float, ...]] = {}
     for pair in metric.pairs:
-        numbers = [one for one in (pair.value, pair.low, pair.high) if one is not None]
+        numbers = [x for x in (pair.value, pair.low, pair.high) if x is not None]
         turned = [1 / x if has_ratios(metric.metric) else -x for x in numbers]
-        found[pair.cell, pair.reference] = tuple(numbers)
-        found[pair.reference, pair.cell] = (turned[0], *reversed(turned[1:]))
-    return found
+        contrasts[pair.cell, pair.reference] = tuple(numbers)
+        contrasts[pair.reference, pair.cell] = (turned[0], *reversed(turned[1:]))
+    return contrasts
 
 
 def _ends(contrast: tuple[float, ...], baseline: float, is_ratio: bool) -> list[float]:
@@ -207,15 +206,15 @@ def axis(most: float) -> tuple[float, list[float]]:
 
 def _chart(
     findings: Findings,
-    one: ComparisonSummary,
+    comparison: ComparisonSummary,
     metric: ComparedMetric,
     label: str,
     unit: str,
     reach: float | None = None,
 ) -> Chart:
     end, ticks = axis(reach or _reach(metric))
-    names = {c.cell: compared_name(one, findings.cell[c.cell]) for c in metric.cells}
-    what = "set" if one.in_turn and metric.metric == SPEED_OF[one.workload] else "run"
+    names = {c.cell: compared_name(comparison, findings.cell[c.cell]) for c in metric.cells}
+    what = "set" if comparison.in_turn and metric.metric == SPEED_OF[comparison.workload] else "run"
     contrasts = _contrasts(metric)
     is_ratio = has_ratios(metric.metric)
 

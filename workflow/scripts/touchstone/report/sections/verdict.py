@@ -47,36 +47,36 @@ def view(findings: Findings) -> dict[str, Any]:
 
 def verdicts(findings: Findings) -> list[str]:
     """Who was fastest in each comparison, and by how much, without intervals."""
-    found = []
+    lines = []
     for kind in UNIT_OF:
-        comparisons = [one for one in findings.comparisons if one.workload == kind]
+        comparisons = [o for o in findings.comparisons if o.workload == kind]
         if len(comparisons) > SENTENCES:
             first, *_ = re.split(r"(?<=\.) (?=[A-Z])", counted(findings, comparisons))
-            found.append(re.sub(r" \[[^]]*\]", "", first))
+            lines.append(re.sub(r" \[[^]]*\]", "", first))
         else:
             headed = len(findings.comparisons) > 1
-            found += [_verdict(findings, one, headed) for one in comparisons]
-    return found or rankings(findings)[:1]
+            lines += [_verdict(findings, comparison, headed) for comparison in comparisons]
+    return lines or rankings(findings)[:1]
 
 
-def _verdict(findings: Findings, one: ComparisonSummary, headed: bool) -> str:
-    names = _names(findings, one)
-    if one.n < 2:
+def _verdict(findings: Findings, comparison: ComparisonSummary, headed: bool) -> str:
+    names = _names(findings, comparison)
+    if comparison.n < 2:
         parts = ["too few runs to tell which is fastest"]
-    elif one.too_noisy:
+    elif comparison.too_noisy:
         parts = ["no answer, the machine was too noisy"]
     else:
-        parts = _parts(one, names)
-    place = f"{comparison_text(one, common_cell(findings, one))}: " if headed else ""
-    if one.workload != PROGRAM:  # whose name its author spells
+        parts = _parts(comparison, names)
+    place = f"{comparison_text(comparison, common_cell(findings, comparison))}: " if headed else ""
+    if comparison.workload != PROGRAM:  # whose name its author spells
         parts = list(map(begun, parts))
     return f"{place}{'. '.join(parts)}."
 
 
-def _parts(one: ComparisonSummary, names: dict[str, str]) -> list[str]:
+def _parts(comparison: ComparisonSummary, names: dict[str, str]) -> list[str]:
     """The verdict on a comparison that has one: the fastest against all others."""
-    first = names[one.leader]
-    equal, slower, unknown, _ = leads_of(one)
+    first = names[comparison.leader]
+    equal, slower, unknown, _ = leads_of(comparison)
     parts = []
     if equal:
         parts.append(f"{first} and {_listed(equal, names)} are equally fast")
@@ -94,11 +94,11 @@ def intervals(findings: Findings) -> str:
     """The intervals of the ratios in the verdict; empty where it has none, or several."""
     if len(findings.comparisons) != 1 or findings.comparisons[0].too_noisy:
         return ""
-    (one,) = findings.comparisons
-    names = _names(findings, one)
+    (comparison,) = findings.comparisons
+    names = _names(findings, comparison)
     texts = [
         f"{names[pair.slower]} {ratio_text(pair.ratio.low)} to {ratio_text(pair.ratio.high)}"
-        for pair in one.leads[:NAMED]
+        for pair in comparison.leads[:NAMED]
         if pair.ratio and pair.ratio.low is not None and pair.ratio.high is not None
     ]
     if not texts:
@@ -117,9 +117,9 @@ def _listed(pairs: Sequence[ComparedPair], names: dict[str, str]) -> str:
     return listing([*(names[pair.slower] for pair in pairs[:NAMED]), *more])
 
 
-def _names(findings: Findings, one: ComparisonSummary) -> dict[str, str]:
+def _names(findings: Findings, comparison: ComparisonSummary) -> dict[str, str]:
     """The names of the compared cells, without their brackets if these tell none apart."""
-    names = {cell.cell: compared_name(one, findings.cell[cell.cell]) for cell in one.cells}
+    names = {c.cell: compared_name(comparison, findings.cell[c.cell]) for c in comparison.cells}
     short = {cell: re.sub(r" \([^()]*\)$", "", name) for cell, name in names.items()}
     return short if len(set(short.values())) == len(short) else names
 
@@ -132,14 +132,14 @@ def glance(findings: Findings, price_per_hour: str = "") -> Table | None:
     """
     if len(findings.comparisons) > 1:
         return None
-    one = findings.comparisons[0] if findings.comparisons else None
-    names = [cell.cell for cell in one.cells] if one else [c.name for c in findings.cells]
+    comparison = findings.comparisons[0] if findings.comparisons else None
+    names = [c.cell for c in comparison.cells] if comparison else [c.name for c in findings.cells]
     cells = [findings.cell[name] for name in names]
-    if len(cells) > GLANCE or (not one and len(cells) > 1):
+    if len(cells) > GLANCE or (not comparison and len(cells) > 1):
         return None
     kind = cells[0].workload
-    speeds = {cell.cell: cell.speed for cell in one.cells} if one else {}
-    shown = _names(findings, one) if one else {}
+    speeds = {cell.cell: cell.speed for cell in comparison.cells} if comparison else {}
+    shown = _names(findings, comparison) if comparison else {}
     columns = (
         Column("Configuration", lambda cell: stack_name(cell, shown.get(cell.name, ""))),
         Column("Speed", lambda cell: optional_number(_speed(cell, speeds)), UNIT_OF[kind]),

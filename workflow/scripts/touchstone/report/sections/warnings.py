@@ -27,8 +27,8 @@ class Alert(NamedTuple):
 
 def of_study(findings: Findings, kept: Kept) -> list[Alert]:
     """The warnings of a study, whose report keeps its configuration."""
-    found = warnings(findings.disturbed, findings.doubts, kept)
-    return of_machines(findings.setup.machines, kept) + found
+    alerts = warnings(findings.disturbed, findings.doubts, kept)
+    return of_machines(findings.setup.machines, kept) + alerts
 
 
 def of_changed(files: Sequence[str]) -> list[Alert]:
@@ -85,10 +85,10 @@ def cautions(disturbed: Disturbed | None, doubts: Iterable[Doubt], kept: Kept) -
 def _alerts(
     disturbed: Disturbed | None, doubts: Iterable[Doubt], kept: Kept, beside: bool
 ) -> list[Alert]:
-    found = [doubt_warning(doubt, kept) for doubt in doubts if doubt.beside == beside]
+    alerts = [doubt_warning(doubt, kept) for doubt in doubts if doubt.beside == beside]
     if disturbed and disturbed.ratios_hold == beside:
-        found.insert(0, Alert(f"{disturbed.fault}.", REMEDY, kept.again(DISTURBED)))
-    return found
+        alerts.insert(0, Alert(f"{disturbed.fault}.", REMEDY, kept.again(DISTURBED)))
+    return alerts
 
 
 def doubt_warning(doubt: Doubt, kept: Kept) -> Alert:
