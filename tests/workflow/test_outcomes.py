@@ -140,7 +140,7 @@ def test_without_the_interpreter_that_it_needs_a_framework_is_unsupported(make):
 def test_a_fault_of_the_code_is_an_outcome_that_is_tried_again(make):
     project = make({"framework": "mxnet"}, {"framework": "pytorch"}, parity=False)
     adapter = "workflow/scripts/touchstone/runner/adapters/mxnet/adapter.py"
-    project.edit(adapter, "autograd.backward(each)", "autograd.backwards(each)")
+    project.edit(adapter, "autograd.backward(step_losses)", "autograd.backwards(step_losses)")
     output = project.run()
     assert "the runner ended with exit status 1 and no result" in output  # the first attempt
     (path,) = project.folder.glob("results/records/mxnet-*/rep1.json")
@@ -162,7 +162,7 @@ def test_a_fault_of_the_code_is_an_outcome_that_is_tried_again(make):
     project.run()
     assert json.loads(path.read_text())["status"] == "error"
     assert project.jobs() == again
-    project.edit(adapter, "autograd.backwards(each)", "autograd.backward(each)")
+    project.edit(adapter, "autograd.backwards(step_losses)", "autograd.backward(step_losses)")
     project.run()
     assert json.loads(path.read_text())["status"] == "ok"
     assert project.jobs() == {}

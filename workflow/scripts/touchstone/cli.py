@@ -24,10 +24,10 @@ def main(arguments: list[str] | None = None) -> None:
     where its arguments are wrong, or with the command's own status.
     """
     given = sys.argv[1:] if arguments is None else arguments
-    known = names()
+    commands = names()
     parser = argparse.ArgumentParser(prog="touchstone", description=__doc__)
     parser.add_argument("--version", action="version", version=f"touchstone {__version__}")
-    parser.add_argument("command", choices=known, metavar="COMMAND", help=", ".join(known))
+    parser.add_argument("command", choices=commands, metavar="COMMAND", help=", ".join(commands))
     name = parser.parse_args(given[:1]).command
     try:
         module = importlib.import_module("touchstone.commands." + name.replace("-", "_"))

@@ -83,9 +83,9 @@ def find(image: str, folder: Path) -> Container:
     Raises:
         NoContainer: no engine that can be watched, or the image is not on this machine.
     """
-    for name, known in ENGINES.items():
+    for name, engine in ENGINES.items():
         if program := shutil.which(name):
-            return known(program, image, folder)
+            return engine(program, image, folder)
     raise NoContainer(
         f"{image} needs a container engine, and neither apptainer nor podman is on PATH; install "
         "one of them"
@@ -103,16 +103,16 @@ def _apptainer(program: str, image: str, folder: Path) -> Container:
         get = shlex.join([Path(program).name, "pull", str(path), f"docker://{image}"])
         raise NoContainer(f"{image} is not on this machine; get it with `{get}`")
     with open(path, "rb") as file:
-        known = hashlib.sha256(file.read(HEADER))
-    known.update(str(path.stat().st_size).encode())
-    return Container("apptainer", program, str(path), f"sha256:{known.hexdigest()}")
+        digest = hashlib.sha256(file.read(HEADER))
+    digest.update(str(path.stat().st_size).encode())
+    return Container("apptainer", program, str(path), f"sha256:{digest.hexdigest()}")
 
 
 def _podman(program: str, image: str, folder: Path) -> Container:
     if Path(image).suffix == ".sif":
         raise NoContainer(f"{image} is an image of Apptainer, and only podman is here; install it")
-    asked = [program, "image", "inspect", "--format", "{{.Id}}", image]
-    answer = subprocess.run(asked, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    command = [program, "image", "inspect", "--format", "{{.Id}}", image]
+    answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     identity = answer.stdout.strip()
     if answer.returncode or not identity:
         said = (answer.stderr.strip().splitlines() or ["podman says nothing"])[-1]
@@ -195,28 +195,28 @@ def _limits() -> list[str]:
     which not every root may. No limit of processes has an effect beyond the kernel's `pid_max`."""
     most = int(Path("/proc/sys/kernel/pid_max").read_text())
     processes = [most if n < 0 else min(n, most) for n in resource.getrlimit(resource.RLIMIT_NPROC)]
-    found = {"nofile": resource.getrlimit(resource.RLIMIT_NOFILE), "nproc": processes}
-    return [f"--ulimit={name}={soft}:{hard}" for name, (soft, hard) in found.items()]
+    limits = {"nofile": resource.getrlimit(resource.RLIMIT_NOFILE), "nproc": processes}
+    return [f"--ulimit={name}={soft}:{hard}" for name, (soft, hard) in limits.items()]
 
 
 def mounts(temporary: str) -> list[str]:
     """The folders that a run needs: the project's, the one it is in, those that its results and
     data are links to, and the one of temporary files. None is inside another."""
-    asked = [ROOT, Path.cwd(), Path("results"), Path("results/data"), Path(temporary)]
-    found = sorted({path.resolve() for path in asked if path.exists()})
-    return [str(path) for path in found if not any(other in path.parents for other in found)]
+    folders = [ROOT, Path.cwd(), Path("results"), Path("results/data"), Path(temporary)]
+    paths = sorted({path.resolve() for path in folders if path.exists()})
+    return [str(path) for path in paths if not any(other in path.parents for other in paths)]
 
 
 def _inherited() -> list[int]:
     """The descriptors that this process was given beside the standard streams."""
-    found = []
+    descriptors = []
     for name in os.listdir("/proc/self/fd"):
         try:
             if int(name) >= FIRST and os.get_inheritable(int(name)):
-                found.append(int(name))
+                descriptors.append(int(name))
         except OSError:
             continue  # that of the folder itself
-    return sorted(found)
+    return sorted(descriptors)
 
 
 def _renumber(descriptors: Sequence[int]) -> None:

@@ -37,17 +37,17 @@ OWN = {
 
 def commands() -> dict[str, dict[str, str]]:
     """By group, the commands with the first sentence of what they do."""
-    found: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
+    texts: dict[str, dict[str, str]] = {group: {} for group in GROUPS}
     users = {whole: short for short, whole in SHORT.items()}
-    found[STUDIES] |= OWN
+    texts[STUDIES] |= OWN
     for name in cli.names():
         path = Path(cli.__file__).parent / f"commands/{name.replace('-', '_')}.py"
         module = ast.parse(path.read_text(encoding="utf-8"))
         for node in module.body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GROUP":
                 text = " ".join((ast.get_docstring(module) or "").split())
-                found[ast.literal_eval(node.value)][users.get(name, name)] = text.partition(". ")[0]
-    return found
+                texts[ast.literal_eval(node.value)][users.get(name, name)] = text.partition(". ")[0]
+    return texts
 
 
 def help_text() -> str:

@@ -108,10 +108,10 @@ def interpreter(version: str, path: Path) -> str:
     """A `pythonX.Y` of this machine that runs, or else one that uv gets; raises Missing."""
     # The command that pyenv puts on PATH works only where that version is chosen.
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    found = [shutil.which(f"python{version}")]
-    found += sorted(map(str, pyenv.glob(f"versions/{version}.*/bin/python{version}")))
+    pythons = [shutil.which(f"python{version}")]
+    pythons += sorted(map(str, pyenv.glob(f"versions/{version}.*/bin/python{version}")))
     probe = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
-    for python in filter(None, found):
+    for python in filter(None, pythons):
         answer = subprocess.run([python, "-c", probe], capture_output=True, text=True)
         if answer.stdout.strip() == version:
             return python
@@ -240,8 +240,8 @@ def runner_python(path: Path) -> str:
     """
     if os.environ[DEPLOYMENT] != "conda":
         return str(ensure(path, Path(os.environ[ENVS])))
-    if found := shutil.which("python"):
-        return found
+    if python := shutil.which("python"):
+        return python
     raise EnvironmentFault(f"{path}: conda activated no python")
 
 

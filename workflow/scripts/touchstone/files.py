@@ -55,8 +55,8 @@ def own_file(path: Path, mode: Literal["r", "w"]) -> TextIO:
     """
     access = os.O_RDONLY if mode == "r" else os.O_WRONLY | os.O_CREAT
     descriptor = os.open(path, access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_nlink != 1:
         os.close(descriptor)
         raise OSError(errno.EPERM, "not a plain file of this user", str(path))
     if mode == "w":

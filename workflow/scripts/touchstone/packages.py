@@ -96,7 +96,7 @@ def variables(configuration: str, environment: dict[str, str]) -> dict[str, str]
         for key, _, value in lines:
             if key.startswith(section):
                 settings[key.removeprefix(section)] = str(ast.literal_eval(value))
-    found = {k: v for k, v in environment.items() if not k.startswith("UV_") or k in KEPT}
+    result = {k: v for k, v in environment.items() if not k.startswith("UV_") or k in KEPT}
     for key, value in settings.items():
         words = value.split()
         if key in WITHOUT_EFFECT or key == "config-file" or not words:
@@ -106,14 +106,14 @@ def variables(configuration: str, environment: dict[str, str]) -> dict[str, str]
         if key.startswith("no-"):
             value = "1" if value.lower() in _YES else "0"
         separator = "," if key == "find-links" else " "
-        found[TRANSLATED[key]] = separator.join(words) if len(words) > 1 else value.strip()
-    if (cache := settings.get("cache-dir")) and "UV_CACHE_DIR" not in found:
-        found["UV_CACHE_DIR"] = str(Path(cache).expanduser() / "uv")
-    if extra := found.get("UV_INDEX", "").split():
+        result[TRANSLATED[key]] = separator.join(words) if len(words) > 1 else value.strip()
+    if (cache := settings.get("cache-dir")) and "UV_CACHE_DIR" not in result:
+        result["UV_CACHE_DIR"] = str(Path(cache).expanduser() / "uv")
+    if extra := result.get("UV_INDEX", "").split():
         # uv takes a package from the first index that has its name, and tries its default last.
-        *first, last = [found.get("UV_DEFAULT_INDEX") or _usual_index(), *extra]
-        found |= {"UV_INDEX": " ".join(first), "UV_DEFAULT_INDEX": last}
-    return found | {"UV_NO_CONFIG": "1"}
+        *first, last = [result.get("UV_DEFAULT_INDEX") or _usual_index(), *extra]
+        result |= {"UV_INDEX": " ".join(first), "UV_DEFAULT_INDEX": last}
+    return result | {"UV_NO_CONFIG": "1"}
 
 
 @cache
@@ -228,22 +228,22 @@ def _install_builds(
     uv finds no build there itself if the first index has the same package.
     """
     some = {"UV_INDEX": " ".join(given.get("UV_INDEX", "").split()[1:])}
-    found = {name: value for name, value in given.items() if name != "UV_CONSTRAINT"}
-    tries = [found | some] * ("UV_INDEX" in given) + [found]
+    environment = {name: value for name, value in given.items() if name != "UV_CONSTRAINT"}
+    tries = [environment | some] * ("UV_INDEX" in given) + [environment]
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder, "list.txt")
         listed.write_text("".join(f"{line}\n" for line in _builds(lines)), encoding="utf-8")
         options = ("--no-deps", *["--require-hashes"] * ("--hash=" in "".join(lines)), *options)
         return any(
-            _uv_install(program, python, listed, each, *options).returncode == 0 for each in tries
+            _uv_install(program, python, listed, env, *options).returncode == 0 for env in tries
         )
 
 
 def _pips() -> dict[str, str]:
     """The environment variables with which uv has pip's settings."""
     own = surroundings()
-    asked = [*pip_of(sys.executable), "config", "list"]
-    configured = subprocess.run(asked, env=own, capture_output=True, text=True, check=True)
+    command = [*pip_of(sys.executable), "config", "list"]
+    configured = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
     return variables(configured.stdout, own)
 
 
@@ -253,5 +253,5 @@ def _uv_install(
     command = [program, "pip", "install", "--quiet", "--python", str(python)]
     command += ["--requirement", str(listed), *options]
     command += ["--no-index"] * (given.get("UV_NO_INDEX", "0") == "1")
-    found = {name: value for name, value in given.items() if name != "UV_NO_INDEX"}
-    return subprocess.run(command, env=found, capture_output=True, text=True)
+    environment = {name: value for name, value in given.items() if name != "UV_NO_INDEX"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True)

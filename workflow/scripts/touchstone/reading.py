@@ -114,12 +114,12 @@ def rows_of(text: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {twice[:100]!r} is there twice in one object")
-    return found
+    return mapping
 
 
 def _integer(text: str) -> int:

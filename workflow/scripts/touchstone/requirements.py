@@ -90,8 +90,8 @@ class _Reader:
                 elif (kind := (option[1] or option[2]).lstrip("-")[0]) in "rc":
                     self._list(line, _value(option[3]), folder, constrains or kind == "c", above)
                 elif kind == "e":
-                    asked, identity = self._requirement(_value(option[3]), editable=True)
-                    self._add(line, f"-e {asked}", f"-e {identity}", constrains)
+                    requirement, identity = self._requirement(_value(option[3]), editable=True)
+                    self._add(line, f"-e {requirement}", f"-e {identity}", constrains)
                 else:
                     self._add(line, *self._links(_value(option[3]), folder), constrains)
             except (OSError, ValueError, RequirementFaults) as fault:
@@ -106,8 +106,8 @@ class _Reader:
             if name not in self._pinned
         ]
 
-    def _add(self, line: str, asked: str, identity: str, constrains: bool) -> None:
-        (self.constraints if constrains else self.lines).append(asked)
+    def _add(self, line: str, requirement: str, identity: str, constrains: bool) -> None:
+        (self.constraints if constrains else self.lines).append(requirement)
         self.identity.append(f"-c {identity}" if constrains else identity)
 
     def _list(
@@ -137,13 +137,13 @@ class _Reader:
         """What pip is given for a line, and what names it."""
         if line.startswith("-"):
             return line, line  # an option that names no file
-        asked, _, options = line.partition(" --")
+        requirement, _, options = line.partition(" --")
         options = f" --{options}" if options else ""
-        asked, _, marker = asked.partition(" ;")
+        requirement, _, marker = requirement.partition(" ;")
         options = f" ;{marker}{options}" if marker else options
-        name, _, place = asked.partition(" @ ")
+        name, _, place = requirement.partition(" @ ")
         if not place:
-            name, place = "", asked.strip()
+            name, place = "", requirement.strip()
         if re.match(r"(git|hg|svn|bzr)\+", place):
             return self._of_repository(line, place)
         if "://" in place and not place.startswith("file:"):
@@ -154,7 +154,7 @@ class _Reader:
             return line, line
         if name or editable or _is_path(place):
             return self._local(name, place.strip(), options)
-        self._note(line, asked)
+        self._note(line, requirement)
         return line, line.partition(" --hash")[0]
 
     @staticmethod
@@ -174,10 +174,10 @@ class _Reader:
         identity = f"{name or path.name}{extras}{options} {_digest(path)}"
         return f"{name}{' @ ' * bool(name)}{named}{extras}{options}", identity
 
-    def _note(self, line: str, asked: str) -> None:
+    def _note(self, line: str, text: str) -> None:
         """Remember whether a line says one version of its package."""
         try:
-            requirement = Requirement(asked)
+            requirement = Requirement(text)
         except InvalidRequirement:
             raise ValueError(
                 "neither a requirement of pip nor a file; write NAME==VERSION or a path"
@@ -241,7 +241,7 @@ def _digest(path: Path) -> str:
     build nor a study writes; hidden ones do not count either."""
     if not path.is_dir():
         return _digest_of_file(path)
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     written = {*(path / name for name in MADE), Path("results").absolute()}
     for parent, folders, files in os.walk(path):
         folders[:] = [
@@ -252,8 +252,8 @@ def _digest(path: Path) -> str:
         for name in sorted(files):
             file = Path(parent, name)
             if not _is_made(name) and file.is_file():
-                found.update(f"{file.relative_to(path)} {_digest_of_file(file)}\n".encode())
-    return found.hexdigest()
+                digest.update(f"{file.relative_to(path)} {_digest_of_file(file)}\n".encode())
+    return digest.hexdigest()
 
 
 def _is_made(name: str) -> bool:

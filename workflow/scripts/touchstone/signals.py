@@ -34,9 +34,9 @@ def handle(how: Handler | signal.Handlers) -> None:
     main thread gets any."""
     if threading.current_thread() is not threading.main_thread():
         return
-    for each in INTERRUPTIONS:
-        if signal.getsignal(each) is not signal.SIG_IGN:
-            signal.signal(each, how)
+    for kind in INTERRUPTIONS:
+        if signal.getsignal(kind) is not signal.SIG_IGN:
+            signal.signal(kind, how)
 
 
 @contextlib.contextmanager
@@ -45,7 +45,7 @@ def interruptible() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {each: signal.getsignal(each) for each in INTERRUPTIONS}
+    before = {kind: signal.getsignal(kind) for kind in INTERRUPTIONS}
     came: list[int] = []
     own = os.getpid()
 
@@ -66,8 +66,8 @@ def interruptible() -> Iterator[None]:
     finally:
         if came:
             _die_of(came[0])
-        for each, how in before.items():
-            signal.signal(each, how)
+        for kind, how in before.items():
+            signal.signal(kind, how)
 
 
 def _die_of(number: int) -> None:

@@ -34,9 +34,9 @@ def note(arguments: Sequence[str]) -> None:
 
 def by_make() -> bool:
     """Whether the reader uses `make`."""
-    known = os.environ.get(STARTED)
+    starter = os.environ.get(STARTED)
     here = Path("Makefile").exists() and Path(".venv/base").exists()
-    return known == MAKE or (not known and here)
+    return starter == MAKE or (not starter and here)
 
 
 def by_touchstone() -> bool:
@@ -46,10 +46,10 @@ def by_touchstone() -> bool:
 
 def again(*words: str) -> str:
     """The command that starts Snakemake as the reader did, with more words."""
-    known = os.environ.get(STARTED, MAKE)
-    if known == TOUCHSTONE:
+    starter = os.environ.get(STARTED, MAKE)
+    if starter == TOUCHSTONE:
         return f"touchstone run {join(words)}"
-    start = join([snakemake(), *USUAL]) if known == MAKE else known
+    start = join([snakemake(), *USUAL]) if starter == MAKE else starter
     return f"{start} {join(words)}"
 
 

@@ -37,6 +37,6 @@ def doubt_of(results: Path) -> str:
     records = [record for _, cell in cells for record in cell]
     ended = Counter(record["status"] for record in records if record["status"] != OK)
     disturbed = sum(not DISTURBING.isdisjoint(record["flags"]) for record in records)
-    found = [f"{count} ended as {status}" for status, count in sorted(ended.items())]
-    found += [f"{disturbed} {'was' if disturbed == 1 else 'were'} disturbed"] * bool(disturbed)
-    return f"of the bundle's {len(records)} runs {', '.join(found)}" if found else ""
+    doubts = [f"{count} ended as {status}" for status, count in sorted(ended.items())]
+    doubts += [f"{disturbed} {'was' if disturbed == 1 else 'were'} disturbed"] * bool(disturbed)
+    return f"of the bundle's {len(records)} runs {', '.join(doubts)}" if doubts else ""

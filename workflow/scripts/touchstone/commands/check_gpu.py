@@ -97,12 +97,12 @@ def run(arguments: argparse.Namespace) -> int:
         return soak(kit, min(seconds, max(end - time.monotonic(), 0)))
 
     tasks["soak"] = partial(_step, "soak", end, loaded)
-    asked = _asked(list(tasks), arguments.only)
+    names = _asked(list(tasks), arguments.only)
     folder = arguments.output
     (folder / "results").mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
     set_job_variables(ROOT, conda=False, mirror=None)
-    for name in asked:
+    for name in names:
         tasks[name]()
     ran = [name for name in plan.cells if _record(name).exists()]
     if ran:
@@ -117,8 +117,8 @@ def _asked(names: list[str], words: list[str]) -> list[str]:
     """
     if unknown := [word for word in words if not any(word in name for name in names)]:
         raise UsageError(f"--only {' '.join(unknown)}: no step or cell has that in its name")
-    asked = [name for word in words for name in names if word in name]
-    return list(dict.fromkeys(asked)) if words else names
+    matches = [name for word in words for name in names if word in name]
+    return list(dict.fromkeys(matches)) if words else names
 
 
 def _plan(kit: Kit) -> Plan:
@@ -241,8 +241,8 @@ def _cell(name: str, plan: Plan, kit: Kit, end: float) -> None:
     elif why := _run(cell, kit, Path("results/runs") / name / "rep1", record):
         _say(name, why)
     else:
-        found = _read(record)
-        _say(name, f"{found['status']}  {found['reason'] or ''}")
+        outcome = _read(record)
+        _say(name, f"{outcome['status']}  {outcome['reason'] or ''}")
 
 
 def _run(cell: Cell, kit: Kit, folder: Path, record: Path) -> str:
@@ -265,14 +265,14 @@ def _run_on_full_gpu(plan: Plan, kit: Kit) -> dict[str, Any]:
     first: dict[str, Cell] = {}
     for cell in plan.cells.values():
         first.setdefault(cell.framework, cell)
-    found: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for framework, cell in first.items():
             record = Path(folder, "record.json")
             if why := _run(cell, kit, Path(folder, "run"), record):
                 raise StepFailed(why)
-            found[framework] = {key: _read(record)[key] for key in ("status", "reason")}
-    return found
+            outcomes[framework] = {key: _read(record)[key] for key in ("status", "reason")}
+    return outcomes
 
 
 def _largest_batch(plan: Plan, kit: Kit) -> dict[str, Any]:
@@ -290,8 +290,8 @@ def _record(name: str) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def _turns(plan: Plan, kit: Kit, end: float) -> None:
@@ -301,7 +301,7 @@ def _turns(plan: Plan, kit: Kit, end: float) -> None:
         if _record(name).exists() and _read(_record(name))["status"] == OK:
             others = canonical(cell.model_dump(exclude={"framework", "mode", "environment"}))
             alike.setdefault(others, {}).setdefault(cell.framework, name)
-    first = next((found for found in alike.values() if len(found) > 1), None)
+    first = next((group for group in alike.values() if len(group) > 1), None)
     if first is None:
         return _say("turns", "left out: no two frameworks have run the same cell")
 

@@ -34,15 +34,15 @@ def run(arguments: argparse.Namespace) -> int:
             faults.append(str(error))
             continue
         findings = examine(table)
-        counts = Counter(f"{one.grade}: {one.check}" for one in findings)
+        kinds = [f"{finding.grade}: {finding.check}" for finding in findings]
         print(f"{path}: {len(table.rows)} figures of {table.title}; {len(findings)} findings")
-        for kind, count in counts.items():
+        for kind, count in Counter(kinds).items():
             print(f"  {kind} ({count})")
-            first = next(one for one in findings if f"{one.grade}: {one.check}" == kind)
+            first = findings[kinds.index(kind)]
             print(f"    line {first.lines[0]}: {first.text}")
         for grade, check, rows, why in findings:
             lines.append([path.name, grade, check, " ".join(map(str, rows)), why])
-        contradictions += sum(one.grade == CONTRADICTION for one in findings)
+        contradictions += sum(finding.grade == CONTRADICTION for finding in findings)
     if faults:
         print("error: " + "\n".join(faults), file=sys.stderr)
         return 2

@@ -45,10 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     words = read_words(arguments.root / STYLE)
-    found = list(check(arguments.root, words))
-    for line in found:
+    lines = list(check(arguments.root, words))
+    for line in lines:
         print(line, file=sys.stderr)
-    return int(bool(found))
+    return int(bool(lines))
 
 
 def read_words(path: Path) -> list[Word]:

@@ -225,7 +225,7 @@ def _compare_installations(
     gate = judged_in_turn(changes_in_turn(compared), arguments.tolerance)
     title = heading(compared) or f"{framework}: {old.place} -> {new.place}"
     table = arguments.output or TABLE
-    sets = json.dumps([to_json(one.turns) for one in compared])
+    sets = json.dumps([to_json(configuration.turns) for configuration in compared])
     write_atomic(table.with_suffix(".json"), f"{sets}\n")
     print(f"{title}\n{as_text(gate)}")
     _write(gate, table, title)
@@ -247,7 +247,7 @@ def _options(arguments: argparse.Namespace) -> Interleave:
             max_seconds=arguments.max_seconds,
         )
     except ValidationError as fault:
-        faults = (f"--{one['loc'][0]}: {one['msg']}".replace("_", "-") for one in fault.errors())
+        faults = (f"--{e['loc'][0]}: {e['msg']}".replace("_", "-") for e in fault.errors())
         raise UsageError("; ".join(faults)) from None
 
 
@@ -280,14 +280,14 @@ def _study_of(command: str, framework: str) -> dict[str, Any]:
 
 def _cells(plan: Plan) -> dict[str, Cell]:
     """The cells of a study that take turns, on noise, by name. Raises ConfigError."""
-    found = {
+    cells = {
         name: cell.model_copy(update={"input": "synthetic"}) if cell.reads else cell
         for name, cell in plan.cells.items()
         if cell.world_size == 1
     }
-    if not found:
+    if not cells:
         raise ConfigError("the study has no configuration with one replica; give another --config")
-    return found
+    return cells
 
 
 def _measured(
@@ -298,9 +298,9 @@ def _measured(
     options: Interleave,
     folder: Path,
 ) -> Configuration:
-    candidates = [_candidate(key, cell, program, one, folder / key) for key, one in sides.items()]
+    candidates = [_candidate(key, cell, program, sides[key], folder / key) for key in sides]
     turns = measure(name, "", options, candidates, {}, folder / "sets")
-    recorded = {one.cell: _recorded(one.events) for one in candidates}
+    recorded = {c.cell: _recorded(c.events) for c in candidates}
     unit = UNIT_OF[cell.kind]
     return Configuration(turns, unit, _device(cell.device), recorded)
 
@@ -316,15 +316,15 @@ def _recorded(events: Path) -> Recorded:
 def _device(device: str) -> str:
     """`CPU (AMD EPYC 9B14)`: what computes, by the machine's own words."""
     here = machine({})
-    names = [one["name"] for one in here["gpus"]] if device == "gpu" else [here["cpu_model"]]
+    names = [gpu["name"] for gpu in here["gpus"]] if device == "gpu" else [here["cpu_model"]]
     return f"{device.upper()} ({', '.join(dict.fromkeys(filter(None, names))) or 'unknown'})"
 
 
 def _candidate(
-    key: str, cell: Cell, program: Program | None, one: Installation, folder: Path
+    key: str, cell: Cell, program: Program | None, installation: Installation, folder: Path
 ) -> Candidate:
     """A side, which does the first run's work of a cell. Raises EnvironmentFault."""
-    pinned = one.root / frameworks.environment(cell.framework, cell.device, cell.style)
-    python = one.python or str(ensure(pinned, installed()))
+    pinned = installation.root / frameworks.environment(cell.framework, cell.device, cell.style)
+    python = installation.python or str(ensure(pinned, installed()))
     spec = make_spec(cell, 1, ROOT, program)._replace(cell=key)
-    return candidate(spec, python, folder, one.root / RUNNER.relative_to(ROOT))
+    return candidate(spec, python, folder, installation.root / RUNNER.relative_to(ROOT))

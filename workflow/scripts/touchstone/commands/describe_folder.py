@@ -74,11 +74,11 @@ def describe(arguments: argparse.Namespace) -> None:
     decoder = ImageFolder.model_validate({"name": "image-folder", **options})
     kept = {"short_side": arguments.short_side, "quality": arguments.quality}
     given = {key: value for key, value in kept.items() if value is not None}
-    found = inspect(decoder, Photos.model_validate(given) if arguments.photos else None)
-    if found.seen:
-        print("\n".join([f"{arguments.folder}:", *found.report.lines]), flush=True)
-    entry = folder_entry(found, arguments.shape, given if arguments.photos else None)
-    report = found.report.model_copy(
+    inspection = inspect(decoder, Photos.model_validate(given) if arguments.photos else None)
+    if inspection.seen:
+        print("\n".join([f"{arguments.folder}:", *inspection.report.lines]), flush=True)
+    entry = folder_entry(inspection, arguments.shape, given if arguments.photos else None)
+    report = inspection.report.model_copy(
         update={"fingerprints": Fingerprints.model_validate(entry["fingerprints"])}
     )
     arguments.output.parent.mkdir(parents=True, exist_ok=True)

@@ -114,9 +114,9 @@ def type_in_words(value: dict[str, Any]) -> str:
     if "$ref" in value:
         return "mapping"
     if "anyOf" in value:
-        return " or ".join(type_in_words(each) for each in value["anyOf"])
+        return " or ".join(type_in_words(kind) for kind in value["anyOf"])
     if "enum" in value:
-        return ", ".join(f"`{each}`" for each in value["enum"])
+        return ", ".join(f"`{word}`" for word in value["enum"])
     if "const" in value:
         return f"`{value['const']}`"
     if "type" not in value:

@@ -62,7 +62,7 @@ def _rows(part: dict[str, Any], parts: dict[str, Any], place: str) -> Iterator[s
 def metrics() -> str:
     """A row for each metric."""
     rows = ["| metric | unit | how |", "| --- | --- | --- |"]
-    rows += [f"| `{name}` | {one.unit} | {one.definition} |" for name, one in METRICS.items()]
+    rows += [f"| `{name}` | {m.unit} | {m.definition} |" for name, m in METRICS.items()]
     return "\n".join(rows) + "\n"
 
 

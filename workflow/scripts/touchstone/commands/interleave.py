@@ -116,7 +116,7 @@ def measure(
         taking: Sequence[Candidate], paired: str = "", sets: Sequence[MeasuredSet] = ()
     ) -> Interleaved:
         return Interleaved(
-            FORMAT, group, [one.cell for one in taking], excluded, options.rounds,
+            FORMAT, group, [member.cell for member in taking], excluded, options.rounds,
             options.slice_seconds, options.lead_seconds, paired, list(sets), options.precision,
         )  # fmt: skip
 
@@ -126,17 +126,17 @@ def measure(
     while len(candidates) > 1:
         together, left = groups_that_fit(candidates, memory)
         if why:
-            together = [[candidates[0], one] for one in candidates[1:]]
+            together = [[candidates[0], member] for member in candidates[1:]]
         elif together != [candidates]:
             excluded |= left
             why = f"all together need more than the {memory:,.0f} MiB of memory that are free"
-        taking = list({one.cell: one for pair in together for one in pair}.values())
+        taking = list({member.cell: member for pair in together for member in pair}.values())
         if not together:
             return result(taking)
-        names = [[one.cell for one in part] for part in together]
-        known = digest([identity, names, options.model_dump()])
+        names = [[member.cell for member in part] for part in together]
+        key = digest([identity, names, options.model_dump()])
         try:
-            return result(taking, why, _sets(group, known, options, together, folder))
+            return result(taking, why, _sets(group, key, options, together, folder))
         except Failed as failed:
             why_not = f"{failed.cell} takes no turn: {failed}"
             on_gpu = candidates[0].spec.execution.device == "gpu"
@@ -151,7 +151,7 @@ def measure(
                 attempts.note(folder, why_not)
             progress.say(f"{group}: {why_not}")
             excluded[failed.cell] = str(failed)
-            candidates = [one for one in taking if one.cell != failed.cell]
+            candidates = [member for member in taking if member.cell != failed.cell]
     return result([])
 
 
@@ -169,18 +169,18 @@ def _sets(
     while len(sets) < most:
         number = len(sets) + 1
         path = folder / f"set{number}.json"
-        one = _kept(path, identity)
-        if one is None:
-            least = least_latency(part for one in sets for part in one.slices)
+        set_ = _kept(path, identity)
+        if set_ is None:
+            least = least_latency(part for earlier in sets for part in earlier.slices)
             # A set may have the time that those before it did not need.
             share = min(number / options.sets, 1.0)
             left = begin + options.max_seconds * share - time.monotonic()
             near = len(sets) < options.sets or only_near(sets)
             timing = Timing(options.rounds, options.slice_seconds, options.lead_seconds, left, near)
-            one = measure_set(number, together, timing, together[0][0].spec.seed, least)
-            write_atomic(path, json.dumps({"identity": identity, "set": to_json(one)}) + "\n")
+            set_ = measure_set(number, together, timing, together[0][0].spec.seed, least)
+            write_atomic(path, json.dumps({"identity": identity, "set": to_json(set_)}) + "\n")
             digests.note(folder, path)
-        sets.append(one)
+        sets.append(set_)
         if sys.stderr.isatty():
             spent = time.monotonic() - begin
             rest = min(spent / number * (most - number), max(options.max_seconds - spent, 0))
@@ -203,10 +203,10 @@ def are_narrow(sets: list[MeasuredSet], precision: float) -> bool:
 
 
 def _print(group: str, sets: Sequence[MeasuredSet], done: str, end: str) -> None:
-    rounds = [each for one in sets for each in one.rounds]
-    least = least_latency(part for one in sets for part in one.slices)
-    quiet = sum(each.quiet and each.near(least) for each in rounds)
-    seconds = sum(one.seconds for one in sets)
+    rounds = [r for set_ in sets for r in set_.rounds]
+    least = least_latency(part for set_ in sets for part in set_.slices)
+    quiet = sum(r.quiet and r.near(least) for r in rounds)
+    seconds = sum(set_.seconds for set_ in sets)
     rest = f"  {done}  {quiet} of {len(rounds)} rounds quiet  {seconds:.0f} s"
     progress.show(sys.stderr, "in turn  ", group, rest, end)
 
@@ -226,19 +226,19 @@ def _kept(path: Path, identity: str) -> MeasuredSet | None:
 
 
 def _candidates(
-    names: list[str], known: Places, folder: Path
+    names: list[str], envs: Places, folder: Path
 ) -> tuple[list[Candidate], dict[str, str]]:
     """The cells that can take part, in order of the plan, and why the others cannot."""
     candidates, excluded = [], {}
     for name in names:
         try:
-            candidates.append(_candidate(name, known, folder))
+            candidates.append(_candidate(name, envs, folder))
         except (Excluded, DatasetError) as why:
             excluded[name] = str(why)
     return candidates, excluded
 
 
-def _candidate(name: str, known: Places, folder: Path) -> Candidate:
+def _candidate(name: str, envs: Places, folder: Path) -> Candidate:
     """A cell, with its first run's spec. Raises Excluded, EnvironmentFault and DatasetError."""
     first = Path("results/runs") / name / "rep1"
     if reason := why_no_turn(read_events(first / "events.jsonl")):
@@ -254,7 +254,7 @@ def _candidate(name: str, known: Places, folder: Path) -> Candidate:
     factors = spec.factors
     execution = spec.execution
     python = remembered_python(
-        factors.environment, factors.framework, execution.device, execution.style, known
+        factors.environment, factors.framework, execution.device, execution.style, envs
     )
     memory = _peak(first / "telemetry.csv")
     return candidate(spec, python, folder / "processes" / name, memory=memory)
@@ -306,6 +306,6 @@ def _keep_logs(folder: Path, log: Path) -> None:
     """Gather what the runners printed, and remove their folders."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "w", encoding="utf-8") as file:
-        for one in sorted((folder / "processes").glob("*/runner.log")):
-            file.write(f"== {one.parent.name}\n{one.read_text(errors='replace')}\n")
+        for path in sorted((folder / "processes").glob("*/runner.log")):
+            file.write(f"== {path.parent.name}\n{path.read_text(errors='replace')}\n")
     shutil.rmtree(folder / "processes", ignore_errors=True)

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
         sys.exit(f"error: {error}")
     interleaved = read_interleaved(arguments.interleaved)
     study = read_study(arguments.plan, arguments.tables, arguments.records, interleaved)
-    turns = [one for one in map(measured, interleaved) if one]
+    turns = list(filter(None, map(measured, interleaved)))
     others = [
         _other(machine, wholes)
         for machine in _machines(arguments.plan.parent, done.study.compare_with)
@@ -89,5 +89,5 @@ def _machines(results: Path, bundles: Sequence[str]) -> list[Machine]:
 
 def _other(machine: Machine, wholes: Mapping[str, Cell]) -> OtherMachine:
     """What a bundle has of the cells of this study; a cell's name says all of its settings."""
-    known = [cell for cell in machine.study.cells if cell.plan.name in wholes]
-    return OtherMachine(machine.name, Study(known))
+    cells = [cell for cell in machine.study.cells if cell.plan.name in wholes]
+    return OtherMachine(machine.name, Study(cells))

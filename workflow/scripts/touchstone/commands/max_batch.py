@@ -58,9 +58,9 @@ class Prober:
             status = supervise(
                 spec, command, self.folder, log, final=True, trial=True, data=self.data
             )
-        found = read_events(self.folder / "events.jsonl")
-        outcome = outcome_of(found)
-        memory = [event.device_peak_mib for event in found if isinstance(event, Memory)]
+        events = read_events(self.folder / "events.jsonl")
+        outcome = outcome_of(events)
+        memory = [event.device_peak_mib for event in events if isinstance(event, Memory)]
         self.probes.append(
             {
                 "batch_size": batch_size,
@@ -94,21 +94,21 @@ def run(arguments: argparse.Namespace) -> None:
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
         with machine_to_itself(f"largest batch of {cell.network}"):
-            known = places(arguments)
-            python = runner_python(cell.environment, cell.framework, cell.device, cell.style, known)
+            envs = places(arguments)
+            python = runner_python(cell.environment, cell.framework, cell.device, cell.style, envs)
             arguments.folder.mkdir(parents=True, exist_ok=True)
             program = arguments.program
             data = verified_data(probe_spec(cell, 1, None, ROOT, program))
             prober = Prober(cell, program, python, arguments.folder, data)
-            found = largest(prober, *bound(cell, ROOT))
+            answer = largest(prober, *bound(cell, ROOT))
     except (DatasetError, EnvironmentFault, Fault, OSError) as fault:
         sys.exit(f"error: {arguments.output.stem}: {explained(fault)}")
     env = json.loads((arguments.folder / "env.json").read_text(encoding="utf-8"))
     result = {
         "format": 1,
         "settings": as_planned(cell),
-        "max_batch_size": {"value": found.value, "unit": "images", "reason": found.reason},
-        "status": found.status,
+        "max_batch_size": {"value": answer.value, "unit": "images", "reason": answer.reason},
+        "status": answer.status,
         "limit": {"host_memory_mib": prober.limit, "from": prober.limited_by},
         "probes": prober.probes,
         "provenance": {"started": started, "machine": env["machine"], "software": env["software"]},

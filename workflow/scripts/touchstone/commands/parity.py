@@ -45,11 +45,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _compute(arguments: argparse.Namespace) -> None:
     spec = parity_spec(arguments.network, arguments.framework, arguments.single, arguments.style)
-    known = places(arguments)
+    envs = places(arguments)
     # It is given the environment whose steps it computes, or none.
-    environment = next(iter(known), PINNED)
+    environment = next(iter(envs), PINNED)
     try:
-        python = runner_python(environment, arguments.framework, "cpu", arguments.style, known)
+        python = runner_python(environment, arguments.framework, "cpu", arguments.style, envs)
     except Missing as fault:
         reason = f"{fault}; then delete {arguments.output} to try again"
         np.savez(arguments.output, unsupported=reason)

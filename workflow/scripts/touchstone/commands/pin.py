@@ -52,7 +52,7 @@ def resolve(requirements: list[str], *options: str) -> list[tuple[str, str, str,
 def on_aarch64(requirement: str, pythons: list[str]) -> list[str]:
     """The sha256 of the wheels of `name==version` for Linux on aarch64: one for each of the
     Pythons that has one."""
-    found = list[str]()
+    digests = list[str]()
     for python in pythons:
         with tempfile.TemporaryDirectory() as target:
             options = ["--no-deps", "--only-binary=:all:", f"--python-version={python}"]
@@ -60,28 +60,28 @@ def on_aarch64(requirement: str, pythons: list[str]) -> list[str]:
                 chosen = resolve([requirement], *options, *AARCH64, f"--target={target}")
             except subprocess.CalledProcessError:
                 continue  # pip has said that there is none
-            found += [digest for _, _, digest, _ in chosen if digest not in found]
-    return found
+            digests += [digest for _, _, digest, _ in chosen if digest not in digests]
+    return digests
 
 
 def hashes_of(packages: list[tuple[str, str, str, bool]], pythons: list[str]) -> dict[str, str]:
     """Package name -> its options `--hash`: of the file chosen here, and those for `pythons`, the
     first of which runs here, and for aarch64."""
-    found = {name: [digest] for name, _, digest, _ in packages}
+    by_name = {name: [digest] for name, _, digest, _ in packages}
     binary = [f"{name}=={version}" for name, version, _, special in packages if special]
     for python in pythons[1:]:
         options = ["--no-deps", f"--python-version={python}"]
         with tempfile.TemporaryDirectory() as target:
             others = resolve(binary, *options, f"--target={target}") if binary else []
         for name, _, digest, _ in others:
-            if digest not in found[name]:
-                found[name].append(digest)
+            if digest not in by_name[name]:
+                by_name[name].append(digest)
     for requirement in binary:
         name = normalised(requirement)
-        found[name] += [one for one in on_aarch64(requirement, pythons) if one not in found[name]]
+        by_name[name] += [d for d in on_aarch64(requirement, pythons) if d not in by_name[name]]
     return {
         name: "".join(f" --hash=sha256:{digest}" for digest in digests)
-        for name, digests in found.items()
+        for name, digests in by_name.items()
     }
 
 
@@ -112,8 +112,8 @@ def run(arguments: argparse.Namespace) -> None:
     hashes = dict.fromkeys(direct, "") | hashes_of(packages, versions)
     for name, line in direct.items():
         if 'platform_machine == "aarch64"' in line:
-            found = on_aarch64(line.split(" ")[0], versions)
-            hashes[name] = "".join(f" --hash=sha256:{digest}" for digest in found)
+            digests = on_aarch64(line.split(" ")[0], versions)
+            hashes[name] = "".join(f" --hash=sha256:{digest}" for digest in digests)
     lines = [
         f"      - {direct[normalised(entry)]}{hashes[normalised(entry)]}"
         if (entry := line.strip().removeprefix("- ")).partition(" --hash")[0] in direct.values()

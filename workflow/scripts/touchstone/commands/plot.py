@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     interleaved = read_interleaved(arguments.interleaved)
     study = read_study(arguments.plan, arguments.tables, arguments.records, interleaved)
-    found = read_profiles(arguments.profiles, [cell.plan.name for cell in study.cells])
-    profiles = layer_profiles(study, found)
+    recorded = read_profiles(arguments.profiles, [cell.plan.name for cell in study.cells])
+    profiles = layer_profiles(study, recorded)
     strips = strip.view(read_findings(arguments.findings))["strips"]
     digests.warn_of(arguments.interleaved)
     captions = {}

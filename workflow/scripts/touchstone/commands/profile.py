@@ -49,17 +49,17 @@ def run(arguments: argparse.Namespace) -> None:
         sys.exit(f"error: {arguments.run}: it does not train; profile a run that does")
     try:
         with machine_to_itself(f"profile of {spec.cell}"):
-            found = _failure(spec, arguments.run, output, arguments.log, places(arguments))
+            failure = _failure(spec, arguments.run, output, arguments.log, places(arguments))
     except (EnvironmentFault, DatasetError, Fault, OSError) as fault:
         sys.exit(f"error: {spec.cell}: {explained(fault)}")
-    if found:
-        profile = without_numbers(spec.cell, *found)
+    if failure:
+        profile = without_numbers(spec.cell, *failure)
         write_atomic(output, json.dumps(to_json(profile), indent=1) + "\n")
     digests.write(digests.own_folder(output), [output])
 
 
 def _failure(
-    spec: TrainingSpec, first: Path, output: Path, log: Path, known: Places
+    spec: TrainingSpec, first: Path, output: Path, log: Path, envs: Places
 ) -> tuple[str, str] | None:
     """Profile a run; its outcome and the reason where no profile was written."""
     events = read_events(first / "events.jsonl")
@@ -73,7 +73,7 @@ def _failure(
     again = f"delete {output} to try again"
     try:
         python = runner_python(
-            factors.environment, factors.framework, execution.device, execution.style, known
+            factors.environment, factors.framework, execution.device, execution.style, envs
         )
     except Missing as fault:
         return UNSUPPORTED, f"{fault}; then {again}"
@@ -105,8 +105,8 @@ def _profile(spec: TrainingSpec, command: list[str], log: Path) -> tuple[int | N
         runner = start_runner(command, used, variables_of(spec, used), file)
 
     def cpu_seconds() -> float:
-        found = account(runner.pid)
-        return found.cpu_seconds if found else 0.0
+        usage = account(runner.pid)
+        return usage.cpu_seconds if usage else 0.0
 
     try:
         with Standstill(cpu_seconds, partial(is_stopped, runner.pid), len(used)) as standstill:

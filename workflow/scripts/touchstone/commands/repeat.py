@@ -48,8 +48,8 @@ def selected(runs: str, order: Iterable[tuple[str, int]]) -> list[tuple[str, int
     A run without a record is left out: the workflow makes it anyway. Raises InputError.
     """
     records = {(cell, n): RESULTS / f"records/{cell}/rep{n}.json" for cell, n in order}
-    made = {one: path for one, path in records.items() if path.exists()}
-    return [one for one, path in made.items() if runs == ALL or _is_disturbed(path)]
+    made = {key: path for key, path in records.items() if path.exists()}
+    return [key for key, path in made.items() if runs == ALL or _is_disturbed(path)]
 
 
 def _is_disturbed(path: Path) -> bool:

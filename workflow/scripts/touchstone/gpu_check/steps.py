@@ -39,10 +39,10 @@ class StepFailed(TouchstoneError, RuntimeError):
 
 def facts(kit: Kit) -> dict[str, Any]:
     """The machine, the driver and the framework."""
-    found = {"platform": platform.platform(), "framework": probe(kit, "facts", 120, {})}
+    answer = {"platform": platform.platform(), "framework": probe(kit, "facts", 120, {})}
     if kit.device == "gpu":
-        found["nvidia_smi"] = dict(zip(FACTS, _nvidia_smi(FACTS), strict=True))
-    return found
+        answer["nvidia_smi"] = dict(zip(FACTS, _nvidia_smi(FACTS), strict=True))
+    return answer
 
 
 def rounding(kit: Kit) -> dict[str, Any]:
@@ -153,32 +153,32 @@ def _samples(kit: Kit, load: subprocess.Popen[str]) -> list[dict[str, Any]]:
 def _summary(kit: Kit, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians of all columns; by tenths of the time; energy by counter and by power."""
     columns = [name for name in rows[0] if name not in ("t", "nvidia_smi")] if rows else []
-    found: dict[str, Any] = {"samples": len(rows), "ours": _medians(rows, columns)}
+    summary: dict[str, Any] = {"samples": len(rows), "ours": _medians(rows, columns)}
     tenth = max(len(rows) // 10, 1)
-    found["by_tenths"] = [
+    summary["by_tenths"] = [
         _medians(rows[i : i + tenth], columns) for i in range(0, tenth * 10, tenth) if rows[i:]
     ]
     smi = [row["nvidia_smi"] for row in rows if "nvidia_smi" in row]
-    found["nvidia_smi"] = _medians(smi, SMI if smi else ())
-    known = [row for row in rows if row.get("gpu_energy") is not None]
-    if len(known) > 1:
-        found["joules_counted"] = known[-1]["gpu_energy"] - known[0]["gpu_energy"]
-        found["joules_from_power"] = sum(
+    summary["nvidia_smi"] = _medians(smi, SMI if smi else ())
+    readings = [row for row in rows if row.get("gpu_energy") is not None]
+    if len(readings) > 1:
+        summary["joules_counted"] = readings[-1]["gpu_energy"] - readings[0]["gpu_energy"]
+        summary["joules_from_power"] = sum(
             (b["t"] - a["t"]) * (a["gpu_power"] + b["gpu_power"]) / 2
-            for a, b in zip(known, known[1:], strict=False)
+            for a, b in zip(readings, readings[1:], strict=False)
             if a["gpu_power"] is not None and b["gpu_power"] is not None
         )
     if kit.device == "cpu" and rows:
-        found["cpu_seconds"] = rows[-1]["cpu_seconds"] - rows[0]["cpu_seconds"]
-    return found
+        summary["cpu_seconds"] = rows[-1]["cpu_seconds"] - rows[0]["cpu_seconds"]
+    return summary
 
 
 def _medians(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    medians: dict[str, float | None] = {}
     for name in columns:
         values = [value for row in rows if (value := _number(row.get(name))) is not None]
-        found[name] = median(values) if values else None
-    return found
+        medians[name] = median(values) if values else None
+    return medians
 
 
 def _number(value: Any) -> float | None:

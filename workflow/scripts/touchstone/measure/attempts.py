@@ -53,15 +53,15 @@ def reasons(folder: Path) -> list[str]:
     Raises:
         ValueError: a line is none that `note` wrote.
     """
-    found = []
+    messages = []
     for line in _text(folder).splitlines():
         fault = parse_json(line)
         if not isinstance(fault, dict) or not all(
             isinstance(fault.get(key), str) for key in ("date", "reason")
         ):
             raise ValueError(f"not a fault: {line[:80]}")
-        found.append(fault["reason"])
-    return found
+        messages.append(fault["reason"])
+    return messages
 
 
 def is_damaged(folder: Path) -> bool:

@@ -86,22 +86,22 @@ def cores_move() -> bool:
 def _answer(pairs: Sequence[tuple[int, int]]) -> None:
     """For each line of standard input, print the mean round trip of the pairs, ns."""
     signal = mmap.mmap(-1, mmap.PAGESIZE)
-    asked, ask = os.pipe()
+    requests, ask = os.pipe()
     if not os.fork():
         os.close(ask)
-        while asking := os.read(asked, 1):
-            os.sched_setaffinity(0, {pairs[asking[0]][1]})
+        while request := os.read(requests, 1):
+            os.sched_setaffinity(0, {pairs[request[0]][1]})
             for _ in range(TRIPS * BATCHES):
                 _await(signal, 1)
                 signal[0] = 0
         os._exit(0)
     for _ in sys.stdin:
-        found = []
+        latencies = []
         for number, (first, _) in enumerate(pairs):
             os.sched_setaffinity(0, {first})
             os.write(ask, bytes([number]))
-            found.append(_round_trip(signal))
-        print(sum(found) / len(found), flush=True)
+            latencies.append(_round_trip(signal))
+        print(sum(latencies) / len(latencies), flush=True)
 
 
 def _round_trip(signal: mmap.mmap) -> float:

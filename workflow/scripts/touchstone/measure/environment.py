@@ -163,11 +163,11 @@ def git_commit(folder: Path, unknown: Unknown) -> str | None:
 
 def cpu_temperature(unknown: Unknown) -> float | None:
     """The hottest sensor of the CPU, °C."""
-    found = psutil.sensors_temperatures()
+    sensors = psutil.sensors_temperatures()
     # The kernel's drivers of Intel, AMD and ARM processors.
     for driver in ("coretemp", "k10temp", "zenpower", "cpu_thermal"):
-        if driver in found:
-            return max(sensor.current for sensor in found[driver])
+        if driver in sensors:
+            return max(sensor.current for sensor in sensors[driver])
     unknown["start.cpu_temperature"] = "no CPU sensor in /sys/class/hwmon"
     return None
 
@@ -189,35 +189,35 @@ def _text(path: Path) -> str | None:
 
 
 def _after_colon(path: str, key: str) -> str | None:
-    found = (line.split(":", 1)[1].strip() for line in _lines(path) if line.startswith(key))
-    return next(found, None)
+    values = (line.split(":", 1)[1].strip() for line in _lines(path) if line.startswith(key))
+    return next(values, None)
 
 
 def _value(path: str, key: str) -> str | None:
-    found = (line.split("=", 1)[1].strip('"') for line in _lines(path) if line.startswith(key))
-    return next(found, None)
+    values = (line.split("=", 1)[1].strip('"') for line in _lines(path) if line.startswith(key))
+    return next(values, None)
 
 
 def _governor() -> str | None:
     """The frequency governors of the cores, each once."""
-    found = {_text(path) for path in CPUS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
-    return ", ".join(sorted(filter(None, found))) or None
+    governors = {_text(path) for path in CPUS.glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    return ", ".join(sorted(filter(None, governors))) or None
 
 
 def _frequency_limits() -> str | None:
     """Between which frequencies the cores may clock, MHz, each pair once: `400-2000, 400-3600`."""
-    found = set()
+    limits = set()
     for core in CPUS.glob("cpu[0-9]*/cpufreq"):
         low, high = (_integer(core / f"scaling_{edge}_freq") for edge in ("min", "max"))
         if low is not None and high is not None:
-            found.add((low // 1000, high // 1000))
-    return ", ".join(f"{low}-{high}" for low, high in sorted(found)) or None
+            limits.add((low // 1000, high // 1000))
+    return ", ".join(f"{low}-{high}" for low, high in sorted(limits)) or None
 
 
 def _chosen(path: Path) -> str | None:
     """The word in brackets: `madvise` of `always [madvise] never`."""
-    found = re.search(r"\[(\w+)\]", _text(path) or "")
-    return found[1] if found else None
+    match = re.search(r"\[(\w+)\]", _text(path) or "")
+    return match[1] if match else None
 
 
 def _integer(path: str | Path) -> int | None:
@@ -263,26 +263,26 @@ def usable_cores() -> float:
 
 def _cpu_quota() -> float | None:
     """The cores' worth of CPU time that control groups let us have, if they limit it."""
-    found = []
+    quotas = []
     for group in _groups("cpu"):
         quota = (_text(group / "cpu.max") or "max").split()
         if quota[0] == "max":
             quota = [_text(group / f"cpu.cfs_{name}_us") or "-1" for name in ("quota", "period")]
         if int(quota[0]) > 0:
-            found.append(int(quota[0]) / int(quota[1]))
-    return min(found, default=None)
+            quotas.append(int(quota[0]) / int(quota[1]))
+    return min(quotas, default=None)
 
 
 def _memory_limit() -> int | None:
     """The memory that control groups let us have, MiB, if it is less than the machine's."""
-    found = []
+    limits = []
     for group in _groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             text = _text(group / name)
             if text and text != "max":
-                found.append(int(text))
+                limits.append(int(text))
     # Version 1 says "none" by a number beyond any memory.
-    limit = min(found, default=psutil.virtual_memory().total)
+    limit = min(limits, default=psutil.virtual_memory().total)
     return limit // 2**20 if limit < psutil.virtual_memory().total else None
 
 
@@ -302,7 +302,7 @@ def _board() -> str | None:
 
 def _disks() -> str | None:
     """Model, size and kind of each disk: what has a device, and no loop or memory behind it."""
-    found = []
+    disks = []
     for disk in sorted(DISKS.glob("*/device")):
         size = _integer(disk.parent / "size") or 0  # in sectors of 512 bytes, whatever the disk's
         rotates = _text(disk.parent / "queue/rotational") or ""
@@ -310,5 +310,5 @@ def _disks() -> str | None:
         model = (_text(disk / "model") or disk.parent.name).strip()
         words = [model, f"{size * 512 / 1e9:.0f} GB", kind]
         if size:
-            found.append(", ".join(filter(None, words)))
-    return "; ".join(found) or None
+            disks.append(", ".join(filter(None, words)))
+    return "; ".join(disks) or None

@@ -67,7 +67,7 @@ def _is_open() -> bool:
         if int(handles.parent.name) == own:
             continue
         with contextlib.suppress(OSError):  # it has ended, or belongs to another user
-            if any(os.readlink(each).startswith(folders) for each in handles.iterdir()):
+            if any(os.readlink(handle).startswith(folders) for handle in handles.iterdir()):
                 return True
     return False
 

@@ -172,10 +172,10 @@ class Process:
         """Host memory that it and its children have now, MiB; 0 where they are not seen."""
         sizes = []
         with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self.process.pid)
-            for one in (process, *process.children(recursive=True)):
+            root = psutil.Process(self.process.pid)
+            for process in (root, *root.children(recursive=True)):
                 with contextlib.suppress(psutil.Error):
-                    sizes.append(one.memory_info().rss)
+                    sizes.append(process.memory_info().rss)
         return sum(sizes) / 2**20
 
     @contextlib.contextmanager
@@ -221,8 +221,8 @@ class Process:
 
     def cpu_seconds(self) -> float:
         """CPU time of its process so far."""
-        found = account(self.process.pid)
-        return found.cpu_seconds if found else 0.0
+        usage = account(self.process.pid)
+        return usage.cpu_seconds if usage else 0.0
 
     def _line(self, seconds: float) -> str:
         """The next line of its answers."""
@@ -276,15 +276,15 @@ def groups_that_fit(
         candidates: two or more.
         memory: of the host that is available, MiB.
     """
-    if sum(one.memory for one in candidates) <= memory:
+    if sum(candidate.memory for candidate in candidates) <= memory:
         return [list(candidates)], {}
     first, *others = candidates
-    pairs = [[first, one] for one in others if first.memory + one.memory <= memory]
+    pairs = [[first, other] for other in others if first.memory + other.memory <= memory]
     left = {
-        one.cell: f"{first.memory + one.memory:,.0f} MiB for it and {first.cell} are more than the"
-        f" {memory:,.0f} MiB of memory that are free"
-        for one in others
-        if first.memory + one.memory > memory
+        other.cell: f"{first.memory + other.memory:,.0f} MiB for it and {first.cell} are more than"
+        f" the {memory:,.0f} MiB of memory that are free"
+        for other in others
+        if first.memory + other.memory > memory
     }
     return pairs, left
 
@@ -306,11 +306,10 @@ def measure_set(
     waiting: dict[str, Waiting] = {}
     for place, group in enumerate(groups):
         with _processes(group, timing) as processes:
-            found = _turns(processes, timing, f"{seed} {number} {place}", least)
+            turns.append(_turns(processes, timing, f"{seed} {number} {place}", least))
             waiting |= _waiting(processes)
-            for one in processes:
-                one.finish()
-        turns.append(found)
+            for process in processes:
+                process.finish()
     return MeasuredSet(number, started, time.monotonic() - begin, turns, waiting)
 
 
@@ -344,8 +343,8 @@ def measure_unknown(
                 first, processes, timing, f"{seed} {number} 0", least, failed
             )
             waiting = _waiting([first, *processes])
-            for one in processes:
-                _succeeds(one.finish, failed)
+            for process in processes:
+                _succeeds(process.finish, failed)
         first.finish()
     return MeasuredSet(number, started, time.monotonic() - begin, [turns], waiting), failed
 
@@ -357,7 +356,7 @@ def _beside(
     if len(candidates) < 2:
         return [], {}
     memory = first.memory()
-    taken = [one._replace(memory=memory) for one in candidates]
+    taken = [candidate._replace(memory=memory) for candidate in candidates]
     groups, excluded = groups_that_fit(taken, FREE_SHARE * available_mib() + memory)
     return groups[0][1:] if groups else [], excluded
 
@@ -381,7 +380,7 @@ def _turns_of_survivors(
             if fault.cell == first.name:
                 raise FailedBeside(fault.cell, fault.reason, fault.status) from None
             failed.append(fault)
-            others[:] = [one for one in others if one.name != fault.cell]
+            others[:] = [process for process in others if process.name != fault.cell]
 
 
 def _succeeds(step: Callable[[], None], failed: list[Failed] | None) -> bool:
@@ -402,8 +401,7 @@ def _succeeds(step: Callable[[], None], failed: list[Failed] | None) -> bool:
 def _waiting(processes: Iterable[Process]) -> dict[str, Waiting]:
     """What processes did while others had their turn."""
     return {
-        one.name: Waiting(one.waiting_cpu / max(one.waited, 1e-9), one.waiting_faults)
-        for one in processes
+        p.name: Waiting(p.waiting_cpu / max(p.waited, 1e-9), p.waiting_faults) for p in processes
     }
 
 
@@ -420,26 +418,26 @@ def _processes(
         for candidate in group:
             processes.append(Process(candidate))
         with Standstill(
-            lambda: sum(one.cpu_seconds() for one in processes),
-            lambda: any(one.is_stopped for one in processes),
-            max((len(one.used) for one in processes), default=1),
+            lambda: sum(p.cpu_seconds() for p in processes),
+            lambda: any(p.is_stopped for p in processes),
+            max((len(p.used) for p in processes), default=1),
         ) as standstill:
-            for one in processes:
-                one.standstill = standstill
-            built = [one for one in processes if _succeeds(one.wait_until_built, failed)]
-            yield [one for one in built if _succeeds(partial(one.warm_up, timing), failed)]
+            for process in processes:
+                process.standstill = standstill
+            built = [p for p in processes if _succeeds(p.wait_until_built, failed)]
+            yield [p for p in built if _succeeds(partial(p.warm_up, timing), failed)]
     finally:
-        for one in processes:
-            one.kill()
+        for process in processes:
+            process.kill()
 
 
 def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float) -> Turns:
     """Rounds until so many are quiet, with near cores, as `timing` says; at most `MOST_ROUNDS`
     times as many. After its `max_seconds` they end with `least_rounds` quiet ones, or with
     `MOST_ROUNDS` times so many."""
-    used = sorted({core for one in processes for core in one.used})
-    on_cores = any(one.candidate.spec.execution.device == "cpu" for one in processes)
-    turns = Turns([one.name for one in processes], [], [])
+    used = sorted({core for process in processes for core in process.used})
+    on_cores = any(process.candidate.spec.execution.device == "cpu" for process in processes)
+    turns = Turns([process.name for process in processes], [], [])
     usual = timing.rounds * len(processes) * (timing.lead_seconds + timing.slice_seconds)
     least = least if timing.near else inf
     begin = time.monotonic()
@@ -450,16 +448,16 @@ def _turns(processes: Sequence[Process], timing: Timing, seed: str, least: float
             turn = list(processes)
             random.Random(f"{seed} {len(turns.rounds)}").shuffle(turn)
             slices = list[Slice]()
-            for one in turn:
-                *again, last = _attempts(one, timing, used, read, least, until)
+            for process in turn:
+                *again, last = _attempts(process, timing, used, read, least, until)
                 turns.set_aside.extend(again)
                 slices.append(last)
                 if timing.near:
                     least = min(least, least_latency([*again, last]))
             turns.rounds.append(Round(slices))
-            enough = sum(each.quiet and each.near(least) for each in turns.rounds) >= timing.rounds
+            enough = sum(r.quiet and r.near(least) for r in turns.rounds) >= timing.rounds
             late = time.monotonic() >= end
-            few = late and sum(each.quiet for each in turns.rounds) >= timing.least_rounds
+            few = late and sum(r.quiet for r in turns.rounds) >= timing.least_rounds
             most = MOST_ROUNDS * (timing.least_rounds if late else timing.rounds)
             if enough or few or len(turns.rounds) >= most:
                 return turns
@@ -533,7 +531,7 @@ def _slice(
     others = max(after - before - own, 0.0) / (end - begin)
     return Slice(
         process.name, answer.begin, answer.end - answer.begin, answer.examples, round(others, 4),
-        max((one for one in latencies if one is not None), default=None),
+        max((value for value in latencies if value is not None), default=None),
     )  # fmt: skip
 
 

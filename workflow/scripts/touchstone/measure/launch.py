@@ -47,21 +47,21 @@ def thread_variables(threads: int, wait_policy: str) -> dict[str, str]:
 
     How idle threads wait is each framework's own matter, unless the study asks for a policy.
     """
-    found = dict.fromkeys(THREAD_VARIABLES, str(threads))
+    values = dict.fromkeys(THREAD_VARIABLES, str(threads))
     if wait_policy != "default":
-        found["OMP_WAIT_POLICY"] = wait_policy.upper()
-    return found
+        values["OMP_WAIT_POLICY"] = wait_policy.upper()
+    return values
 
 
 def variables_of(spec: RunSpec, used: Sequence[int]) -> dict[str, str]:
     """The variables of a run on these cores that follow from its settings, and those that its
     study sets."""
-    found = thread_variables(len(used), spec.execution.wait_policy) | spec.execution.variables
-    found |= variables.of_environment(spec.factors.environment)
+    values = thread_variables(len(used), spec.execution.wait_policy) | spec.execution.variables
+    values |= variables.of_environment(spec.factors.environment)
     if spec.execution.device == "gpu":
         # CUDA's own order is by speed: NVML would watch another device than the run's.
-        found.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    return found
+        values.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    return values
 
 
 class Runner(subprocess.Popen[bytes]):

@@ -52,14 +52,14 @@ def names(count: int) -> list[str]:
     if not job:
         raise Fault(f"nodes: {count} are asked for outside of a Slurm job; see docs/slurm.md")
     listed = _ask("squeue", "--noheader", f"--jobs={job}", "--format=%N")
-    found = _ask("scontrol", "show", "hostnames", listed).split()
+    hosts = _ask("scontrol", "show", "hostnames", listed).split()
     own = os.environ.get("SLURMD_NODENAME") or platform.node().partition(".")[0]
-    if own not in found or len(found) != count:
+    if own not in hosts or len(hosts) != count:
         raise Fault(
             f"nodes: {count} are asked for, job {job} has {listed or 'none'}, this is {own}; "
             "leave `nodes` of `train` in the profile to the workflow"
         )
-    return [own, *(name for name in found if name != own)]
+    return [own, *(name for name in hosts if name != own)]
 
 
 def _ask(*command: str) -> str:
@@ -75,8 +75,8 @@ def own_address(hosts: list[str]) -> str:
     It is that of the interface that `GLOO_SOCKET_IFNAME` names, or that leads to the next node.
     """
     if interface := os.environ.get(INTERFACE):
-        if found := peers.address_of(interface):
-            return found
+        if address := peers.address_of(interface):
+            return address
         raise Fault(f"{INTERFACE}: no interface {interface} with an IPv4 address; name another one")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:
@@ -160,10 +160,10 @@ class RemoteNodes:
 
     def close(self) -> None:
         """End what still runs on the other nodes, which sees its connection closed, and wait."""
-        for each in (self.server, self.ranks, *self.connections):
+        for sock in (self.server, self.ranks, *self.connections):
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
         for end in (None, self.srun.terminate, self.srun.kill):
             if end:
                 end()
@@ -174,9 +174,9 @@ class RemoteNodes:
 
     def _bad(self) -> Ending | None:
         with self.changed:
-            for name, one in self.said.items():
-                if one.status not in SEEN_BY_ALL:
-                    return one._replace(reason=f"node {name}: {one.reason}")
+            for name, ending in self.said.items():
+                if ending.status not in SEEN_BY_ALL:
+                    return ending._replace(reason=f"node {name}: {ending.reason}")
         return None
 
     def _hear(self, name: str, outcome: Ending) -> None:
@@ -210,10 +210,10 @@ class RemoteNodes:
         outcome = Ending(ERROR, "its supervisor is gone", [])
         execution = self.spec.execution
         # Replicas may be devices of one process for each node.
-        each = execution.replicas if execution.replicas_are == "processes" else 1
+        per_node = execution.replicas if execution.replicas_are == "processes" else 1
         port = self.ranks.getsockname()[1]
         try:
-            start = {"spec": spec_to_json(self.spec), "rank": number * each, "port": port}
+            start = {"spec": spec_to_json(self.spec), "rank": number * per_node, "port": port}
             peers.send(stream, start)
             while (said := peers.receive(stream)) is None:
                 peers.send(stream, time.monotonic())
@@ -241,11 +241,11 @@ def remote_nodes(spec: RunSpec, python: str, run: Path) -> Iterator[RemoteNodes 
     if count == 1:
         yield None
         return
-    found = RemoteNodes(spec, python, run, names(count))
+    nodes = RemoteNodes(spec, python, run, names(count))
     try:
-        yield found
+        yield nodes
     finally:
-        found.close()
+        nodes.close()
 
 
 class Reading(NamedTuple):

@@ -49,5 +49,5 @@ def counted(path: Path) -> int | None:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
-    found = [line.split()[1] for line in lines if line.startswith("oom_kill ")]
-    return int(found[0]) if found else None
+    counts = [line.split()[1] for line in lines if line.startswith("oom_kill ")]
+    return int(counts[0]) if counts else None

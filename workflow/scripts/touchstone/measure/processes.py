@@ -77,10 +77,10 @@ def fields(pid: int, name: str) -> dict[str, int] | None:
     return {key.decode(): int(number) for key, number in NUMBER.findall(text)}
 
 
-def share_address_space(one: int, other: int) -> bool:
+def share_address_space(first: int, second: int) -> bool:
     """Whether two processes have one address space; no, where the kernel does not tell."""
     call = KCMP.get(platform.machine())
-    return call is not None and not ctypes.CDLL(None).syscall(call, one, other, KCMP_VM, 0, 0)
+    return call is not None and not ctypes.CDLL(None).syscall(call, first, second, KCMP_VM, 0, 0)
 
 
 def threads(pid: int) -> list[int]:
@@ -100,14 +100,14 @@ def children(pid: int) -> list[int]:
         with contextlib.suppress(psutil.Error):
             return [child.pid for child in psutil.Process(pid).children()]
         return []
-    found: list[int] = []
+    pids: list[int] = []
     for thread in threads(pid):
         try:
             with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
-                found += map(int, file.read().split())
+                pids += map(int, file.read().split())
         except OSError:
             continue
-    return found
+    return pids
 
 
 def tree(pid: int) -> list[int]:
@@ -116,10 +116,10 @@ def tree(pid: int) -> list[int]:
     Read in this order, a child that its parent reaps meanwhile is missed until the next
     reading, and never counted twice.
     """
-    found = [pid]
-    for process in found:
-        found += [child for child in children(process) if child not in found]
-    return found
+    pids = [pid]
+    for process in pids:
+        pids += [child for child in children(process) if child not in pids]
+    return pids
 
 
 def is_contained(pid: int) -> bool:

@@ -221,9 +221,9 @@ class Progress:
             speed = self._speed(self.rate * self.batch_size)
             parts += [f"{self.steps_done / self.steps:.0%}", speed]
             expected = elapsed + (self.steps - self.steps_done) / self.rate
-        known = self.ended + ([expected] if expected is not None else [])
-        if known and not self.probe:
-            usual = sum(known) / len(known)
+        durations = self.ended + ([expected] if expected is not None else [])
+        if durations and not self.probe:
+            usual = sum(durations) / len(durations)
             this = max((expected or usual) - elapsed, 0)
             left = this + (self.runs - len(self.ended) - 1) * usual
             parts.append(f"about {duration(left)} left")

@@ -139,8 +139,8 @@ class Follower:
 def _progress(line: bytes) -> Chunk | Phase | None:
     """The chunk or phase in a line, if it is one and its numbers can be reckoned with."""
     try:
-        found: list[Chunk | Phase] = events_of(line.decode(), Chunk, Phase)
-        for event in found:
+        events: list[Chunk | Phase] = events_of(line.decode(), Chunk, Phase)
+        for event in events:
             _check_numbers(event)
             return event
     except (ValueError, RecursionError):

@@ -96,11 +96,11 @@ class Sampler:
         self._write_late()
         self.watched.refresh()
         t = time.monotonic()
-        asked = [reader for reader in self.readers.values() if reader.ask()]
-        for reader in asked:
+        readers = [reader for reader in self.readers.values() if reader.ask()]
+        for reader in readers:
             reader.idle.wait(max(t + GRACE - time.monotonic(), 0))
         row: dict[str, float | None] = {}
-        for reader in asked:
+        for reader in readers:
             if answer := reader.take():
                 row.update(answer[1])
         self._write(t, row)
@@ -129,5 +129,5 @@ class Sampler:
         """Write a row, at the time of the last one if a reading ended before that and was known
         only after it."""
         self.latest = max(t, self.latest)
-        known = {name: "" if value is None else value for name, value in values.items()}
-        self.table.writerow({"t": self.latest, **known})
+        row = {name: "" if value is None else value for name, value in values.items()}
+        self.table.writerow({"t": self.latest, **row})

@@ -108,9 +108,9 @@ class Standstill:
     @property
     def lost(self) -> Lost:
         """How long nothing could work so far, a hole that has just ended included."""
-        asked = time.monotonic()
+        now = time.monotonic()
         with self.beaten:
-            self.beaten.wait_for(lambda: self.ended or self.last > asked - 2 * BEAT, ANSWER_SECONDS)
+            self.beaten.wait_for(lambda: self.ended or self.last > now - 2 * BEAT, ANSWER_SECONDS)
             return self.all
 
     def _watch(self) -> None:

@@ -147,7 +147,7 @@ def supervise(
         cpu_seconds, out_of_memory = _end(process, watched, kills)
     latencies.append(core_latency(used))
     is_program = isinstance(spec, ProgramSpec)
-    run["core_latency"] = [one for one in latencies if one is not None]
+    run["core_latency"] = [latency for latency in latencies if latency is not None]
     code = process.returncode
     account = runner_output.account_of(events)
     result = account.result
@@ -214,15 +214,15 @@ def close_without_running(spec: RunSpec, folder: Path, log: Path, how: str, reas
     Progress(spec, events).finish(how)
 
 
-def _software(spec: RunSpec, found: Contents | None) -> dict[str, Any]:
+def _software(spec: RunSpec, contents: Contents | None) -> dict[str, Any]:
     """What `software` in env.json says of the environment of a run."""
     return {
-        "packages": found and found.packages,
+        "packages": contents and contents.packages,
         "environment": {
             "name": spec.factors.environment,
-            "python": found and found.version,
-            "digest": found and found.digest,
-            **({"image": found.image} if found and found.image else {}),
+            "python": contents and contents.version,
+            "digest": contents and contents.digest,
+            **({"image": contents.image} if contents and contents.image else {}),
         },
     }
 
@@ -246,7 +246,7 @@ def _describe(
     data: dict[str, Any] | None,
     run: dict[str, Any],
     start: dict[str, Any],
-    known: dict[str, Any],
+    sensor_facts: dict[str, Any],
     unknown: environment.Unknown,
 ) -> None:
     """Write env.json."""
@@ -265,7 +265,7 @@ def _describe(
                 "data": data,
                 "run": run,
                 "start": start,
-                "sensors": known,
+                "sensors": sensor_facts,
                 "unknown": unknown,
             },
             indent=1,
@@ -390,6 +390,6 @@ def _memory(watched: sensors.Watched, limit: float) -> float:
 
 def _fault(code: int) -> str:
     """Why the runner failed, as far as its exit tells."""
-    names = {each.value: each.name for each in signal.Signals}
+    names = {kind.value: kind.name for kind in signal.Signals}
     how = f"signal {names.get(-code, -code)}" if code < 0 else f"exit status {code}"
     return f"the runner ended with {how} and no result"

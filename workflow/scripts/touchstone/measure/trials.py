@@ -88,11 +88,11 @@ class Judge(Protocol):
     def leader(self, sets: Sequence[MeasuredSet], leader: str) -> str:
         """The fastest of those that are shown to be faster than the `leader`, or itself."""
 
-    def sets(self, sets: Sequence[MeasuredSet], one: str, other: str) -> int:
+    def sets(self, sets: Sequence[MeasuredSet], cell: str, other: str) -> int:
         """How many count that have both."""
 
-    def is_faster(self, sets: Sequence[MeasuredSet], one: str, other: str) -> bool:
-        """Whether one is shown to be faster than the other in such sets."""
+    def is_faster(self, sets: Sequence[MeasuredSet], cell: str, other: str) -> bool:
+        """Whether a cell is shown to be faster than the other in such sets."""
 
 
 Measure = Callable[[int, Sequence[Settings], float], tuple[MeasuredSet, list[Failed]]]
@@ -161,7 +161,7 @@ class Search:
     @property
     def measured(self) -> set[str]:
         """The settings that took turns."""
-        return {cell for one in self.found for turns in one.turns for cell in turns.cells}
+        return {cell for set_ in self.found for turns in set_.turns for cell in turns.cells}
 
     def has_passed(self, name: str) -> bool:
         """Whether settings took turns, and did not fail."""
@@ -189,7 +189,7 @@ class Search:
         """Whether another set of two is likely to end in the time that turns may take."""
         last = self.found[-1]
         cells = sum(len(turns.cells) for turns in last.turns)
-        spent = sum(one.seconds for one in self.found)
+        spent = sum(set_.seconds for set_ in self.found)
         return spent + last.seconds * 2 / max(cells, 2) <= COST * self.allowed
 
     def _contest(self, names: Sequence[str], new: set[str]) -> list[MeasuredSet]:
@@ -200,22 +200,22 @@ class Search:
         while left:
             group = left[:2] if self.in_pairs else left
             try:
-                one, failed = self._measured(group)
+                set_, failed = self._measured(group)
             except FailedBeside as fault:
                 self._note_crowd(group, fault)
             except Failed as fault:
                 self.failed[group[0]] = fault
             else:
                 self.failed |= {fault.cell: fault for fault in failed}
-                self._add(one, new)
-                left = [left[0], *(name for name in left[1:] if name not in one.turns[0].cells)]
+                self._add(set_, new)
+                left = [left[0], *(name for name in left[1:] if name not in set_.turns[0].cells)]
             left = [name for name in left if name not in self.failed]
             if len(self.found) > begin and len(left) < 2:
                 break
         return self.found[begin:]
 
     def _measured(self, names: Sequence[str]) -> tuple[MeasuredSet, list[Failed]]:
-        least = least_latency(part for one in self.found for part in one.slices)
+        least = least_latency(part for set_ in self.found for part in set_.slices)
         return self.measure(len(self.found) + 1, [self.tried[name] for name in names], least)
 
     def _note_crowd(self, names: Sequence[str], fault: Failed) -> None:
@@ -227,13 +227,13 @@ class Search:
         reason = f"beside it {fault.cell} failed: {fault.reason}"
         self.failed[names[1]] = Failed(names[1], reason, fault.status)
 
-    def _add(self, one: MeasuredSet, new: set[str]) -> None:
+    def _add(self, set_: MeasuredSet, new: set[str]) -> None:
         """Keep a set, and count what trials one after another would have taken."""
-        self.found.append(one)
-        (turns,) = one.turns
-        parts = [*one.set_aside, *(part for each in turns.rounds for part in each.slices)]
+        self.found.append(set_)
+        (turns,) = set_.turns
+        parts = [*set_.set_aside, *(part for r in turns.rounds for part in r.slices)]
         worked = sum(part.seconds + LEAD_SECONDS for part in parts)
-        start = max(one.seconds - worked, 0.0) / len(turns.cells)
+        start = max(set_.seconds - worked, 0.0) / len(turns.cells)
         self.allowed += sum(start + ONE_AFTER_ANOTHER for cell in turns.cells if cell in new)
 
 
@@ -275,8 +275,8 @@ def trial_spec(spec: TrainingSpec, settings: Settings) -> TrainingSpec:
 
 def phases_of(events: Path) -> dict[str, Phase]:
     """The phases in the events of a trial, by name; none where it left none."""
-    found = read_events(events) if events.exists() else []
-    return {event.name: event for event in found if isinstance(event, Phase)}
+    all_events = read_events(events) if events.exists() else []
+    return {event.name: event for event in all_events if isinstance(event, Phase)}
 
 
 def first_step_time(events: Path) -> float | None:

@@ -81,5 +81,5 @@ def recorded(shell: Mapping[str, str], in_container: bool = False) -> dict[str, 
 
 def dropped(shell: Mapping[str, str], in_container: bool = False) -> list[str]:
     """The names of the shell's variables that might change a speed, and that a run does not get."""
-    known = {*passed(shell, in_container), *SET_BY_SNAKEMAKE}
-    return sorted(k for k in shell if k not in known and _matches(k, INFLUENTIAL))
+    names = {*passed(shell, in_container), *SET_BY_SNAKEMAKE}
+    return sorted(k for k in shell if k not in names and _matches(k, INFLUENTIAL))

@@ -121,7 +121,7 @@ class RecordReader:
             # All of them start before the first step, none while measuring.
             started = threading.Barrier(threads)
             ready = [self.pool.submit(self._start, started) for _ in range(threads)]
-            self.threads = [each.result() for each in ready]
+            self.threads = [future.result() for future in ready]
 
     def _start(self, started: Any) -> Any:
         started.wait()
@@ -129,8 +129,8 @@ class RecordReader:
 
     def take(self, indices: Array, following: Any) -> Any:
         """What `fetch` gives for these steps, in parts; begins to read the `following` ones."""
-        known, parts = np.array_equal(indices, self.ahead), self.parts
-        taken = [part.result() for part in parts] if known else [self.fetch(indices)]
+        ahead, parts = np.array_equal(indices, self.ahead), self.parts
+        taken = [part.result() for part in parts] if ahead else [self.fetch(indices)]
         if self.pool and len(following):
             parts = np.array_split(following, min(len(self.threads), len(following)))
             self.ahead, self.parts = following, [self.pool.submit(self.fetch, p) for p in parts]

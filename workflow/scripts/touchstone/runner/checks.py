@@ -17,23 +17,23 @@ SETTING_TOLERANCE = 1e-6
 
 def software_of(adapter: Adapter) -> Software:
     """What computes, NumPy included."""
-    found = adapter.software()
-    return found._replace(others=dict(found.others, numpy=np.__version__))
+    software = adapter.software()
+    return software._replace(others=dict(software.others, numpy=np.__version__))
 
 
 def check_settings(requested: Dict[str, Any], effective: Dict[str, Any]) -> None:
     """Raise ValueError if the live framework does not do what was asked; None asks for nothing."""
     wrong = []
-    for key, asked in requested.items():
-        found = effective.get(key)
-        if asked is None:
+    for key, expected in requested.items():
+        actual = effective.get(key)
+        if expected is None:
             continue
-        if isinstance(asked, float) and isinstance(found, float):
-            same = math.isclose(asked, found, rel_tol=SETTING_TOLERANCE)
+        if isinstance(expected, float) and isinstance(actual, float):
+            same = math.isclose(expected, actual, rel_tol=SETTING_TOLERANCE)
         else:
-            same = asked == found
+            same = expected == actual
         if not same:
-            wrong.append("{}: asked {!r}, found {!r}".format(key, asked, found))
+            wrong.append("{}: asked {!r}, found {!r}".format(key, expected, actual))
     if wrong:
         raise ValueError("the framework's settings differ from the spec's: " + "; ".join(wrong))
 
@@ -99,17 +99,17 @@ def arithmetic(adapter: Any, job: Job) -> Any:
     kinds of products may show fp32: TF32 is a permission, and a library takes the kernel that is
     faster for a size, as XLA does for the convolution here on an H100.
     """
-    found = ["less than bf16"] * 2
+    names = ["less than bf16"] * 2
     for name, bits in (("bf16", 7), ("tf32", 10), ("fp32", 23), ("fp64", 52)):
-        one = np.full((64, 64), 1 + 2.0**-bits)
-        for i, product in enumerate(adapter.matrix_products(one, np.eye(64))):
-            if (np.asarray(product) == one).all():
-                found[i] = name
-    if "tf32" in found:
+        matrix = np.full((64, 64), 1 + 2.0**-bits)
+        for i, product in enumerate(adapter.matrix_products(matrix, np.eye(64))):
+            if (np.asarray(product) == matrix).all():
+                names[i] = name
+    if "tf32" in names:
         large = np.full((64, 64), 2.0**20)
         for i, product in enumerate(adapter.matrix_products(large, np.eye(64))):
-            if found[i] == "tf32" and not (np.asarray(product) == large).all():
-                found[i] = "fp16"
-    if job.execution.precision == "tf32" and set(found) == {"tf32", "fp32"}:
+            if names[i] == "tf32" and not (np.asarray(product) == large).all():
+                names[i] = "fp16"
+    if job.execution.precision == "tf32" and set(names) == {"tf32", "fp32"}:
         return "tf32"
-    return found[0] if found[0] == found[1] else " in products, ".join(found) + " in convolutions"
+    return names[0] if names[0] == names[1] else " in products, ".join(names) + " in convolutions"

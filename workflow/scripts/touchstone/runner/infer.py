@@ -130,24 +130,24 @@ def read_weights(path: str, parameters: List[Parameter]) -> Tuple[Arrays, Option
     """
     try:
         with np.load(path) as file:
-            found = {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
     except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError) as fault:
         raise ValueError("{}: no file of weights: {}".format(path, fault))
-    logits, wrong = found.pop("logits", None), []
+    logits, wrong = arrays.pop("logits", None), []
     for parameter in parameters:
         name, shape = parameter.name, tuple(parameter.shape)
-        array = found.get(name)
+        array = arrays.get(name)
         if array is None:
             wrong.append("{} is missing".format(name))
         elif array.shape != shape:
             wrong.append("{} has the shape {}, not {}".format(name, array.shape, shape))
-    known = {parameter.name for parameter in parameters}
-    wrong += ["{} is none of its arrays".format(name) for name in sorted(set(found) - known)]
+    names = {parameter.name for parameter in parameters}
+    wrong += ["{} is none of its arrays".format(name) for name in sorted(set(arrays) - names)]
     if wrong:
         more = "; and {} more".format(len(wrong) - 3) if len(wrong) > 3 else ""
         message = "{}: not the weights of this network: {}{}"
         raise ValueError(message.format(path, "; ".join(wrong[:3]), more))
-    return {name: array.astype(np.float32, copy=False) for name, array in found.items()}, logits
+    return {name: array.astype(np.float32, copy=False) for name, array in arrays.items()}, logits
 
 
 def predictions_of(

@@ -121,13 +121,13 @@ def parity(spec: ParitySpec, path: str, threads: int) -> None:
     """
     kept: Dict[str, Any] = {}
     reasons: Dict[str, str] = {}
-    for name, one in spec.parity_steps.items():
+    for name, case in spec.parity_steps.items():
         try:
-            found = parity_steps(parity_job(spec, one), one.steps, one.perturbation, threads)
+            arrays = parity_steps(parity_job(spec, case), case.steps, case.perturbation, threads)
         except NotImplementedError as fault:
             reasons[name] = str(fault)
-            found = {"unsupported": str(fault)}
-        kept.update({name + "/" + key: array for key, array in found.items()})
+            arrays = {"unsupported": str(fault)}
+        kept.update({name + "/" + key: array for key, array in arrays.items()})
     if len(reasons) == len(spec.parity_steps):
         kept = {"unsupported": next(iter(reasons.values()))}
     np.savez(path, **kept)

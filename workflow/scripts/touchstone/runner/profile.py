@@ -31,13 +31,13 @@ def profile(spec: ProfileSpec, path: str, threads: int) -> None:
     """Write the `Profile` of a spec into the file `path`, as JSON."""
     training = spec.training
     try:
-        found = profile_of(training, threads)
+        result = profile_of(training, threads)
     except NotImplementedError as fault:
-        found = without_numbers(training.cell, status.UNSUPPORTED, str(fault))
+        result = without_numbers(training.cell, status.UNSUPPORTED, str(fault))
     except MemoryError as fault:
-        found = without_numbers(training.cell, status.OOM, str(fault) or "the host ran out of it")
+        result = without_numbers(training.cell, status.OOM, str(fault) or "the host ran out of it")
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(to_json(found), file, indent=1)
+        json.dump(to_json(result), file, indent=1)
 
 
 def profile_of(spec: TrainingSpec, threads: int) -> Profile:
@@ -58,7 +58,7 @@ def profile_of(spec: TrainingSpec, threads: int) -> Profile:
         raise
     ops = {layer["name"]: layer["op"] for layer in spec.network.layers}
     layers, other = layer_times(traces, steps, list(ops))
-    profiled = sum(one.total for one in layers) + other
+    profiled = sum(layer.total for layer in layers) + other
     ratio = median(trace.seconds / seconds for trace, seconds in zip(traces, plain))
     return Profile(
         FORMAT, spec.cell, status.OK, None, traces[0].profiler, ROUNDS, steps, layers, other,

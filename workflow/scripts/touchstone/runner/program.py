@@ -181,8 +181,8 @@ def software_of(spec: ProgramSpec) -> Software:
     """The framework and the other libraries that the script has imported."""
     framework = spec.factors.framework
     own = sys.modules.get(MODULES.get(framework, framework))
-    found = {name: sys.modules[name] for name in USED if name in sys.modules}
-    versions = {name: str(getattr(module, "__version__", "?")) for name, module in found.items()}
+    modules = {name: sys.modules[name] for name in USED if name in sys.modules}
+    versions = {name: str(getattr(module, "__version__", "?")) for name, module in modules.items()}
     return Software(framework, str(getattr(own, "__version__", "not imported")), versions)
 
 

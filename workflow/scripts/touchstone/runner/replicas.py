@@ -69,7 +69,7 @@ class ReplicaLauncher:
         started = [self._start(rank, command, variables) for rank in ranks]
         self.step_announcements = [process.stdin for process, _ in started]
         # After the last process: a fork beside threads may copy a lock that one of them holds.
-        self.watchers = [threading.Thread(target=self._watch, args=one) for one in started]
+        self.watchers = [threading.Thread(target=self._watch, args=pair) for pair in started]
         for watcher in self.watchers:
             watcher.daemon = True
             watcher.start()

@@ -89,11 +89,11 @@ def _tree_seconds(pid: int) -> float:
 
 def _children(pid: int) -> List[int]:
     """The processes that a process has started and that live."""
-    found: List[int] = []
+    children: List[int] = []
     try:
         for thread in os.listdir("/proc/{}/task".format(pid)):
             with open("/proc/{}/task/{}/children".format(pid, thread), "rb") as file:
-                found += map(int, file.read().split())
+                children += map(int, file.read().split())
     except (OSError, ValueError):
         pass
-    return found
+    return children

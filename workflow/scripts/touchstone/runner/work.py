@@ -86,21 +86,21 @@ class Phases:
     """Does the phases of a run, and writes them.
 
     Args:
-        asked: the phases of the spec, with the fewest steps and seconds of the warm-up.
+        phases: those of the spec, with the fewest steps and seconds of the warm-up.
         pause: is called at every pause with the time, and returns it when the pause has ended.
     """
 
     def __init__(
         self,
         work: Work,
-        asked: Any,
+        phases: Any,
         extent: Extent,
         events: Any,
         pause: Optional[Callable[[float], float]] = None,
     ) -> None:
-        self.work, self.asked, self.extent, self.events = work, asked, extent, events
+        self.work, self.asked, self.extent, self.events = work, phases, extent, events
         self.pause = pause
-        self.size = ChunkSize(asked.chunk_seconds)
+        self.size = ChunkSize(phases.chunk_seconds)
 
     def first_step(self, begin: float) -> float:
         """The first step, which begins at the time `begin`; returns the time."""
@@ -112,12 +112,12 @@ class Phases:
     def warm_up(self, begin: float) -> float:
         """Steps until there are enough of them, of seconds, and of steps in a chunk; at most half
         of all steps."""
-        work, asked, size, total = self.work, self.asked, self.size, self.work.total
+        work, phases, size, total = self.work, self.asked, self.size, self.work.total
         first, warm = work.made, begin
         start_of_part, paused = first, 0.0
         while work.made < (total + 1) // 2:
             seconds = time.monotonic() - warm - paused
-            enough = work.made - first >= asked.warmup_steps and seconds >= asked.warmup_seconds
+            enough = work.made - first >= phases.warmup_steps and seconds >= phases.warmup_seconds
             if (enough and size.found) or seconds >= self.extent.longest_warmup:
                 break
             start, before = time.monotonic(), work.made

@@ -248,12 +248,12 @@ def events_of(lines: str, *kinds: Type[E]) -> List[E]:
     """
     names = [kind.__name__.lower() for kind in kinds]
     values = [json.loads(line) for line in lines.splitlines()]
-    found: List[Any] = [
+    events: List[Any] = [
         event_from_json(value)
         for value in values
         if isinstance(value, dict) and value.get("event") in names
     ]
-    return found
+    return events
 
 
 def read_events(path: Union[str, "os.PathLike[str]"]) -> List[Event]:

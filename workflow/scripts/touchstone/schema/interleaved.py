@@ -86,11 +86,11 @@ class Round(NamedTuple):
     @property
     def quiet(self) -> bool:
         """Whether every slice was quiet."""
-        return all(one.quiet for one in self.slices)
+        return all(part.quiet for part in self.slices)
 
     def near(self, least: float) -> bool:
         """Whether the cores were near in every slice."""
-        return all(one.near(least) for one in self.slices)
+        return all(part.near(least) for part in self.slices)
 
 
 def cores_apart(latency: float, least: float) -> bool:
@@ -100,8 +100,8 @@ def cores_apart(latency: float, least: float) -> bool:
 
 def least_latency(slices: Iterable[Slice]) -> float:
     """The least core latency of some slices, ns; infinite where none was measured."""
-    known = (one.core_latency for one in slices)
-    return min((one for one in known if one is not None), default=inf)
+    latencies = (part.core_latency for part in slices)
+    return min((value for value in latencies if value is not None), default=inf)
 
 
 class Turns(NamedTuple):
@@ -148,17 +148,17 @@ class MeasuredSet(NamedTuple):
     @property
     def rounds(self) -> List[Round]:
         """Those of all turns."""
-        return [each for turns in self.turns for each in turns.rounds]
+        return [r for turns in self.turns for r in turns.rounds]
 
     @property
     def set_aside(self) -> List[Slice]:
         """Those of all turns."""
-        return [each for turns in self.turns for each in turns.set_aside]
+        return [part for turns in self.turns for part in turns.set_aside]
 
     @property
     def slices(self) -> List[Slice]:
         """All that were measured: those of the rounds, and those that were set aside."""
-        return [part for each in self.rounds for part in each.slices] + self.set_aside
+        return [part for r in self.rounds for part in r.slices] + self.set_aside
 
 
 class Interleaved(NamedTuple):

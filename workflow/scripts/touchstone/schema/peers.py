@@ -46,9 +46,9 @@ def write_secret(path: str) -> None:
 def read_secret(path: str) -> bytes:
     """The secret in a file; raises OSError if it is no such file, or others may read it."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        found = os.fstat(file.fileno())
-        secret = file.read(SIZE + 1) if stat.S_ISREG(found.st_mode) else b""
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077 or len(secret) != SIZE:
+        info = os.fstat(file.fileno())
+        secret = file.read(SIZE + 1) if stat.S_ISREG(info.st_mode) else b""
+    if info.st_uid != os.geteuid() or info.st_mode & 0o077 or len(secret) != SIZE:
         raise OSError("{}: no secret of this user that others cannot read".format(path))
     return secret
 
@@ -91,15 +91,15 @@ def prepare(connection: socket.socket) -> None:
 
 def _exactly(connection: socket.socket, until: Optional[float]) -> bytes:
     """The next `SIZE` bytes; raises OSError."""
-    found = b""
-    while len(found) < SIZE:
+    data = b""
+    while len(data) < SIZE:
         if until is not None:
             connection.settimeout(max(until - time.monotonic(), 0.001))
-        part = connection.recv(SIZE - len(found))
+        part = connection.recv(SIZE - len(data))
         if not part:
             raise ConnectionError("the other side closed the connection")
-        found += part
-    return found
+        data += part
+    return data
 
 
 class _Visitor(NamedTuple):
@@ -128,7 +128,7 @@ class Door:
         """Wait for the connection of the next peer; raises OSError once the listener is closed."""
         while self.listener.fileno() >= 0:
             now = time.monotonic()
-            for late in [each for each, one in self.visitors.items() if one.until < now]:
+            for late in [s for s, visitor in self.visitors.items() if visitor.until < now]:
                 self._refuse(late)
             for key, _ in self.selector.select(1.0):
                 connection: Any = key.fileobj

@@ -131,10 +131,10 @@ def layer_times(
     place = {name: number for number, name in enumerate(names)}
     rounds = [shared_time(trace.spans) for trace in traces]
     rest = [trace.seconds - sum(times.values()) for trace, times in zip(traces, rounds)]
-    known = {key for times in rounds for key in times}
-    seconds = {key: median(times.get(key, 0.0) for times in rounds) / steps for key in known}
+    keys = {key for times in rounds for key in times}
+    seconds = {key: median(times.get(key, 0.0) for times in rounds) / steps for key in keys}
     groups = sorted(
-        {layers for layers, _ in known},
+        {layers for layers, _ in keys},
         key=lambda layers: (min(place[name] for name in layers), len(layers), layers),
     )
     layers = [

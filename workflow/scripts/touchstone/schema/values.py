@@ -54,7 +54,7 @@ def type_name(kind: Any) -> str:
     arguments: Tuple[Any, ...] = getattr(kind, "__args__", None) or ()
     origin = getattr(kind, "__origin__", None)
     if origin is Union:
-        return " or ".join(type_name(each) for each in arguments)
+        return " or ".join(type_name(argument) for argument in arguments)
     if origin in (list, List):
         return "list of " + type_name(arguments[0])
     if origin in (dict, Dict):
@@ -112,13 +112,13 @@ def _tuple_of(kind: Any, value: Any, where: str) -> Any:
     unknown = sorted(set(value) - set(fields))
     if unknown:
         raise WrongValue("'{}' is no field of {}".format(_dotted(where, unknown[0]), kind.__name__))
-    found = {}
+    values = {}
     for name, field in fields.items():
         if name in value:
-            found[name] = _converted(field, value[name], _dotted(where, name))
+            values[name] = _converted(field, value[name], _dotted(where, name))
         elif name not in kind._field_defaults:
             raise WrongValue("'{}' is missing".format(_dotted(where, name)))
-    return kind(**found)
+    return kind(**values)
 
 
 def _dotted(where: str, name: str) -> str:

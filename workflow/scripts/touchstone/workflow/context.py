@@ -37,7 +37,7 @@ class Context:
     @cached_property
     def places(self) -> dict[str, Place]:
         """By name, where the study's own environments are."""
-        return {name: Place.of(one) for name, one in self.plan.study.environments.items()}
+        return {name: Place.of(env) for name, env in self.plan.study.environments.items()}
 
     @cached_property
     def trained(self) -> list[Cell]:
@@ -69,8 +69,8 @@ class Context:
     @cached_property
     def single(self) -> bool:
         """Whether one of these has single precision only."""
-        known = {Stack.of(one).framework for one in self.compared}
-        return any(map(frameworks.single_precision_only, known))
+        names = {Stack.of(stack).framework for stack in self.compared}
+        return any(map(frameworks.single_precision_only, names))
 
     @cached_property
     def certificates(self) -> list[str]:

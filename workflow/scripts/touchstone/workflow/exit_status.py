@@ -40,28 +40,28 @@ def ended(failures: Iterable[Failure], runs: Path) -> Iterator[Ended]:
         failures: of a study's findings.
         runs: the folder of all runs.
     """
-    for one in failures:
-        for repeat in one.repeats:
-            again = one.status == UNSUPPORTED and one.reason in _faults(runs, one.cell, repeat)
-            expected = one.status == UNSUPPORTED and not again
-            yield Ended(one.cell, repeat, one.status, one.reason or "", expected)
+    for failure in failures:
+        for repeat in failure.repeats:
+            unsupported = failure.status == UNSUPPORTED
+            expected = unsupported and failure.reason not in _faults(runs, failure.cell, repeat)
+            yield Ended(failure.cell, repeat, failure.status, failure.reason or "", expected)
 
 
-def status_of(found: Iterable[Ended], total: int) -> int:
+def status_of(endings: Iterable[Ended], total: int) -> int:
     """The exit status of a strict study with so many runs, of which these are not ok."""
-    lacking = sum(not one.expected for one in found)
+    lacking = sum(not ending.expected for ending in endings)
     return 0 if not lacking else ALL_LACK if lacking == total else SOME_LACK
 
 
-def lines_of(found: Sequence[Ended], total: int) -> list[str]:
+def lines_of(endings: Sequence[Ended], total: int) -> list[str]:
     """How many runs have no result, and each reason once; the outcomes that a study expects too."""
-    lacking = [one for one in found if not one.expected]
-    expected = [one for one in found if one.expected]
+    lacking = [ending for ending in endings if not ending.expected]
+    expected = [ending for ending in endings if ending.expected]
     lines = _reasons(expected)
     if expected:
         lines.insert(0, f"{len(expected)} of {total} runs are unsupported:")
     if lacking:
-        counts = Counter(one.status for one in lacking)
+        counts = Counter(ending.status for ending in lacking)
         words = ", ".join(f"{status} {counts[status]}" for status in STATUSES if counts[status])
         have = "has" if len(lacking) == 1 else "have"
         lines += [f"{len(lacking)} of {total} runs {have} no result ({words}):"]
@@ -69,11 +69,11 @@ def lines_of(found: Sequence[Ended], total: int) -> list[str]:
     return lines
 
 
-def _reasons(found: Iterable[Ended]) -> list[str]:
+def _reasons(endings: Iterable[Ended]) -> list[str]:
     """A line for each reason, with the number of its runs and the first of them."""
     groups: dict[tuple[str, str], list[Ended]] = {}
-    for one in found:
-        groups.setdefault((one.status, one.reason), []).append(one)
+    for ending in endings:
+        groups.setdefault((ending.status, ending.reason), []).append(ending)
     return [
         f"  {status}: {reason} ({group[0].cell} rep{group[0].repeat}"
         + (f" and {len(group) - 1} more)" if len(group) > 1 else ")")

@@ -81,8 +81,8 @@ class JobParams:
 
     def options_of(self, *names: str) -> list[str]:
         """The options of a command that say where these environments are."""
-        known = self.context.places
-        return [word for name in sorted({*names} & {*known}) for word in known[name].options(name)]
+        envs = self.context.places
+        return [word for name in sorted({*names} & {*envs}) for word in envs[name].options(name)]
 
     def weights(self, wildcards: Wildcards) -> str:
         """The option of a run on weights: whose to predict with, or to keep its own."""

@@ -100,16 +100,16 @@ def begin(workflow: Any, context: Context, resources: JobResources) -> None:
     begun = list(workflow.dag.needrun_jobs())
     runs = [job for job in begun if is_of(job, "train")]
     if workflow.executor_plugin.name == "slurm":
-        asked = [(job.rule.name, job.resources) for job in begun if not job.is_local]
-        if faults := managed(asked):
+        requests = [(job.rule.name, job.resources) for job in begun if not job.is_local]
+        if faults := managed(requests):
             sys.exit("error: Slurm cannot run this study:\n  " + "\n  ".join(faults))
-        refused, warned = not_alone(asked, node_cores())
+        refused, warned = not_alone(requests, node_cores())
         if refused:
             sys.exit(f"error: {refused}")
         if warned:
             print(f"warning: {warned}", file=sys.stderr)
-        known = partitions()
-        if known and (faults := impossible(asked, known)):
+        offered = partitions()
+        if offered and (faults := impossible(requests, offered)):
             sys.exit("error: Slurm cannot run this study:\n  " + "\n  ".join(faults))
     else:
         several = [job.wildcards.cell for job in runs if resources.nodes(job.wildcards) > 1]
@@ -180,10 +180,10 @@ def finds_its_sets(job: Any, workflow: Any) -> bool:
     if reason.missing_output or reason.forced or reason.is_provenance_triggered():
         return False
     try:
-        (found,) = read_interleaved([Path(str(job.output[0]))])
+        (turns,) = read_interleaved([Path(str(job.output[0]))])
     except InputError:
         return False
-    return not found.excluded
+    return not turns.excluded
 
 
 def claims_line(context: Context) -> str:

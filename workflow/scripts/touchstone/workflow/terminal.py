@@ -144,16 +144,16 @@ def quieten(
     The jobs of a cluster stay as they are. The terminal does where the user asks for
     details or has chosen a logger plugin.
     """
-    asked = workflow.output_settings
+    settings = workflow.output_settings
     if not workflow.is_main_process:
         return
-    if asked.dryrun:
-        if preview and not (asked.verbose or asked.printshellcmds) and _filter(DryFilter()):
+    if settings.dryrun:
+        if preview and not (settings.verbose or settings.printshellcmds) and _filter(DryFilter()):
             logger.addHandler(Preview(preview))
         return
     logger.addHandler(NothingToDo(up_to_date))
     logger.addHandler(Finished())
-    if asked.verbose or asked.printshellcmds:
+    if settings.verbose or settings.printshellcmds:
         return
     if _filter(Filter()):
         logger.addHandler(Steps())

@@ -59,8 +59,8 @@ class Column(NamedTuple):
 
     def together(self, values: Sequence[float | None]) -> float | None:
         """One number of several devices' or nodes'; None where one of them has none."""
-        known = [value for value in values if value is not None]
-        return float(TOGETHER[self.kind](known)) if len(known) == len(values) else None
+        numbers = [value for value in values if value is not None]
+        return float(TOGETHER[self.kind](numbers)) if len(numbers) == len(values) else None
 
 
 class Reading(Protocol):
@@ -95,13 +95,13 @@ class Watched:
             if child != self.root and child not in self.others and not self._reap(child):
                 orphans.append(child)
         if self.group:
-            found = self.group.processes()
+            pids = self.group.processes()
         else:
-            found = [pid for top in (self.root, *orphans) for pid in processes.tree(top)]
-        contained = list(filter(processes.is_contained, found))
+            pids = [pid for top in (self.root, *orphans) for pid in processes.tree(top)]
+        contained = list(filter(processes.is_contained, pids))
         self.in_container = self.in_container or bool(contained)
-        self.processes = contained if self.in_container else found
-        self.engine = [pid for pid in found if pid not in self.processes]
+        self.processes = contained if self.in_container else pids
+        self.engine = [pid for pid in pids if pid not in self.processes]
 
     def account(self) -> Account:
         """What all processes, the engine's too, have used so far, those that have gone included."""

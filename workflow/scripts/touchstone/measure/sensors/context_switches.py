@@ -13,8 +13,8 @@ COLUMNS = {
 
 def unavailable(watched: Watched) -> str | None:
     """The reason why the kernel does not tell them, or None."""
-    known = fields(os.getpid(), "status") or {}
-    return None if "voluntary_ctxt_switches" in known else "/proc/PID/status does not tell them"
+    status = fields(os.getpid(), "status") or {}
+    return None if "voluntary_ctxt_switches" in status else "/proc/PID/status does not tell them"
 
 
 class Sensor:
@@ -31,9 +31,9 @@ class Sensor:
         now = {}
         for pid in self.watched.processes:
             for thread in threads(pid):
-                if known := fields(pid, f"task/{thread}/status"):
-                    involuntary = known.get("nonvoluntary_ctxt_switches", 0)
-                    voluntary = known.get("voluntary_ctxt_switches", 0)
+                if counts := fields(pid, f"task/{thread}/status"):
+                    involuntary = counts.get("nonvoluntary_ctxt_switches", 0)
+                    voluntary = counts.get("voluntary_ctxt_switches", 0)
                     now[thread] = (voluntary + involuntary, involuntary)
         for thread, (every, involuntary) in self.threads.items():
             if thread not in now:

@@ -53,15 +53,15 @@ def devices(nvml: Any, count: int) -> list[Any]:
     """
     there = nvml.nvmlDeviceGetCount()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there))))
-    found = []
+    handles = []
     for name in map(str.strip, visible.split(",")[:count]):
         if name.isdecimal() and int(name) < there:
-            found.append(nvml.nvmlDeviceGetHandleByIndex(int(name)))
+            handles.append(nvml.nvmlDeviceGetHandleByIndex(int(name)))
         elif name.startswith(("GPU-", "MIG-")):
-            found.append(nvml.nvmlDeviceGetHandleByUUID(name))
+            handles.append(nvml.nvmlDeviceGetHandleByUUID(name))
         else:
             break  # such as -1: CUDA does not look behind what it does not know
-    return found
+    return handles
 
 
 class Sensor:
@@ -70,15 +70,15 @@ class Sensor:
     def __init__(self, watched: Watched) -> None:
         import pynvml
 
-        self.devices = [Device(pynvml, one, watched) for one in devices(pynvml, watched.devices)]
+        self.devices = [Device(pynvml, gpu, watched) for gpu in devices(pynvml, watched.devices)]
         self.missing: dict[str, str] = {}
 
     def sample(self) -> dict[str, float | None]:
         """One reading of each column; None where a device does not tell, or not any more."""
-        samples = [one.sample() for one in self.devices]
+        samples = [gpu.sample() for gpu in self.devices]
         self.missing = {}
-        for one in self.devices:
-            self.missing |= one.missing
+        for gpu in self.devices:
+            self.missing |= gpu.missing
         if len(samples) == 1:
             return samples[0]
         return {
@@ -96,30 +96,29 @@ class Device:
         self.device = device
         self.energy = Counter(ENERGY_SIZE)
         self.missing: dict[str, str] = {}
-        one = self.device
         # Energy and power first: PCIe traffic takes NVML 20 ms for each direction.
         self.readings: dict[str, Callable[[], float | None]] = {
             # NVML gives millijoules and milliwatts.
             "gpu_energy": lambda: (
-                self.energy.add(nvml.nvmlDeviceGetTotalEnergyConsumption(one)) / 1e3
+                self.energy.add(nvml.nvmlDeviceGetTotalEnergyConsumption(device)) / 1e3
             ),
             "gpu_power": self._power,
             "gpu_power_instant": lambda: self._field(nvml.NVML_FI_DEV_POWER_INSTANT) / 1e3,
-            "gpu_utilization": lambda: nvml.nvmlDeviceGetUtilizationRates(one).gpu,
+            "gpu_utilization": lambda: nvml.nvmlDeviceGetUtilizationRates(device).gpu,
             "gpu_memory": lambda: self._memory().used / 2**20,
             "gpu_process_memory": self._process_memory,
             "gpu_temperature": lambda: nvml.nvmlDeviceGetTemperature(
-                one, nvml.NVML_TEMPERATURE_GPU
+                device, nvml.NVML_TEMPERATURE_GPU
             ),
-            "gpu_sm_clock": lambda: nvml.nvmlDeviceGetClockInfo(one, nvml.NVML_CLOCK_SM),
-            "gpu_memory_clock": lambda: nvml.nvmlDeviceGetClockInfo(one, nvml.NVML_CLOCK_MEM),
+            "gpu_sm_clock": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM),
+            "gpu_memory_clock": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_MEM),
             "gpu_throttle_reasons": self._throttle_reasons,
             # NVML gives kB/s, over the 20 ms before.
             "gpu_pcie_tx": lambda: (
-                nvml.nvmlDeviceGetPcieThroughput(one, nvml.NVML_PCIE_UTIL_TX_BYTES) / 1e3
+                nvml.nvmlDeviceGetPcieThroughput(device, nvml.NVML_PCIE_UTIL_TX_BYTES) / 1e3
             ),
             "gpu_pcie_rx": lambda: (
-                nvml.nvmlDeviceGetPcieThroughput(one, nvml.NVML_PCIE_UTIL_RX_BYTES) / 1e3
+                nvml.nvmlDeviceGetPcieThroughput(device, nvml.NVML_PCIE_UTIL_RX_BYTES) / 1e3
             ),
         }
 
@@ -168,7 +167,7 @@ class Device:
     def _process_memory(self) -> float:
         """Memory of the run's own processes, MiB; raises LookupError if the driver cannot tell."""
         listed = self.nvml.nvmlDeviceGetComputeRunningProcesses(self.device)
-        ours = [one.usedGpuMemory for one in listed if one.pid in self.watched.processes]
+        ours = [p.usedGpuMemory for p in listed if p.pid in self.watched.processes]
         if None in ours or (listed and not ours):
             raise LookupError(
                 "it names none of the run's processes (in a container it numbers them otherwise)"

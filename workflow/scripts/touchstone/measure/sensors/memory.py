@@ -71,5 +71,5 @@ class Sensor:
 def _sums(pids: list[int], file: str, *keys: str) -> list[float | None]:
     """Of every key the sum over the processes, MiB; None where none of them tells it."""
     read = [fields(pid, file) or {} for pid in pids]
-    found = [[each[key] for each in read if key in each] for key in keys]
-    return [sum(kib) / 1024 if kib else None for kib in found]
+    columns = [[entry[key] for entry in read if key in entry] for key in keys]
+    return [sum(kib) / 1024 if kib else None for kib in columns]

@@ -25,12 +25,12 @@ class Domain(NamedTuple):
 
 def domains(name: str) -> list[Domain]:
     """The domains whose name begins with `name`: `package` or `dram`."""
-    found = []
+    zones = []
     for folder in sorted(POWERCAP.glob("intel-rapl:*")):
         if (folder / "name").read_text().startswith(name):
             size = int((folder / "max_energy_range_uj").read_text())
-            found.append(Domain(folder / "energy_uj", Counter(size)))
-    return found
+            zones.append(Domain(folder / "energy_uj", Counter(size)))
+    return zones
 
 
 def unavailable(watched: Watched) -> str | None:
@@ -57,6 +57,6 @@ class Sensor:
     def sample(self) -> dict[str, float | None]:
         """One reading of each kind; None for a kind that this CPU does not tell."""
         return {
-            column: sum(domain.joules() for domain in found) if found else None
-            for column, found in self.domains.items()
+            column: sum(domain.joules() for domain in zones) if zones else None
+            for column, zones in self.domains.items()
         }

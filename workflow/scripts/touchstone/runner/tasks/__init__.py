@@ -24,8 +24,8 @@ def labels_of(network: Network, images: Array, labels: Array, data: Data) -> Arr
     """The labels of a network's task; those of the records where it has one for each example."""
     if network.task is None:
         return labels
-    found: Array = _task(network.task).labels_of(images, labels, data)
-    return found
+    task_labels: Array = _task(network.task).labels_of(images, labels, data)
+    return task_labels
 
 
 def _task(name: str) -> Any:

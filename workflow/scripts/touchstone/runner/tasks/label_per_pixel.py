@@ -33,14 +33,14 @@ class Overlap:
     def add(self, predicted: Array, wanted: Array, classes: int) -> None:
         """Count the pixels of a batch; both have any shape, the same."""
         counts = [
-            np.bincount(each.ravel(), minlength=classes)
-            for each in (predicted[predicted == wanted], predicted, wanted)
+            np.bincount(pixels.ravel(), minlength=classes)
+            for pixels in (predicted[predicted == wanted], predicted, wanted)
         ]
         if not self.wanted.size:
             self.both, self.predicted, self.wanted = counts
         else:
-            known = self.both, self.predicted, self.wanted
-            self.both, self.predicted, self.wanted = (a + b for a, b in zip(known, counts))
+            totals = self.both, self.predicted, self.wanted
+            self.both, self.predicted, self.wanted = (a + b for a, b in zip(totals, counts))
 
     def mean_iou(self) -> float:
         """The mean over the classes that occur of intersection / union (Everingham et al. 2015,

@@ -106,12 +106,12 @@ class Adapter(Inputs):
         self.folder = tempfile.TemporaryDirectory()
 
     def build(self, weights: Dict[str, Array]) -> None:
-        network, asked = self.job.network, self.job.optimizer
+        network, optimizer = self.job.network, self.job.optimizer
         batch_size = self.job.batch_size
         supplied = self.job.supplied_masks
-        training = training_network(network, batch_size, supplied, asked.spared)
+        training = training_network(network, batch_size, supplied, optimizer.spared)
         self.solver: Any = None
-        if asked.name in SOLVERS:
+        if optimizer.name in SOLVERS:
             self.solver = self._solver(training)
             self.net = self.solver.net
         else:
@@ -173,17 +173,17 @@ class Adapter(Inputs):
 
     def _solver(self, net: Any) -> Any:
         """Caffe's solver of the spec's optimizer for a network."""
-        asked = self.job.optimizer
+        optimizer = self.job.optimizer
         message = caffe_pb2.SolverParameter(
-            lr_policy="fixed", base_lr=asked.learning_rate,
-            weight_decay=0 if asked.decoupled else asked.weight_decay,
+            lr_policy="fixed", base_lr=optimizer.learning_rate,
+            weight_decay=0 if optimizer.decoupled else optimizer.weight_decay,
             snapshot_prefix=os.path.join(self.folder.name, "state"), snapshot_after_train=False,
-            train_net_param=net, **SOLVERS[asked.name](asked.settings),
+            train_net_param=net, **SOLVERS[optimizer.name](optimizer.settings),
         )  # fmt: skip
         return caffe.get_solver(self._written(message))
 
     def _optimize(self) -> None:
-        asked = self.job.optimizer
+        optimizer = self.job.optimizer
         described = {p.name: p for p in self.job.network.parameters if p.trainable}
         self.trained = {name: (self.arrays[name], self.gradients[name]) for name in described}
         self.penalised = [
@@ -193,17 +193,17 @@ class Adapter(Inputs):
         ]
         decayed = [
             pair for name, pair in self.trained.items()
-            if asked.weight_decay and name.split(".")[1] not in asked.spared
+            if optimizer.weight_decay and name.split(".")[1] not in optimizer.spared
         ]  # fmt: skip
         # Caffe knows coupled decay only: else the weights shrink before their step.
-        self.shrunk = decayed if asked.decoupled else []
-        self.rate = asked.learning_rate
+        self.shrunk = decayed if optimizer.decoupled else []
+        self.rate = optimizer.learning_rate
         # Its solver does coupled decay; what is written in NumPy is without a solver.
-        self.decayed = [] if asked.decoupled or self.solver else decayed
+        self.decayed = [] if optimizer.decoupled or self.solver else decayed
         if not self.solver:
             self.steps = 0
-            self.equation = optimizers.load(asked.name)
-            count = self.equation.states(asked.settings)
+            self.equation = optimizers.load(optimizer.name)
+            count = self.equation.states(optimizer.settings)
             self.moments = [
                 [np.zeros_like(array) for _ in range(count)] for array, _ in self.trained.values()
             ]
@@ -321,12 +321,12 @@ class Adapter(Inputs):
         os.remove(path + "caffemodel")
         blobs = [blob for blobs in self.net.params.values() for blob in blobs]
         places = {blob.diff.ctypes.data: i for i, blob in enumerate(blobs)}
-        found = {}
+        velocities = {}
         for name, (array, gradient) in self.trained.items():
             history: Any = np.array(state.history[places[gradient.ctypes.data]].data, np.float32)
             history = history.reshape(array.shape) / np.float32(self.solver.lr)
-            found[name] = self._ordered(name, history)
-        return found
+            velocities[name] = self._ordered(name, history)
+        return velocities
 
     def set_masks(self, masks: Dict[str, Array]) -> None:
         for name, mask in masks.items():
@@ -347,19 +347,19 @@ class Adapter(Inputs):
         for name in ("product", "convolved"):
             weight = net.params[name][0].data
             weight[...] = b.T.reshape(weight.shape)
-        found = net.forward()
-        return found["product"].copy(), found["convolved"][:, :, 0, 0].copy()
+        outputs = net.forward()
+        return outputs["product"].copy(), outputs["convolved"][:, :, 0, 0].copy()
 
     def settings(self) -> Dict[str, Any]:
-        asked = self.job.optimizer
+        optimizer = self.job.optimizer
         types = {array.dtype.name for array in self.arrays.values()}
         if self.solver:
             own = self._solver_settings()
         else:
-            own = dict(asked.settings, optimizer=asked.name, learning_rate=self.rate)
-            own["weight_decay"] = asked.weight_decay if self.decayed else 0.0
+            own = dict(optimizer.settings, optimizer=optimizer.name, learning_rate=self.rate)
+            own["weight_decay"] = optimizer.weight_decay if self.decayed else 0.0
         if self.shrunk:
-            own["weight_decay"] = asked.weight_decay
+            own["weight_decay"] = optimizer.weight_decay
         return {
             **own,
             "batch_size": self.net.blobs["data"].shape[0],
@@ -373,13 +373,13 @@ class Adapter(Inputs):
     def _solver_settings(self) -> Any:
         """Caffe tells its rate only: the other settings are what a solver that is made like that of
         the run does to a network of one weight."""
-        one = Message(caffe_pb2.NetParameter())
-        one.given("data", (1, 1))
-        one.add("InnerProduct", "one", ["data"], inner_product_param=dict(num_output=1))
-        one.message.layer[-1].inner_product_param.bias_term = False
+        net = Message(caffe_pb2.NetParameter())
+        net.given("data", (1, 1))
+        net.add("InnerProduct", "one", ["data"], inner_product_param=dict(num_output=1))
+        net.message.layer[-1].inner_product_param.bias_term = False
 
         def updates(weight: Any, gradients: Any) -> Iterator[Any]:
-            solver = self._solver(one.message)
+            solver = self._solver(net.message)
             blob = solver.net.params["one"][0]
             for gradient in gradients:
                 blob.data[...], blob.diff[...] = weight, gradient

@@ -68,8 +68,8 @@ class Inputs(base.TrainingAdapter):
                     raise ValueError(message.format(place, label, self.job.data.classes))
             self.records += records
         self.mean, self.std = (
-            np.asarray(each, np.float32)[:, None, None]
-            for each in (self.job.data.mean, self.job.data.std)
+            np.asarray(values, np.float32)[:, None, None]
+            for values in (self.job.data.mean, self.job.data.std)
         )
         return len(self.records)
 
@@ -84,8 +84,8 @@ class Inputs(base.TrainingAdapter):
         if data.encoding == "jpeg":
             good = datum.encoded
         else:
-            found = datum.channels, datum.height, datum.width, len(datum.data)
-            good = found == (channels, height, width, channels * height * width)
+            sizes = datum.channels, datum.height, datum.width, len(datum.data)
+            good = sizes == (channels, height, width, channels * height * width)
         if not good:
             raise ValueError("{} is no Datum of {}".format(place, data.shape))
         return datum
@@ -117,8 +117,7 @@ class Inputs(base.TrainingAdapter):
     def _augmented(self, images: Array, draws: Array) -> Any:
         """Images, shifted on zeros or resized from windows, and mirrored, as their draws say."""
         if self.job.crop_area:
-            found = resized(images.transpose(0, 2, 3, 1), draws)
-            return found.transpose(0, 3, 1, 2)
+            return resized(images.transpose(0, 2, 3, 1), draws).transpose(0, 3, 1, 2)
         height, width, _ = self.job.data.shape
         sides = (self.job.crop_padding,) * 2
         padded = np.pad(images, ((0, 0), (0, 0), sides, sides))

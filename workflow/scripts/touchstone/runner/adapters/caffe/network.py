@@ -135,9 +135,9 @@ class Prototxt(Message):
             for kind, own in zip(kinds, trained)
         ]
 
-    def _cut(self, name: str, source: Any, skipped: Any, size: Any, found: Any) -> Any:
-        """`size` rows and columns of an image of `found`, after those that are skipped."""
-        if tuple(size) == tuple(found):
+    def _cut(self, name: str, source: Any, skipped: Any, size: Any, image_size: Any) -> Any:
+        """`size` rows and columns of an image of `image_size`, after those that are skipped."""
+        if tuple(size) == tuple(image_size):
             return source
         like = self.given(name + "/size", [1, 1] + list(size))
         return self.add(
@@ -147,7 +147,7 @@ class Prototxt(Message):
     def _conv(self, layer: Layer, bottoms: Any) -> Any:
         name, stride = layer["name"], layer["stride"]
         height, width, _ = self.shapes[layer["inputs"][0]]
-        pads, skipped, found = [], [], []
+        pads, skipped, counts = [], [], []
         for i, length in enumerate((height, width)):
             before, after = layer["padding"][2 * i : 2 * i + 2]
             # Caffe pads evenly: it gets more, by whole strides, and what is too much is cut off.
@@ -155,7 +155,7 @@ class Prototxt(Message):
             reach = (layer["kernel"][i] - 1) * layer["dilation"] + 1
             pads.append(pad)
             skipped.append((pad - before) // stride)
-            found.append((length + 2 * pad - reach) // stride + 1)
+            counts.append((length + 2 * pad - reach) // stride + 1)
         kinds = ("weight", "bias") if layer["bias"] else ("weight",)
         self.add(
             "Convolution", name, bottoms, param=self._rates(layer, *kinds),
@@ -165,7 +165,7 @@ class Prototxt(Message):
                 dilation=[layer["dilation"]], group=layer["groups"], bias_term=layer["bias"],
             ),
         )  # fmt: skip
-        return self._cut(name, name, skipped, layer["shape"][:2], found)
+        return self._cut(name, name, skipped, layer["shape"][:2], counts)
 
     def _dense(self, layer: Layer, bottoms: Any) -> Any:
         kinds = ("weight", "bias") if layer["bias"] else ("weight",)
@@ -222,10 +222,10 @@ class Prototxt(Message):
             source = self._cut(name, source, [0, 0], seen, image)
             image = seen
         places = [_windows(layer, i, length) for i, length in enumerate(image)]
-        pads, skipped, found = zip(*places)
+        pads, skipped, counts = zip(*places)
         settings = dict(pool=kind, kernel_size=size, stride=stride, pad_h=pads[0], pad_w=pads[1])
         self.add("Pooling", name + "/all", [source], pooling_param=settings)
-        return self._cut(name, name + "/all", skipped, layer["shape"][:2], found)
+        return self._cut(name, name + "/all", skipped, layer["shape"][:2], counts)
 
     def _global_avg_pool(self, layer: Layer, bottoms: Any) -> Any:
         settings = dict(pool="AVE", global_pooling=True)
@@ -344,11 +344,11 @@ def _windows(layer: Layer, axis: Any, length: Any) -> Any:
     size, stride = layer["size"], layer["stride"]
     before, out = layer["padding"][2 * axis], layer["shape"][axis]
     for pad in range(before, size, stride):
-        found = -(-(length + 2 * pad - size) // stride) + 1
-        if pad and (found - 1) * stride >= length + pad:
-            found -= 1
-        if found - (pad - before) // stride >= out:
-            return pad, (pad - before) // stride, found
+        count = -(-(length + 2 * pad - size) // stride) + 1
+        if pad and (count - 1) * stride >= length + pad:
+            count -= 1
+        if count - (pad - before) // stride >= out:
+            return pad, (pad - before) // stride, count
     raise NotImplementedError(
         "Caffe pads a window by less than its size: {} cannot be done".format(layer["name"])
     )
@@ -369,10 +369,10 @@ def shares_of(network: Network) -> Any:
     """By layer, what corrects the averages that count padding."""
     shapes = {layer["name"]: layer["shape"] for layer in network.layers}
     shapes["input"] = network.input
-    found = {}
+    shares = {}
     for layer in network.layers:
         if layer["op"] == "avg_pool" and layer["stride"] <= layer["size"]:
             share = _share(layer, shapes[layer["inputs"][0]])
             if np.any(share != 1):
-                found[layer["name"]] = share
-    return found
+                shares[layer["name"]] = share
+    return shares

@@ -185,13 +185,13 @@ class Adapter(Inputs):
         """Self-attention of queries, keys and values that lie side by side, head by head."""
         width = shape[1] // 3
         size = width // heads
-        found = []
+        outputs = []
         for head in range(heads):
             begins = [part * width + head * size for part in range(3)]
             q, k, v = (C.slice(x, 1, begin, begin + size) for begin in begins)
             shares = C.times(q * self._constant([size**-0.5]), C.transpose(k, (1, 0)))
-            found.append(C.times(C.softmax(shares, 1), v))
-        return C.splice(*found, axis=1)
+            outputs.append(C.times(C.softmax(shares, 1), v))
+        return C.splice(*outputs, axis=1)
 
     def _lstm(self, x: Any, steps: int, layer: Layer, own: Any) -> Any:
         """An LSTM, step by step; the inputs of all steps are multiplied at once."""
@@ -231,14 +231,14 @@ class Adapter(Inputs):
 
     def _learners(self) -> Any:
         """CNTK's own learners where their equation is ours, else ours in its operations."""
-        asked = self.job.optimizer
+        optimizer = self.job.optimizer
         self.trained = [p.name for p in self.job.network.parameters if p.trainable]
-        decayed = [name for name in self.trained if name.split(".")[1] not in asked.spared]
-        self.steps, self.rate = 0, asked.learning_rate
-        self.equation = optimizers.load(asked.name)
-        self.universal = asked.name not in OWN_LEARNERS or is_another(self.job)
+        decayed = [name for name in self.trained if name.split(".")[1] not in optimizer.spared]
+        self.steps, self.rate = 0, optimizer.learning_rate
+        self.equation = optimizers.load(optimizer.name)
+        self.universal = optimizer.name not in OWN_LEARNERS or is_another(self.job)
         if self.universal:
-            self.decayed = set(decayed if asked.weight_decay else ())
+            self.decayed = set(decayed if optimizer.weight_decay else ())
             # What changes from step to step.
             self.scalars = {
                 key: self._parameter(np.array([value]))
@@ -246,16 +246,16 @@ class Adapter(Inputs):
             }
             self.corrections = [
                 self._parameter(np.array([1.0]))
-                for _ in self.equation.corrections(1, asked.settings)
+                for _ in self.equation.corrections(1, optimizer.settings)
             ]
             self.states: Dict[str, Any] = {}
             arrays = [self.arrays[name] for name in self.trained]
             # A method will not do: CNTK counts `self` among its arguments.
             return [C.universal(lambda own, gradients: self._equation(own, gradients), arrays)]
         spared = [name for name in self.trained if name not in decayed]
-        groups = [(decayed, asked.weight_decay), (spared, 0.0)]
+        groups = [(decayed, optimizer.weight_decay), (spared, 0.0)]
         self.groups = [(names, decay) for names, decay in groups if names]
-        momentum = asked.settings["momentum"]
+        momentum = optimizer.settings["momentum"]
         self.momentum = C.momentum_schedule(momentum, minibatch_size=self._reference())
         return [
             self._own_learner([self.arrays[name] for name in names], decay)
@@ -282,7 +282,7 @@ class Adapter(Inputs):
 
     def _equation(self, parameters: List[Any], gradients: Any) -> Any:
         """One step of the spec's update equation (docs/parity.md), as assignments."""
-        described = {each.name: each for each in self.job.network.parameters}
+        described = {p.name: p for p in self.job.network.parameters}
         scalars = self.scalars
         share = self._constant([1.0 / self.job.batch_size])
         share = scalars["share"] if self.job.rest else share
@@ -381,8 +381,8 @@ class Adapter(Inputs):
         parameters = self.model.parameters
         types = {np.dtype(parameter.dtype) for parameter in parameters}
         # On some of Intel's processors AVX2 is MKL's own choice too.
-        asked = os.environ.get("MKL_DEBUG_CPU_TYPE")
-        avx2 = asked and self.mkl.mkl_serv_get_cpu_type() == AVX2
+        cpu_type = os.environ.get("MKL_DEBUG_CPU_TYPE")
+        avx2 = cpu_type and self.mkl.mkl_serv_get_cpu_type() == AVX2
         return dict(
             threads=C.cntk_py.get_max_num_cputhreads(),
             precision=types.pop().name.replace("float", "fp") if len(types) == 1 else str(types),
@@ -399,15 +399,15 @@ class Adapter(Inputs):
 
     def velocities(self) -> Dict[str, Array]:
         if self.universal:
-            found = {name: self.states[name][0].value for name in self.trained}
+            velocities = {name: self.states[name][0].value for name in self.trained}
         else:
             # CNTK's own learners keep rate v.
-            found = {}
+            velocities = {}
             for learner, (names, _) in zip(self.trainer.parameter_learners, self.groups):
                 states = learner.create_checkpoint()["smoothed_gradients"]
                 rate = learner.learning_rate()
-                found.update((name, state / rate) for name, state in zip(names, states))
-        return {name: self._canonical(name, array) for name, array in found.items()}
+                velocities.update((name, state / rate) for name, state in zip(names, states))
+        return {name: self._canonical(name, array) for name, array in velocities.items()}
 
     def matrix_products(self, a: Array, b: Array) -> Tuple[Array, Array]:
         a, b = a.astype(self.dtype), b.astype(self.dtype)
@@ -457,11 +457,11 @@ class Adapter(Inputs):
 
         def stepped(slope: float, kept: Any) -> Any:
             given = dict(zip([gradient] + states, (self._single(x) for x in [slope, *kept])))
-            found = []
+            values = []
             for output in outputs:  # an optimizer without states is the gradient itself
                 used = {variable: given[variable] for variable in output.arguments}
-                found.append(float(output.eval(used).ravel()[0]))
-            return found[0], found[1:]
+                values.append(float(output.eval(used).ravel()[0]))
+            return values[0], values[1:]
 
         return dict(
             self.equation.solved(stepped, count),
@@ -479,10 +479,10 @@ class Adapter(Inputs):
             return 0.0
         weight, rate = (C.input_variable(1, dtype=self.dtype) for _ in range(2))
         shrunk, added = self._with_decay(weight, self._constant([0.0]), rate)
-        one, large = self._single(1.0), self._single(LARGE)
+        unit, large = self._single(1.0), self._single(LARGE)
         if self.job.optimizer.decoupled:
-            return (1 - float(shrunk.eval({weight: one, rate: large}).ravel()[0])) / LARGE
-        return float(added.eval({weight: one}).ravel()[0])
+            return (1 - float(shrunk.eval({weight: unit, rate: large}).ravel()[0])) / LARGE
+        return float(added.eval({weight: unit}).ravel()[0])
 
     def software(self) -> Software:
         version = ctypes.create_string_buffer(200)

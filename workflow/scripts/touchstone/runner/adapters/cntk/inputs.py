@@ -19,16 +19,16 @@ def listed_files(shard: str) -> Any:
     """
     path = shard + ".map"
     folder = os.path.dirname(path)
-    found = []
+    files = []
     with open(path, encoding="ascii", errors="replace") as lines:
         for number, line in enumerate(lines):
             name, tab, label = line.rstrip("\n").partition("\t")
             if not (name.startswith(".../") and label.isdigit() and line.endswith("\n")):
                 raise ValueError("{}: line {} is damaged".format(path, number + 1))
-            found.append((os.path.join(folder, name[4:]), int(label)))
-    if not found:
+            files.append((os.path.join(folder, name[4:]), int(label)))
+    if not files:
         raise ValueError("{}: it lists no files".format(path))
-    return found
+    return files
 
 
 def decoded_images(path: str, shape: Any, check: bool = False) -> Any:
@@ -38,9 +38,9 @@ def decoded_images(path: str, shape: Any, check: bool = False) -> Any:
     """
     try:
         with Image.open(path) as image:
-            found = (image.height, image.width, len(image.getbands()))
-            if found != tuple(shape):
-                raise ValueError("its shape is {}, not {}".format(found, tuple(shape)))
+            sizes = (image.height, image.width, len(image.getbands()))
+            if sizes != tuple(shape):
+                raise ValueError("its shape is {}, not {}".format(sizes, tuple(shape)))
             if check:
                 return image.verify()
             return np.asarray(image).reshape(shape)
@@ -55,20 +55,20 @@ class Inputs(base.TrainingAdapter):
     job: Job
 
     def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
-        found = [each for shard in shards for each in listed_files(shard)]
-        images = [decoded_images(path, shape) for path, _ in found]
-        return np.stack(images), [label for _, label in found]
+        files = [file for shard in shards for file in listed_files(shard)]
+        images = [decoded_images(path, shape) for path, _ in files]
+        return np.stack(images), [label for _, label in files]
 
     def open_records(self, shards: Sequence[str]) -> int:
         data = self.job.data
-        self.files = [each for shard in shards for each in listed_files(shard)]
+        self.files = [file for shard in shards for file in listed_files(shard)]
         for path, label in self.files:
             decoded_images(path, data.shape, check=True)
             if label >= data.classes:
                 message = "{}: the label is {}, the spec says {} classes"
                 raise ValueError(message.format(path, label, data.classes))
         self.mean, self.std = (
-            np.asarray(each, np.float32)[:, None, None] for each in (data.mean, data.std)
+            np.asarray(values, np.float32)[:, None, None] for values in (data.mean, data.std)
         )
         return len(self.files)
 
@@ -100,8 +100,8 @@ class Inputs(base.TrainingAdapter):
     def _augmented(self, images: Array, draws: Array) -> Any:
         """Images, shifted on zeros or resized from windows, and mirrored, as their draws say."""
         if self.job.crop_area:
-            found = resized(images.transpose(0, 2, 3, 1), draws)
-            return np.ascontiguousarray(found.transpose(0, 3, 1, 2))
+            images = resized(images.transpose(0, 2, 3, 1), draws)
+            return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
         height, width, channels = self.job.data.shape
         side = self.job.crop_padding
         images = np.pad(images, ((0, 0), (0, 0), (side, side), (side, side)), "constant")

@@ -16,14 +16,14 @@ def is_another(job: Job) -> Any:
     Their velocity is rate v, which a change of the rate would scale; they know no penalties
     of single arrays and coupled decay alone.
     """
-    asked, schedule = job.optimizer, job.schedule
-    if asked.decoupled and asked.weight_decay:
+    optimizer, schedule = job.optimizer, job.schedule
+    if optimizer.decoupled and optimizer.weight_decay:
         return True
-    arrays = [each for each in job.network.parameters if each.trainable]
-    if any(each.l1 or each.l2 for each in arrays):
+    arrays = [p for p in job.network.parameters if p.trainable]
+    if any(p.l1 or p.l2 for p in arrays):
         return True
     constant = schedule.name == "constant" and not schedule.lr_warmup_epochs
-    return bool(asked.settings["momentum"]) and not constant
+    return bool(optimizer.settings["momentum"]) and not constant
 
 
 def with_padding(x: Any, layer: Layer, shape: Any, window: Any, value: Any) -> Any:

@@ -311,7 +311,7 @@ class Adapter(Inputs):
     def train_steps(self, batches: Any, rates: Array, draws: Optional[Array]) -> Any:
         if isinstance(batches, np.ndarray):
             batches = [(batches.astype(np.int32),)]
-        every = [each for part in batches for each in zip(*part)]
+        every = [arrays for part in batches for arrays in zip(*part)]
         losses = []
         for i, (batch, scalars) in enumerate(zip(every, self._scalars(rates))):
             cut = None if draws is None else draws[i]
@@ -408,9 +408,9 @@ class Adapter(Inputs):
     def _precision(self, types: Any) -> Any:
         """That of the arrays of these types and of the network's output, and whether TF32 is
         allowed."""
-        found = PRECISIONS.get((*types, self.output), str([*types, self.output]))
+        precision = PRECISIONS.get((*types, self.output), str([*types, self.output]))
         allowed = jax.config.jax_default_matmul_precision == "tensorfloat32"
-        return "tf32" if found == "fp32" and allowed else found
+        return "tf32" if precision == "fp32" and allowed else precision
 
     def _probed(self) -> Any:
         """The settings of the update equation, from what it makes of single numbers.
@@ -421,8 +421,8 @@ class Adapter(Inputs):
         update, large = jax.jit(self._update), 2.0**30
         scalars = np.ones(self.state["scalars"].shape, self.dtype)
         scalars[0] = large
-        one, zero = np.ones((), self.dtype), np.zeros((), self.dtype)
-        shrunk, added = jax.jit(self._with_decay)(one, zero, scalars[0])
+        unit, zero = np.ones((), self.dtype), np.zeros((), self.dtype)
+        shrunk, added = jax.jit(self._with_decay)(unit, zero, scalars[0])
         none = [0.0] * len(self.state["moments"][self.trained[0]])
 
         def stepped(gradient: float, moments: Any) -> Any:

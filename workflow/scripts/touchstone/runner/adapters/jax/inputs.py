@@ -52,7 +52,7 @@ class Inputs(base.TrainingAdapter):
             self.records += records
         # Arguments of the step: XLA turns division by a constant into multiplication by its
         # rounded inverse.
-        mean, std = (np.asarray(each, np.float32) for each in (data.mean, data.std))
+        mean, std = (np.asarray(values, np.float32) for values in (data.mean, data.std))
         self.data = self._everywhere([np.float32(data.pixel_maximum), mean, std])
         return len(self.records)
 
@@ -114,8 +114,8 @@ class Inputs(base.TrainingAdapter):
         for first, count, index in ((top, height, rows), (left, width, columns)):
             low, high, parts = between(jnp, first, count, index)
             weight = parts.astype(images.dtype)[:, :, None, None] / (2 * index.shape[-1])
-            one, other = (
+            lower, upper = (
                 images.at[examples, at].get(mode="promise_in_bounds") for at in (low, high)
             )
-            images = (one * (1 - weight) + other * weight).transpose(0, 2, 1, 3)
+            images = (lower * (1 - weight) + upper * weight).transpose(0, 2, 1, 3)
         return images

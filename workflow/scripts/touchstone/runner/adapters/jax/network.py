@@ -66,8 +66,7 @@ def layer_of(layer: Layer, inputs: Any, own: Any) -> Any:
         return _conv(layer, x, own["weight"])
     if op == "up_conv":
         # A product of pixels, put in order: XLA's own spreads the image with zeros first.
-        each = jnp.einsum("bhwc,ijfc->bhiwjf", x, own["weight"])
-        return each.reshape(-1, *layer["shape"])
+        return jnp.einsum("bhwc,ijfc->bhiwjf", x, own["weight"]).reshape(-1, *layer["shape"])
     if op == "dense":
         return x @ own["weight"]
     if op == "batch_norm":
@@ -132,8 +131,8 @@ def _attention(heads: Any, causal: bool, x: Any) -> Any:
     products = jnp.einsum("bqhd,bkhd->bhqk", q * q.shape[3] ** -0.5, k)
     if causal:
         products = jnp.where(np.tri(steps, dtype=bool), products, -np.inf)
-    found = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(products), v)
-    return found.reshape(batch, steps, features // 3)
+    output = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(products), v)
+    return output.reshape(batch, steps, features // 3)
 
 
 def _lstm(layer: Layer, x: Any, own: Any) -> Any:

@@ -196,8 +196,8 @@ def _function(layer: Layer, inputs: Any) -> Any:
             return layer_of(layer, inputs, {})
         parts = x.reshape(*x.shape[:2], 3, layer["heads"], -1)
         mask = nnx.make_causal_mask(x[:, :, 0]) if layer.get("causal") else None
-        found = nnx.dot_product_attention(*(parts[:, :, i] for i in range(3)), mask=mask)
-        return found.reshape(*x.shape[:2], -1)
+        output = nnx.dot_product_attention(*(parts[:, :, i] for i in range(3)), mask=mask)
+        return output.reshape(*x.shape[:2], -1)
     if op == "lrn":
         half = layer["size"] // 2
         squares = jnp.pad(x * x, [(0, 0), (0, 0), (0, 0), (half, half)])

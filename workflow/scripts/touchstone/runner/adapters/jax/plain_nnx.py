@@ -51,7 +51,7 @@ class Adapter(adapter.Adapter):
         return super().differs(device) if device == "gpu" else ()
 
     def build(self, weights: Arrays) -> None:
-        network, asked = self.job.network, self.job.schedule
+        network, schedule = self.job.network, self.job.schedule
         self.layers = network.layers
         self.by_name = {layer["name"]: layer for layer in self.layers}
         self.parameters = {p.name: p for p in network.parameters}
@@ -67,7 +67,7 @@ class Adapter(adapter.Adapter):
         self.masks: Dict[str, Any] = {}
         trained = {self.paths[name] for name in self.trained}
         self.wrt = nnx.All(nnx.Param, lambda path, variable: path in trained)
-        self.varies = asked.name != "constant" or asked.lr_warmup_epochs > 0
+        self.varies = schedule.name != "constant" or schedule.lr_warmup_epochs > 0
         self.updates = nnx.Optimizer(self.network, self._transformation(), wrt=self.wrt)
         self.step = nnx.jit(self._train_step)
         self.forward = nnx.jit(lambda network, images: network(images))
@@ -75,10 +75,10 @@ class Adapter(adapter.Adapter):
     def _variable(self, name: str) -> Any:
         """The variable of NNX that holds an array of the graph."""
         _, layer, *rest = self.paths[name]
-        found = self.network.modules[layer]
+        part = self.network.modules[layer]
         for attribute in rest:
-            found = getattr(found, attribute)
-        return found
+            part = getattr(part, attribute)
+        return part
 
     def _transformation(self) -> Any:
         """The update equation, of Optax's parts; its rate is a state where it changes."""
@@ -87,10 +87,10 @@ class Adapter(adapter.Adapter):
         return self._at_rate(self.optimizer.learning_rate)
 
     def _at_rate(self, learning_rate: Any) -> Any:
-        asked, decay = self.optimizer, self._decay()
-        parts = OPTIMIZERS[asked.name](asked.settings)
-        if asked.weight_decay:
-            parts = [*parts, decay] if asked.decoupled else [decay, *parts]
+        optimizer, decay = self.optimizer, self._decay()
+        parts = OPTIMIZERS[optimizer.name](optimizer.settings)
+        if optimizer.weight_decay:
+            parts = [*parts, decay] if optimizer.decoupled else [decay, *parts]
         return optax.chain(*parts, optax.scale_by_learning_rate(learning_rate))
 
     def _decay(self) -> Any:
@@ -186,13 +186,13 @@ class Adapter(adapter.Adapter):
         return {name: self._canonical(name, array) for name, array in arrays.items()}
 
     def velocities(self) -> Dict[str, Array]:
-        moments, found = tree_utils.tree_get(self.updates.opt_state, "trace"), {}
+        moments, velocities = tree_utils.tree_get(self.updates.opt_state, "trace"), {}
         for name in self.trained:
             kept = moments
             for key in self.paths[name]:
                 kept = kept[key]
-            found[name] = self._canonical(name, kept[...])
-        return found
+            velocities[name] = self._canonical(name, kept[...])
+        return velocities
 
     def set_masks(self, masks: Dict[str, Array]) -> None:
         self.masks = {
@@ -248,8 +248,8 @@ class Adapter(adapter.Adapter):
 
     def _probed_decay(self) -> float:
         """The weight decay, if a weight of 1 moves by it, or as a gradient of its size would."""
-        part, one = self._decay(), self._single(1.0)
-        added, _ = part.update(self._single(0.0), part.init(one), one)
+        part, weight = self._decay(), self._single(1.0)
+        added, _ = part.update(self._single(0.0), part.init(weight), weight)
         decay, moved = float(added["kernel"]), self._moved(1.0, 0.0, 1.0)
         expected = -decay if self.optimizer.decoupled else self._moved(1.0, decay, 0.0)
         return decay if math.isclose(moved, expected, rel_tol=1e-5) else -moved
@@ -261,6 +261,6 @@ class Adapter(adapter.Adapter):
         return float(self.updates.opt_state.hyperparams["learning_rate"][...])
 
     def software(self) -> Software:
-        found = super().software()
+        software = super().software()
         more = {"flax": flax.__version__, "optax": optax.__version__}
-        return found._replace(others={**found.others, **more})
+        return software._replace(others={**software.others, **more})

@@ -103,15 +103,15 @@ def spans_of(data: Any, owners: Dict[str, Tuple[Tuple[str, ...], bool]]) -> List
     for plane in data.planes:
         for line in plane.lines:
             for event in line.events:
-                known = dict(event.stats)
+                stats = dict(event.stats)
                 if event.name.startswith("end: "):
-                    ends[known.get("_c")] = event.start_ns
-                elif known.get("hlo_op") in owners:
-                    begun.append((event.start_ns, event.duration_ns, known))
+                    ends[stats.get("_c")] = event.start_ns
+                elif stats.get("hlo_op") in owners:
+                    begun.append((event.start_ns, event.duration_ns, stats))
     spans = []
-    for start, duration, known in begun:
-        end = max(start + duration, ends.get(known.get("_p"), 0))
-        layers, backward = owners[known["hlo_op"]]
+    for start, duration, stats in begun:
+        end = max(start + duration, ends.get(stats.get("_p"), 0))
+        layers, backward = owners[stats["hlo_op"]]
         spans.append(Span(start * 1e-9, end * 1e-9, layers, backward))
     return spans
 
@@ -125,9 +125,9 @@ def instructions_of(text: str) -> Dict[str, Dict[str, Instruction]]:
         if header:
             current = computations.setdefault(header.group(1), {})
             continue
-        found = INSTRUCTION.match(line)
-        if found:
-            name, opcode, rest = found.groups()
+        match = INSTRUCTION.match(line)
+        if match:
+            name, opcode, rest = match.groups()
             operands = OPERAND.findall(rest.split("), ")[0])
             branches = BRANCHES.search(rest)
             called = CALLED.findall(rest) + (OPERAND.findall(branches.group(1)) if branches else [])
@@ -152,30 +152,30 @@ def owners_of(text: str) -> Dict[str, Tuple[Tuple[str, ...], bool]]:
         """The names of all that a computation computes."""
         if computation not in inside:
             inside[computation] = set()
-            for one in computations.get(computation, {}).values():
-                inside[computation] |= names_of(one)
+            for op in computations.get(computation, {}).values():
+                inside[computation] |= names_of(op)
         return inside[computation]
 
-    def names_of(one: Instruction) -> Set[str]:
-        own = {one.op_name} if one.op_name and one.opcode not in IDLE else set()
-        return own.union(*map(names_in, one.called))
+    def names_of(op: Instruction) -> Set[str]:
+        own = {op.op_name} if op.op_name and op.opcode not in IDLE else set()
+        return own.union(*map(names_in, op.called))
 
     owners: Dict[str, Tuple[Tuple[str, ...], bool]] = {}
     for instructions in computations.values():
         users: Dict[str, List[str]] = {}
-        for name, one in instructions.items():
-            for operand in one.operands:
+        for name, instruction in instructions.items():
+            for operand in instruction.operands:
                 users.setdefault(operand, []).append(name)
         labels: Dict[str, FrozenSet[Label]] = {}
         for name in reversed(list(instructions)):
-            one = instructions[name]
-            names = names_of(one)
+            instruction = instructions[name]
+            names = names_of(instruction)
             labels[name] = frozenset(filter(None, map(_label, names)))
-            if one.opcode in PASSED_ON or not names and one.opcode not in IDLE:
+            if instruction.opcode in PASSED_ON or not names and instruction.opcode not in IDLE:
                 for user in users.get(name, []):
                     labels[name] |= labels[user] or _updated(user, instructions)
-            if labels[name] and one.opcode not in IDLE:
-                whole = _label(one.op_name)
+            if labels[name] and instruction.opcode not in IDLE:
+                whole = _label(instruction.op_name)
                 backward = whole[1] if whole else any(back for _, back in labels[name])
                 layers = sorted({layer for layer, back in labels[name] if back == backward})
                 owners[name] = tuple(layers), backward
@@ -183,8 +183,8 @@ def owners_of(text: str) -> Dict[str, Tuple[Tuple[str, ...], bool]]:
 
 
 def _label(op_name: str) -> Optional[Label]:
-    found = LAYER.search(op_name)
-    return (found.group(1), "transpose(" in op_name) if found else None
+    match = LAYER.search(op_name)
+    return (match.group(1), "transpose(" in op_name) if match else None
 
 
 def _updated(name: str, instructions: Dict[str, Instruction]) -> FrozenSet[Label]:

@@ -139,8 +139,8 @@ def layer_of(
 
 
 def _dropout(layer: Layer) -> Any:
-    each = None if layer["op"] == "dropout" else (None,) + (1,) * len(layer["shape"])
-    return layers.Dropout(layer["rate"], noise_shape=each)
+    noise_shape = None if layer["op"] == "dropout" else (None,) + (1,) * len(layer["shape"])
+    return layers.Dropout(layer["rate"], noise_shape=noise_shape)
 
 
 def _gelu(approximate: bool) -> Any:
@@ -202,8 +202,8 @@ def _attention(layer: Layer, inputs: Any) -> Any:
     products = ops.einsum("bqhd,bkhd->bhqk", q * (features // heads) ** -0.5, k)
     if layer.get("causal", False):
         products = ops.where(np.tri(steps, dtype=bool), products, -1e9)
-    found = ops.einsum("bhqk,bkhd->bqhd", ops.softmax(products), v)
-    return ops.reshape(found, (-1, steps, features))
+    output = ops.einsum("bhqk,bkhd->bqhd", ops.softmax(products), v)
+    return ops.reshape(output, (-1, steps, features))
 
 
 OPERATIONS: Dict[str, Any] = {

@@ -139,27 +139,27 @@ class KerasTraining(base.TrainingAdapter):
 
     def _penalise(self) -> None:
         """Coupled weight decay and penalties are regularisers in Keras."""
-        asked = self.job.optimizer
+        optimizer = self.job.optimizer
         self.penalties: Dict[str, Any] = {}
         for name in self.trained:
             parameter = self.parameters[name]
-            coupled = not asked.decoupled and name.split(".")[1] not in asked.spared
-            decay = asked.weight_decay if coupled else 0.0
+            coupled = not optimizer.decoupled and name.split(".")[1] not in optimizer.spared
+            decay = optimizer.weight_decay if coupled else 0.0
             if decay or parameter.l1 or parameter.l2:
                 penalty = keras.regularizers.L1L2(parameter.l1, parameter.l2 + decay / 2)
                 self.penalties[name] = self.arrays[name].regularizer = penalty
 
     def _updates(self) -> Any:
-        asked = self.job.optimizer
-        own: Dict[str, Any] = {"learning_rate": asked.learning_rate}
-        if asked.decoupled and asked.weight_decay:
-            own["weight_decay"] = asked.weight_decay
-        made = OPTIMIZERS[asked.name](asked.settings, own)
-        if asked.name == "adam":
+        optimizer = self.job.optimizer
+        own: Dict[str, Any] = {"learning_rate": optimizer.learning_rate}
+        if optimizer.decoupled and optimizer.weight_decay:
+            own["weight_decay"] = optimizer.weight_decay
+        made = OPTIMIZERS[optimizer.name](optimizer.settings, own)
+        if optimizer.name == "adam":
             # Keras adds epsilon before the correction of the square root.
             made.epsilon = made.add_variable((), "zeros", self.kept, name="epsilon")
-        if asked.decoupled and asked.weight_decay and asked.spared:
-            spared = [name for name in self.trained if name.split(".")[1] in asked.spared]
+        if optimizer.decoupled and optimizer.weight_decay and optimizer.spared:
+            spared = [name for name in self.trained if name.split(".")[1] in optimizer.spared]
             made.exclude_from_weight_decay([self.arrays[name] for name in spared])
         return made
 
@@ -185,15 +185,15 @@ class KerasTraining(base.TrainingAdapter):
 
     def _set_rate(self, rate: float) -> None:
         """Keras keeps -rate v, of the rate before, and adds epsilon before Adam's correction."""
-        asked, updates = self.job.optimizer, self.updates
+        optimizer, updates = self.job.optimizer, self.updates
         before = float(updates.learning_rate)
         if np.float32(rate) != np.float32(before):
-            if asked.settings.get("momentum") and self.steps:
+            if optimizer.settings.get("momentum") and self.steps:
                 for momentum in updates.momentums:
                     momentum.assign(momentum * (rate / before))
             updates.learning_rate = rate
-        if asked.name == "adam":
-            own = asked.settings
+        if optimizer.name == "adam":
+            own = optimizer.settings
             correction = (1 - own["beta2"] ** (self.steps + 1)) ** 0.5
             updates.epsilon.assign(own["epsilon"] * correction)
 
@@ -233,8 +233,8 @@ class KerasTraining(base.TrainingAdapter):
         }
 
     def _canonical_of(self, name: str, array: Array) -> Array:
-        found: Array = canonical(self.by_name[name.split(".")[0]], array)
-        return found
+        converted: Array = canonical(self.by_name[name.split(".")[0]], array)
+        return converted
 
     def set_masks(self, masks: Dict[str, Array]) -> None:
         for name, mask in masks.items():

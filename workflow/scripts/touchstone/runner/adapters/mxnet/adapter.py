@@ -137,19 +137,19 @@ class Adapter(Inputs):
             self.block.hybridize(static_alloc=static, static_shape=static)
 
     def _optimize(self) -> None:
-        asked = self.job.optimizer
-        self.updates = OPTIMIZERS[asked.name]
-        common = {"learning_rate": asked.learning_rate, "wd": asked.weight_decay}
-        decayed = {n: p for n, p in self.trained.items() if n.split(".")[1] not in asked.spared}
+        optimizer = self.job.optimizer
+        self.updates = OPTIMIZERS[optimizer.name]
+        common = {"learning_rate": optimizer.learning_rate, "wd": optimizer.weight_decay}
+        decayed = {n: p for n, p in self.trained.items() if n.split(".")[1] not in optimizer.spared}
         for name, parameter in self.trained.items():
-            parameter.wd_mult = float(name in decayed and not asked.decoupled)
+            parameter.wd_mult = float(name in decayed and not optimizer.decoupled)
         # MXNet's optimisers know coupled decay only: else the weights shrink before their step.
         self.shrunk = []
-        if asked.decoupled and asked.weight_decay:
+        if optimizer.decoupled and optimizer.weight_decay:
             self.shrunk = list(decayed.values())
         kind = "device" if self.context.device_type == "gpu" else "local"
         self.trainer = gluon.Trainer(
-            list(self.trained.values()), self.updates.made(asked, common),
+            list(self.trained.values()), self.updates.made(optimizer, common),
             kvstore=kind if self.replicas > 1 else None, update_on_kvstore=False,
         )  # fmt: skip
 
@@ -165,27 +165,27 @@ class Adapter(Inputs):
         # MXNet hands rates to its kernels as text, which NumPy's numbers are slow to become.
         for i, rate in enumerate(rates.tolist()):
             with autograd.record():
-                each = [self.training(images[i], labels[i]) for images, labels in parts]
-            autograd.backward(each)
+                step_losses = [self.training(images[i], labels[i]) for images, labels in parts]
+            autograd.backward(step_losses)
             # Losses are means already, and the gradients of all replicas are added.
             self._update(rate, self.replicas)
-            losses.append(each)
+            losses.append(step_losses)
         self.last: Any = [images[0] for images, _ in parts]
         return losses
 
     def _update(self, rate: Any, count: int) -> None:
         """One step of the update equation, with gradients that are sums of `count`; MXNet's own
         differs from it where the rate changes."""
-        asked = self.job.optimizer
+        optimizer = self.job.optimizer
         self.steps += 1
         for parameter, l1, l2 in self.penalised:
             for data, gradient in zip(parameter.list_data(), parameter.list_grad()):
                 gradient += (l1 * nd.sign(data) + 2 * l2 * data) * (count // self.replicas)
         for parameter in self.shrunk:
             for data in parameter.list_data():
-                data *= 1 - rate * asked.weight_decay
+                data *= 1 - rate * optimizer.weight_decay
         ratio = rate / self.trainer.learning_rate
-        with self.updates.changed(self.trainer, asked, self.steps, ratio):
+        with self.updates.changed(self.trainer, optimizer, self.steps, ratio):
             self.trainer.set_learning_rate(rate)
             self.trainer.step(count)
 

@@ -41,16 +41,16 @@ def read_file(shard: str, shape: Any, numbers: Any = None, cut: bool = False) ->
     Raises ValueError if one is damaged or has another shape.
     """
     reader = mx.recordio.MXIndexedRecordIO(shard + ".idx", shard + ".rec", "r")
-    found = {}
+    records = {}
     for number in reader.keys if numbers is None else numbers:
         try:
             image, label = decoded(reader.read_idx(number), shape, cut)
         except (mx.MXNetError, TypeError, struct.error, ValueError) as fault:
             message = "{}.rec: record {} is damaged: {}"
             raise ValueError(message.format(shard, number, str(fault).splitlines()[-1])) from None
-        found[number] = image, label
+        records[number] = image, label
     reader.close()
-    return found
+    return records
 
 
 def decoded(record: Any, shape: Any, cut: Any) -> Any:
@@ -96,16 +96,16 @@ class Inputs(base.TrainingAdapter):
 
     def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
         cut = self.job.data.encoding == "jpeg"
-        found = [each for shard in shards for each in read_file(shard, shape, cut=cut).values()]
-        images, labels = zip(*found)
+        pairs = [pair for shard in shards for pair in read_file(shard, shape, cut=cut).values()]
+        images, labels = zip(*pairs)
         return np.stack(images), labels
 
     def open_records(self, shards: Sequence[str]) -> int:
         channels, height, width = (self.job.data.shape[i] for i in (2, 0, 1))
         planes = np.ones((channels, height, width), np.float32)
         self.mean, self.std = (
-            planes * np.asarray(each, np.float32)[:, None, None]
-            for each in (self.job.data.mean, self.job.data.std)
+            planes * np.asarray(values, np.float32)[:, None, None]
+            for values in (self.job.data.mean, self.job.data.std)
         )
         if self.job.data.encoding == "jpeg":
             self.pixels = self._photos
@@ -123,14 +123,14 @@ class Inputs(base.TrainingAdapter):
 
     def _photos(self, batch: Any) -> Any:
         """Pixels (batch size, height, width, channels), red first, and labels of photos."""
-        found = []
+        photos = []
         for number in batch:
             shard = int(np.searchsorted(self.ends, number, "right"))
             first = self.ends[shard - 1] if shard else 0
             with self.reading:
                 record = self.shards[shard].read_idx(int(number - first))
-            found.append(decoded(record, self.job.data.shape, cut=True))
-        images, labels = zip(*found)
+            photos.append(decoded(record, self.job.data.shape, cut=True))
+        images, labels = zip(*photos)
         if max(labels) >= self.job.data.classes:
             raise ValueError("a photo has the label {}".format(max(labels)))
         return np.stack(images), labels
@@ -148,7 +148,7 @@ class Inputs(base.TrainingAdapter):
         for shard in shards:
             file, offsets, joined = self._checked(shard)
             self.shards.append((file, offsets))
-            self.joined.update({count + number: found for number, found in joined.items()})
+            self.joined.update({count + number: record for number, record in joined.items()})
             count += len(offsets)
         self.ends = np.cumsum([len(offsets) for _, offsets in self.shards])
         return count
@@ -172,8 +172,8 @@ class Inputs(base.TrainingAdapter):
         usual = np.all([heads[key] == value for key, value in expected.items()], axis=0)
         require(path, "is no uncompressed BMP image of {}".format(data.shape), usual)
         labels = heads["label"]
-        known = (labels >= 0) & (labels < data.classes) & (labels == np.floor(labels))
-        require(path, "has a label outside the {} classes".format(data.classes), known)
+        valid = (labels >= 0) & (labels < data.classes) & (labels == np.floor(labels))
+        require(path, "has a label outside the {} classes".format(data.classes), valid)
         # A record whose image holds the magic number at a multiple of 4 bytes is stored in
         # parts: perhaps one of millions, which MXNet joins here.
         whole = heads["length"] == self.record.itemsize - 8
@@ -276,13 +276,13 @@ class Inputs(base.TrainingAdapter):
         columns = np.where(mirrored[:, None], len(columns) - 1 - columns, columns)
         examples = np.arange(len(draws))[:, None]
         for first, count, index in ((top, height, rows), (left, width, columns)):
-            *both, parts = between(np, first, count, index)
-            places = (np.stack(np.broadcast_arrays(examples, at)) for at in both)
-            one, other = (
+            *bounds, parts = between(np, first, count, index)
+            places = (np.stack(np.broadcast_arrays(examples, at)) for at in bounds)
+            lower, upper = (
                 nd.gather_nd(images, self.array(place, "int32", context)) for place in places
             )
             weight = parts[:, :, None, None] / (2 * index.shape[-1])
             weight = self.array(weight, self.dtype, context)
-            images = one * (1 - weight) + other * weight
+            images = lower * (1 - weight) + upper * weight
             images = images.transpose((0, 2, 1, 3))
         return images.transpose((0, 3, 1, 2))

@@ -150,9 +150,9 @@ def _attention(F: Any, x: Any, layer: Layer) -> Any:
         seen, seeing = (F.contrib.arange_like(products, axis=axis) for axis in (2, 1))
         later = F.broadcast_greater(F.reshape(seen, (1, 1, -1)), F.reshape(seeing, (1, -1, 1)))
         products = F.broadcast_add(products, later * -1e30)
-    found = F.batch_dot(F.softmax(products), v)
-    found = F.reshape(found, shape=(-1, heads, steps, size))
-    return F.reshape(F.transpose(found, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
+    output = F.batch_dot(F.softmax(products), v)
+    output = F.reshape(output, shape=(-1, heads, steps, size))
+    return F.reshape(F.transpose(output, axes=(0, 2, 1, 3)), shape=(0, 0, -1))
 
 
 def _gelu(F: Any, x: Any, precision: str) -> Any:

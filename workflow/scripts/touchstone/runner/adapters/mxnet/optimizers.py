@@ -45,17 +45,17 @@ class Update(NamedTuple):
     settings: Callable[[Any, int], Dict[str, Any]]
 
 
-def _sgd(asked: Optimizer, common: Dict[str, Any]) -> Any:
-    name = "nag" if asked.settings["nesterov"] else "sgd"
-    return mx.optimizer.create(name, momentum=asked.settings["momentum"], **common)
+def _sgd(optimizer: Optimizer, common: Dict[str, Any]) -> Any:
+    name = "nag" if optimizer.settings["nesterov"] else "sgd"
+    return mx.optimizer.create(name, momentum=optimizer.settings["momentum"], **common)
 
 
 @contextlib.contextmanager
-def _sgd_changed(trainer: Any, asked: Optimizer, step: int, ratio: float) -> Iterator[None]:
+def _sgd_changed(trainer: Any, optimizer: Optimizer, step: int, ratio: float) -> Iterator[None]:
     """Its states hold rate x v, of the rate before."""
-    momentum = asked.settings["momentum"]
+    momentum = optimizer.settings["momentum"]
     if ratio != 1 and momentum and step > 1:
-        if asked.settings["nesterov"]:
+        if optimizer.settings["nesterov"]:
             for updater in trainer._updaters:
                 for state in updater.states.values():
                     state *= ratio
@@ -70,14 +70,14 @@ def _of_sgd(made: Any, steps: int) -> Dict[str, Any]:
     return {"optimizer": "sgd", "momentum": made.momentum, "nesterov": nesterov}
 
 
-def _adam(asked: Optimizer, common: Dict[str, Any]) -> Any:
-    return mx.optimizer.create("adam", **asked.settings, **common)
+def _adam(optimizer: Optimizer, common: Dict[str, Any]) -> Any:
+    return mx.optimizer.create("adam", **optimizer.settings, **common)
 
 
 @contextlib.contextmanager
-def _adam_changed(trainer: Any, asked: Optimizer, step: int, ratio: float) -> Iterator[None]:
+def _adam_changed(trainer: Any, optimizer: Optimizer, step: int, ratio: float) -> Iterator[None]:
     """Its kernel adds epsilon before the correction of the square root."""
-    own = asked.settings
+    own = optimizer.settings
     trainer.optimizer.epsilon = own["epsilon"] * (1 - own["beta2"] ** step) ** 0.5
     yield
 
@@ -87,13 +87,13 @@ def _of_adam(made: Any, steps: int) -> Dict[str, Any]:
     return {"optimizer": "adam", "beta1": made.beta1, "beta2": made.beta2, "epsilon": epsilon}
 
 
-def _rmsprop(asked: Optimizer, common: Dict[str, Any]) -> Any:
+def _rmsprop(optimizer: Optimizer, common: Dict[str, Any]) -> Any:
     """MXNet's own adds epsilon in the root."""
-    return InOperations("rmsprop", asked.settings, **common)
+    return InOperations("rmsprop", optimizer.settings, **common)
 
 
 @contextlib.contextmanager
-def _unchanged(trainer: Any, asked: Optimizer, step: int, ratio: float) -> Iterator[None]:
+def _unchanged(trainer: Any, optimizer: Optimizer, step: int, ratio: float) -> Iterator[None]:
     yield
 
 

@@ -103,7 +103,7 @@ def profiled_steps(adapter: Any, batches: Any, rates: Any, draws: Any) -> StepTr
 
 def records_of(text: str) -> List[Record]:
     """The operators in a dump of the profiler, which is no whole JSON after the first one."""
-    decoder, found = json.JSONDecoder(), []
+    decoder, records = json.JSONDecoder(), []
     begun: Dict[Tuple[str, Any], float] = {}
     place = text.find("{", text.find("[") if '"traceEvents"' in text else 0)
     while place >= 0:
@@ -112,9 +112,9 @@ def records_of(text: str) -> List[Record]:
         if event["ph"] == "B":
             begun[key] = event["ts"] * 1e-6
         elif event["ph"] == "E" and key in begun:
-            found.append(Record(key[0], begun.pop(key), event["ts"] * 1e-6))
+            records.append(Record(key[0], begun.pop(key), event["ts"] * 1e-6))
         place = text.find("{", end)
-    return sorted(found, key=lambda record: record.begin)
+    return sorted(records, key=lambda record: record.begin)
 
 
 def nodes_of(graph: Dict[str, Any]) -> List[Node]:
@@ -147,7 +147,7 @@ def owners_of(nodes: List[Node]) -> Owners:
             later = numbers[place + 1 :]
             # All so far come before all others.
             if all(set(group) <= set(nodes[other].before) for other in later):
-                layers = tuple(dict.fromkeys(nodes[one].layer for one in group))
+                layers = tuple(dict.fromkeys(nodes[member].layer for member in group))
                 owners[op] += [tuple(filter(None, layers))] * len(group)
                 group = []
     return owners
@@ -159,13 +159,13 @@ def spans_of(records: List[Record], owners: Owners, steps: int) -> List[Span]:
     for record in records:
         by_name.setdefault(record.op, []).append(record)
     spans = []
-    for name, found in by_name.items():
+    for name, calls in by_name.items():
         backward = name.startswith(BACKWARD)
         own: Optional[List[Tuple[str, ...]]] = owners.get(name[len(BACKWARD) * backward :])
-        if own is None or len(found) != len(own) * steps:
+        if own is None or len(calls) != len(own) * steps:
             continue
         own = own[::-1] if backward else own
-        for place, record in enumerate(found):
+        for place, record in enumerate(calls):
             layers = own[place % len(own)]
             if layers:
                 spans.append(Span(record.begin, record.end, layers, backward))

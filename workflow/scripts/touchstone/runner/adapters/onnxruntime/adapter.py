@@ -123,8 +123,8 @@ class Adapter(base.InferenceAdapter):
         everything = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         trained = (p.shape for p in self.parameters if p.trainable)
         provider = self.session.get_providers()[0]  # the one that is asked first
-        found = {name: kind for kind, name in PROVIDERS.items()}
-        device, mode = found.get(provider, (provider, provider))
+        kinds = {name: kind for kind, name in PROVIDERS.items()}
+        device, mode = kinds.get(provider, (provider, provider))
         return {
             "batch_size": image.shape[0],
             "threads": options.intra_op_num_threads,

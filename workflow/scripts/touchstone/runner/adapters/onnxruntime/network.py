@@ -67,7 +67,7 @@ def _nodes(layer: Layer, inputs: Any, weights: Arrays) -> Any:
 
     def own(*kinds: Any) -> Any:
         names = [name + "." + kind for kind in kinds]
-        return inputs + [each for each in names if each in weights]
+        return inputs + [key for key in names if key in weights]
 
     if op == "conv":
         settings = dict(_window(layer, layer["kernel"]), dilations=[layer["dilation"]] * 2)
@@ -132,18 +132,18 @@ def _activation_nodes(layer: Layer, x: Any) -> Any:
         put("Mul", [x, put("Sigmoid", [x], "/gate")])
     elif op == "gelu":
         # In the order in which the session finds one operation.
-        two, one, half = (constant(f"/{n}", np.float32(n)) for n in (2**0.5, 1, 0.5))
-        error = put("Erf", [put("Div", [x, two], "/scaled")], "/error")
-        put("Mul", [put("Mul", [x, put("Add", [error, one], "/share")], "/twice"), half])
+        root, unit, half = (constant(f"/{n}", np.float32(n)) for n in (2**0.5, 1, 0.5))
+        error = put("Erf", [put("Div", [x, root], "/scaled")], "/error")
+        put("Mul", [put("Mul", [x, put("Add", [error, unit], "/share")], "/twice"), half])
     elif op == "gelu_tanh":
-        factor, root, one, half = (
+        factor, root, unit, half = (
             constant(f"/constant{i}", np.float32(n))
             for i, n in enumerate((0.044715, (2 / np.pi) ** 0.5, 1, 0.5))
         )
         cube = put("Mul", [put("Mul", [x, x], "/square"), x], "/cube")
         inner = put("Add", [x, put("Mul", [cube, factor], "/part")], "/inner")
         share = put("Tanh", [put("Mul", [inner, root], "/scaled")], "/share")
-        put("Mul", [put("Mul", [x, put("Add", [share, one], "/more")], "/twice"), half])
+        put("Mul", [put("Mul", [x, put("Add", [share, unit], "/more")], "/twice"), half])
     else:
         put({"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}[op], [x])
     return nodes
@@ -221,9 +221,9 @@ def _sequence_nodes(layer: Layer, inputs: Any, weights: Arrays, batch_size: int)
             later = np.where(np.tri(steps, dtype=bool), np.float32(0), np.float32(-1e30))
             products = put("Add", [products, constant("/later", later)], "/earlier")
         shares = put("Softmax", [products], "/shares", axis=-1)
-        found = put("MatMul", [shares, value], "/found")
-        found = put("Transpose", [found], "/together", perm=[0, 2, 1, 3])
-        put("Reshape", [found, constant("/out", [batch_size, steps, features])])
+        output = put("MatMul", [shares, value], "/found")
+        output = put("Transpose", [output], "/together", perm=[0, 2, 1, 3])
+        put("Reshape", [output, constant("/out", [batch_size, steps, features])])
     elif op == "lstm":
         arrays = [
             weights[own(kind)].reshape((4, -1) + weights[own(kind)].shape[1:])[list(GATES)]

@@ -93,10 +93,10 @@ class Adapter(Inputs):
                 " leave to exchange gradients"
             )
         if self.job.execution.device == "gpu":
-            found = torch.cuda.device_count()
-            if found < self.group.local_size:
+            count = torch.cuda.device_count()
+            if count < self.group.local_size:
                 message = "PyTorch sees {} CUDA devices of the {} asked for"
-                raise NotImplementedError(message.format(found, self.group.local_size))
+                raise NotImplementedError(message.format(count, self.group.local_size))
             torch.cuda.set_device(self.group.local_rank)
 
     def _require_precision(self, precision: str) -> None:
@@ -108,8 +108,8 @@ class Adapter(Inputs):
             if capability < (8, 0):
                 message = "{} takes a GPU of compute capability 8.0, this one has {}.{}"
                 raise NotImplementedError(message.format(precision, *capability))
-        asked = self.job.optimizer
-        if precision == "fp16-amp" and asked.decoupled and asked.name != "adam":
+        optimizer = self.job.optimizer
+        if precision == "fp16-amp" and optimizer.decoupled and optimizer.name != "adam":
             # Such a decay is no part of PyTorch's other optimisers, whose steps the loss scaling
             # leaves out.
             raise NotImplementedError("fp16-amp with decoupled weight decay is there for adam only")
@@ -205,9 +205,9 @@ class Adapter(Inputs):
         if self.group.size > self.group.local_size:
             # As numbers: objects would be unpickled.
             own = torch.tensor([zlib.crc32(socket.gethostname().encode())], device=self.device)
-            found = [torch.empty_like(own) for _ in range(self.group.size)]
-            distributed.all_gather(found, own)
-            self.hosts = set(map(int, found))
+            hosts = [torch.empty_like(own) for _ in range(self.group.size)]
+            distributed.all_gather(hosts, own)
+            self.hosts = set(map(int, hosts))
 
     def _replicated(self) -> Any:
         """The network as all replicas train it: their gradients are averaged as they come."""
@@ -223,9 +223,9 @@ class Adapter(Inputs):
             return nn.functional.cross_entropy(rows, labels.flatten()), logits.detach()
 
     def _optimize(self, trained: Any) -> None:
-        asked = self.job.optimizer
-        decay = asked.weight_decay
-        decayed = [name for name in trained if name.split(".")[1] not in asked.spared]
+        optimizer = self.job.optimizer
+        decay = optimizer.weight_decay
+        decayed = [name for name in trained if name.split(".")[1] not in optimizer.spared]
         spared = [name for name in trained if name not in decayed]
         groups = [
             {"params": [self.arrays[name] for name in names], "weight_decay": own}
@@ -233,13 +233,13 @@ class Adapter(Inputs):
             if names
         ]
         self.shrunk = []
-        if asked.decoupled and decay and asked.name != "adam":
+        if optimizer.decoupled and decay and optimizer.name != "adam":
             # Of PyTorch's, AdamW alone has decoupled decay: else weights shrink before the step.
             self.shrunk = [group["params"] for group in groups if group["weight_decay"]]
             for group in groups:
                 group["weight_decay"] = 0.0
-        self.optimizer = OPTIMIZERS[asked.name](groups, asked, self.fused)
-        if self.scaler.is_enabled() and asked.settings.get("momentum"):
+        self.optimizer = OPTIMIZERS[optimizer.name](groups, optimizer, self.fused)
+        if self.scaler.is_enabled() and optimizer.settings.get("momentum"):
             # PyTorch's first step makes them, of whatever is in memory if that step is left out.
             for name in trained:
                 array = self.arrays[name]
@@ -382,8 +382,8 @@ class Adapter(Inputs):
         a, b = (torch.from_numpy(array).to(self.device, self.dtype) for array in (a, b))
         with self._autocast():
             convolved = nn.functional.conv2d(a[:, :, None, None], b.T[:, :, None, None])
-            found = a @ b, convolved[:, :, 0, 0]
-        return tuple(product.to(self.dtype).cpu().numpy() for product in found)
+            products = a @ b, convolved[:, :, 0, 0]
+        return tuple(product.to(self.dtype).cpu().numpy() for product in products)
 
     def settings(self) -> Dict[str, Any]:
         group = self.optimizer.param_groups[0]
@@ -415,8 +415,8 @@ class Adapter(Inputs):
     def _precision(self) -> Any:
         """That of the weights and of the last step's output, and whether TF32 is allowed."""
         types = {p.dtype for p in self.model.parameters()}
-        found = PRECISIONS.get((*types, self.output), str([*types, self.output]))
-        return "tf32" if found == "fp32" and torch.backends.cuda.matmul.allow_tf32 else found
+        name = PRECISIONS.get((*types, self.output), str([*types, self.output]))
+        return "tf32" if name == "fp32" and torch.backends.cuda.matmul.allow_tf32 else name
 
     def _mode(self) -> Any:
         """How the last step was run: a compiled graph has one backward function of its own."""

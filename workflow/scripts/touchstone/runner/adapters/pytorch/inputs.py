@@ -60,8 +60,8 @@ class Inputs(base.TrainingAdapter):
             self.records += records
         size = int(np.prod(data.shape))
         rows = [
-            np.tile(np.asarray(each, np.float32), size // len(each))
-            for each in (data.mean, data.std)
+            np.tile(np.asarray(values, np.float32), size // len(values))
+            for values in (data.mean, data.std)
         ]
         self.mean, self.std = (torch.from_numpy(row).to(self.device) for row in rows)
         self.pixel_maximum = torch.tensor(float(data.pixel_maximum), device=self.device)
@@ -76,11 +76,11 @@ class Inputs(base.TrainingAdapter):
         photos = None if self._size() else self.job.data.shape
         pixels, labels = joined(records, photos, self.decoders)
         pixels = pixels.reshape(*indices.shape, -1)
-        found = torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
+        tensors = torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
         if self.device.type == "cuda":
             # A copy from other memory to the device makes the host wait.
-            return tuple(each.pin_memory() for each in found)
-        return found
+            return tuple(tensor.pin_memory() for tensor in tensors)
+        return tensors
 
     def load_examples(self, images: Array, labels: Array) -> None:
         if not self.channels_last:

@@ -104,10 +104,10 @@ class Attention(nn.Module):
 
     def forward(self, x: Any) -> Any:
         parts = x.view(x.shape[0], x.shape[1], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        found = nn.functional.scaled_dot_product_attention(
+        output = nn.functional.scaled_dot_product_attention(
             *parts.unbind(0), is_causal=self.causal
         )  # fmt: skip
-        return found.transpose(1, 2).flatten(2)
+        return output.transpose(1, 2).flatten(2)
 
 
 class Lstm(nn.Module):
@@ -217,7 +217,7 @@ def module_of(network: Network, supplied: Any = False, tuned: bool = True) -> An
 
     for layer in network.layers:
         name, op, source = layer["name"], layer["op"], layer["inputs"][0]
-        inputs = [values[each] for each in layer["inputs"]]
+        inputs = [values[s] for s in layer["inputs"]]
         if op == "add":
             # Into what nobody else reads, where there is such an input.
             free = [s for s in layer["inputs"] if tuned and is_free(s)]

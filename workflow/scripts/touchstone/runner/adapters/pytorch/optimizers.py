@@ -7,24 +7,24 @@ import torch
 from touchstone.schema.spec import Optimizer
 
 
-def _sgd(groups: List[Any], asked: Optimizer, fused: Any) -> Any:
-    own = asked.settings
+def _sgd(groups: List[Any], optimizer: Optimizer, fused: Any) -> Any:
+    own = optimizer.settings
     return torch.optim.SGD(
-        groups, asked.learning_rate, own["momentum"], nesterov=own["nesterov"], fused=fused
+        groups, optimizer.learning_rate, own["momentum"], nesterov=own["nesterov"], fused=fused
     )
 
 
-def _adam(groups: List[Any], asked: Optimizer, fused: Any) -> Any:
-    own = asked.settings
-    kind = torch.optim.AdamW if asked.decoupled else torch.optim.Adam
+def _adam(groups: List[Any], optimizer: Optimizer, fused: Any) -> Any:
+    own = optimizer.settings
+    kind = torch.optim.AdamW if optimizer.decoupled else torch.optim.Adam
     betas = own["beta1"], own["beta2"]
-    return kind(groups, asked.learning_rate, betas, own["epsilon"], fused=fused)
+    return kind(groups, optimizer.learning_rate, betas, own["epsilon"], fused=fused)
 
 
-def _rmsprop(groups: List[Any], asked: Optimizer, fused: Any) -> Any:
+def _rmsprop(groups: List[Any], optimizer: Optimizer, fused: Any) -> Any:
     """PyTorch has no fused one."""
-    own = asked.settings
-    return torch.optim.RMSprop(groups, asked.learning_rate, own["rho"], own["epsilon"])
+    own = optimizer.settings
+    return torch.optim.RMSprop(groups, optimizer.learning_rate, own["rho"], own["epsilon"])
 
 
 OPTIMIZERS = {"sgd": _sgd, "adam": _adam, "rmsprop": _rmsprop}

@@ -45,5 +45,5 @@ class Adapter(KerasTraining, plain.Adapter):
         }
 
     def software(self) -> Software:
-        found = super().software()
-        return found._replace(others={**found.others, "keras": keras.__version__})
+        software = super().software()
+        return software._replace(others={**software.others, "keras": keras.__version__})

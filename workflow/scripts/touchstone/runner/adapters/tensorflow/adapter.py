@@ -218,7 +218,7 @@ class Adapter(Inputs, Layers, Settings):
         def left_out() -> Any:
             return self.loss_scale / 2, tf.constant(0)
 
-        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(each)) for each in gradients])
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
         scale, steps = tf.cond(finite, taken, left_out)
         self.loss_scale.assign(scale)
         self.finite_steps.assign(steps)
@@ -229,18 +229,18 @@ class Adapter(Inputs, Layers, Settings):
 
     def _update(self, name: str, gradient: Any, scalars: Any) -> None:
         """The update equation; `scalars` as in `_scalars`."""
-        asked, variable, parameter = self.optimizer, self.variables[name], self.parameters[name]
+        optimizer, variable, parameter = self.optimizer, self.variables[name], self.parameters[name]
         if parameter.l1:
             gradient += parameter.l1 * tf.sign(variable)
         if parameter.l2:
             gradient += 2 * parameter.l2 * variable
-        decay = asked.weight_decay
-        if decay and name.split(".")[1] not in asked.spared:
-            if asked.decoupled:
+        decay = optimizer.weight_decay
+        if decay and name.split(".")[1] not in optimizer.spared:
+            if optimizer.decoupled:
                 variable.assign(variable * (1 - scalars[0] * decay))
             else:
                 gradient += decay * variable
-        self.update.take(variable, self.states[name], gradient, scalars, asked.settings)
+        self.update.take(variable, self.states[name], gradient, scalars, optimizer.settings)
 
     def _chunk(self, batches: Any, scalars: Any, draws: Array) -> Any:
         steps = tf.shape(scalars)[0]
@@ -258,8 +258,8 @@ class Adapter(Inputs, Layers, Settings):
         def step(i: Any, losses: Any) -> Any:
             if not self.strategy:
                 return i + 1, losses.write(i, one(i))
-            each = self.strategy.run(one, (i,))
-            return i + 1, losses.write(i, self.strategy.reduce("MEAN", each, axis=None))
+            replica_losses = self.strategy.run(one, (i,))
+            return i + 1, losses.write(i, self.strategy.reduce("MEAN", replica_losses, axis=None))
 
         start = 0, tf.TensorArray(self.dtype, size=steps)
         _, losses = tf.while_loop(lambda i, _: i < steps, step, start)

@@ -63,8 +63,8 @@ class Inputs(base.TrainingAdapter):
             with tf.device(place):
                 pixel_maximum = tf.Variable(float(data.pixel_maximum), trainable=False)
                 mean, std = (
-                    tf.constant(np.tile(np.asarray(each, np.float32), tiles))
-                    for each in (data.mean, data.std)
+                    tf.constant(np.tile(np.asarray(values, np.float32), tiles))
+                    for values in (data.mean, data.std)
                 )
             self.scales.append((pixel_maximum, mean, std))
         self.decoders = decoders_of(self.job)
@@ -187,8 +187,8 @@ class Inputs(base.TrainingAdapter):
             low, high, parts = _between(first, count, index)
             weight = tf.cast(parts, images.dtype) / (2 * index.shape[-1])
             weight = tf.expand_dims(tf.expand_dims(weight, 3 - axis), 3)
-            one, other = (tf.gather(images, at, axis=axis, batch_dims=1) for at in (low, high))
-            images = one * (1 - weight) + other * weight
+            lower, upper = (tf.gather(images, at, axis=axis, batch_dims=1) for at in (low, high))
+            images = lower * (1 - weight) + upper * weight
         return images
 
 

@@ -32,10 +32,10 @@ def has_condition(operations: Any) -> Any:
 
 def with_branches(graph: Any) -> Any:
     """The operations of a graph, and those that it runs where a condition holds."""
-    found = graph.get_operations()
-    for op in has_condition(found):
-        found = found + graph._get_function(op.get_attr("then_branch").name).graph.get_operations()
-    return found
+    ops = graph.get_operations()
+    for op in has_condition(ops):
+        ops = ops + graph._get_function(op.get_attr("then_branch").name).graph.get_operations()
+    return ops
 
 
 def one_of_all(updates: Any) -> Any:
@@ -59,9 +59,9 @@ def spread_filter(weight: Any, dilation: Any) -> Any:
 
 def neighbours(whole: Any, rows: Any) -> Any:
     """Those rows of an array, which lie together: where its alignment allows it, not a copy."""
-    found = whole[rows[0] : rows[0] + (rows.shape[0] or tf.size(rows, rows.dtype))]
-    found.set_shape([rows.shape[0], *whole.shape[1:]])
-    return found
+    part = whole[rows[0] : rows[0] + (rows.shape[0] or tf.size(rows, rows.dtype))]
+    part.set_shape([rows.shape[0], *whole.shape[1:]])
+    return part
 
 
 def lstm_states(layer: Layer, x: Any, w: Any, u: Any, b: Any) -> Any:
@@ -92,8 +92,8 @@ def self_attention(x: Any, heads: Any, causal: bool = False) -> Any:
     if causal:
         products = tf.where(np.tri(steps, dtype=bool), products, products.dtype.min)
     shares = tf.nn.softmax(products)
-    found = tf.transpose(tf.matmul(shares, v), [0, 2, 1, 3])
-    return tf.reshape(found, [-1, steps, width])
+    output = tf.transpose(tf.matmul(shares, v), [0, 2, 1, 3])
+    return tf.reshape(output, [-1, steps, width])
 
 
 def with_padding(x: Any, layer: Layer, size: Sequence[int], value: Any) -> Any:
@@ -255,8 +255,8 @@ class Layers(base.TrainingAdapter):
                 return x
             if self.supplied:
                 return x * tf.cast(self.masks[name], x.dtype)
-            each = None if op == "dropout" else [tf.shape(x)[0]] + [1] * (len(x.shape) - 1)
-            return tf.nn.dropout(x, layer["rate"], noise_shape=each)
+            noise_shape = None if op == "dropout" else [tf.shape(x)[0]] + [1] * (len(x.shape) - 1)
+            return tf.nn.dropout(x, layer["rate"], noise_shape=noise_shape)
         if op == "add":
             return tf.add_n(inputs)
         if op == "concat":

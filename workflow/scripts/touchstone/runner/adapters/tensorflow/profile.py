@@ -72,7 +72,7 @@ def spans_of(space: Any, layers: Dict[str, Layer]) -> List[Span]:
     spans = []
     for plane in space.planes:
         owners = {
-            number: owner_of(known.name, layers) for number, known in plane.event_metadata.items()
+            number: owner_of(kind.name, layers) for number, kind in plane.event_metadata.items()
         }
         for line in plane.lines:
             for event in line.events:
@@ -86,11 +86,11 @@ def spans_of(space: Any, layers: Dict[str, Layer]) -> List[Span]:
 def owner_of(name: str, layers: Dict[str, Layer]) -> Optional[Tuple[Tuple[str, ...], bool]]:
     """The layers that an operation of this name computes, and whether it computes gradients; None
     for an operation of no layer."""
-    found = SCOPED.search(name)
+    match = SCOPED.search(name)
     # Reading a variable takes no time, and would give a fused layer a time of its own.
-    if found is None or found.group(1) not in layers or name.endswith(":ReadVariableOp"):
+    if match is None or match.group(1) not in layers or name.endswith(":ReadVariableOp"):
         return None
-    layer = layers[found.group(1)]
+    layer = layers[match.group(1)]
     together = [layer["name"]]
     if FUSED.search(name):
         while layer["op"] not in PRODUCTS and layer["inputs"][0] in layers:

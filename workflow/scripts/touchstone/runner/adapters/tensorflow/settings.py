@@ -119,8 +119,8 @@ class Settings(base.TrainingAdapter):
         if updates:
             settings = one_of_all([UPDATES[op.type](op) for op in updates])
         else:  # the equation is written in operations
-            asked = self.optimizer
-            settings = solved(asked.name, asked.settings, self.dtype)
+            optimizer = self.optimizer
+            settings = solved(optimizer.name, optimizer.settings, self.dtype)
             updates = [op for op in operations if op.type == "AssignSubVariableOp"]
         if self.strategy:
             settings["replicas"] = len({op.device for op in updates})
@@ -156,9 +156,9 @@ class Settings(base.TrainingAdapter):
         """That of the variables and of a step's products, and whether TF32 is allowed."""
         types = {variable.dtype for variable in self.variables.values()}
         products = {op.get_attr("T") for op in operations if op.type in PRODUCTS}
-        found = PRECISIONS.get((*types, *products), str([*types, *products]))
+        precision = PRECISIONS.get((*types, *products), str([*types, *products]))
         allowed = tf.config.experimental.tensor_float_32_execution_enabled()
-        return "tf32" if found == "fp32" and allowed else found
+        return "tf32" if precision == "fp32" and allowed else precision
 
     def software(self) -> Software:
         build = tf.sysconfig.get_build_info()
