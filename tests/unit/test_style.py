@@ -11,6 +11,7 @@ TABLE = """# Style
 | told | reported |
 | anew, once more | again |
 | alone (of a choice) | only |
+| one, found (of a variable) | the noun |
 
 | other | table |
 """
@@ -60,6 +61,25 @@ def test_a_word_is_found_in_pages_templates_strings_and_comments_but_not_in_code
 def test_a_phrase_is_found_across_lines(project):
     (project / "docs/page.md").write_text("Run it once\nmore.\n")
     assert found(project) == ["docs/page.md:1: avoid 'once more'; write: again"]
+
+
+def test_a_variable_has_a_noun(project):
+    folder = project / "workflow/scripts"
+    folder.mkdir(parents=True)
+    code = """
+class Claim:
+    found: int
+def f(one, *, other=None):
+    "One was found."
+    found = [x.found for x in other]
+    for i, found in other: g(found=i)
+    return lambda found: one
+"""
+    (folder / "a.py").write_text(code)
+    assert found(project) == [
+        f"workflow/scripts/a.py:{line}: avoid {name!r}; write: the noun"
+        for line, name in ((4, "one"), (6, "found"), (7, "found"), (8, "found"))
+    ]
 
 
 def test_a_page_without_the_table_is_refused(tmp_path):

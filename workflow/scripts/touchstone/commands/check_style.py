@@ -1,4 +1,4 @@
-"""Check the texts that a user reads for the words that docs/style.md avoids.
+"""Check texts, and the names of variables, for the words that docs/style.md avoids.
 
 Exit 1, with a line for each word found, if there is one.
 """
@@ -21,9 +21,11 @@ HEAD = "| avoid | write |"
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "config/README.md", "docs/**/*.md")
 TEMPLATES = ("workflow/scripts/touchstone/**/*.j2",)
 CODE = ("workflow/**/*.py",)
-"""Of these files the strings, docstrings included, and the comments are read."""
+"""Of these files the strings, docstrings included, the comments and the variables are read."""
 RULES = ("Snakefile", "workflow/Snakefile", "workflow/rules/*.smk")
 """Of these files the comments are read."""
+OF_A_VARIABLE = "(of a variable)"
+"""The remark of a row whose words are wrong as the name of a variable or parameter only."""
 QUOTED = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 """Code in a text."""
 
@@ -33,10 +35,11 @@ class StyleError(TouchstoneError):
 
 
 class Word(NamedTuple):
-    """A word or phrase to avoid, and what to write instead."""
+    """A word or phrase to avoid in texts, or as the name of a variable, and what to write."""
 
     text: str
     instead: str
+    of_a_variable: bool = False
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
 def read_words(path: Path) -> list[Word]:
     """The words of the table in the style page that are wrong in every sentence.
 
-    A row with a remark in brackets, such as "made (of a run)", is for a reader to judge.
+    A row with another remark in brackets than `OF_A_VARIABLE`, such as "made (of a run)", is for a
+    reader to judge.
 
     Raises:
         StyleError: there is no such page, or it has no such table.
@@ -67,13 +71,16 @@ def read_words(path: Path) -> list[Word]:
         if not line.startswith("|"):
             break
         avoid, instead = (cell.strip() for cell in line.strip("|").split("|"))
-        if "(" not in avoid:
-            words += [Word(word.strip(), instead) for word in avoid.split(",")]
+        texts = avoid.removesuffix(OF_A_VARIABLE)
+        if "(" not in texts:
+            words += [Word(word.strip(), instead, texts != avoid) for word in texts.split(",")]
     return words
 
 
 def check(root: Path, words: list[Word]) -> Iterator[str]:
     """A line for each word to avoid: file, line, the word and what to write."""
+    names = {word.text: word.instead for word in words if word.of_a_variable}
+    words = [word for word in words if not word.of_a_variable]
     phrases = (r"\s+".join(map(re.escape, word.text.split())) for word in words)
     any_word = re.compile(rf"\b({'|'.join(phrases)})\b", re.IGNORECASE)
     instead = {word.text: word.instead for word in words}
@@ -82,6 +89,9 @@ def check(root: Path, words: list[Word]) -> Iterator[str]:
             line = number + text[: match.start()].count("\n")
             word = " ".join(match[1].split()).lower()
             yield f"{path.relative_to(root)}:{line}: avoid {word!r}; write: {instead[word]}"
+    for path, line, name in _variables(root):
+        if name in names:
+            yield f"{path.relative_to(root)}:{line}: avoid {name!r}; write: {names[name]}"
 
 
 def _texts(root: Path) -> Iterator[tuple[Path, int, str]]:
@@ -98,6 +108,24 @@ def _texts(root: Path) -> Iterator[tuple[Path, int, str]]:
             for token in tokenize.generate_tokens(file.readline):
                 if token.type == tokenize.COMMENT:
                     yield path, token.start[0], _prose(token.string)
+
+
+def _variables(root: Path) -> Iterator[tuple[Path, int, str]]:
+    """Every variable and parameter with its file and line; fields of classes are none."""
+    for path in _files(root, CODE):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        fields = {
+            statement.target
+            for node in nodes if isinstance(node, ast.ClassDef)
+            for statement in node.body if isinstance(statement, ast.AnnAssign)
+        }  # fmt: skip
+        for node in nodes:
+            if node in fields:
+                continue
+            if isinstance(node, ast.arg):
+                yield path, node.lineno, node.arg
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield path, node.lineno, node.id
 
 
 def _prose(text: str) -> str:
