@@ -143,7 +143,7 @@ def test_a_name_is_written_beside_its_points_and_not_twice_in_a_place():
         ("sparse_gemm", 31.0, 1.5),
     ]
     rates += [("d", 31.0, 170.0)]
-    _name(ax, [(x, Rated([name], y)) for name, x, y in rates], "black")
+    _name(ax, [(x, Rated([name], y)) for name, x, y in rates])
     named = {text.get_text(): text.xy for text in ax.texts if text.xy[0] >= 30}
     assert named == {"a\nd": (30.0, 180.0), "sparse gemm": (31.0, 1.5)}
     assert [text.xy for text in ax.texts if text.xy[0] < 30] == [(0.5, 1.8)]

@@ -96,12 +96,11 @@ def test_the_table_says_why_there_is_no_number():
 
 
 def test_the_figure_draws_every_line_and_says_when_there_is_none():
-    colours = {"ink": "#000000", "grid": "#cccccc"}
     rows = [cell(f"r{n}", [100.0 * n, 210.0 * n, 400.0 * n], replicas=str(n)) for n in (2, 4)]
     weak = cell("w", [150.0, 300.0, 600.0], replicas="2", batch_split="per_replica")
     study = Study([ALONE, *rows, weak])
     with drawing():
-        figure = figure_of_scaling.draw(study, colours)
+        figure = figure_of_scaling.draw(study)
         assert render(figure)["svg"]
     titles = [ax.get_title("left") for ax in figure.axes if ax.get_visible()]
     assert titles == [f"lenet5 · mnist-5k · cpu\n{kind} scaling" for kind in ("strong", "weak")]
@@ -111,7 +110,5 @@ def test_the_figure_draws_every_line_and_says_when_there_is_none():
     assert list(strong.get_ydata()) == pytest.approx(exact)
     assert "The highest efficiency is" in figure_of_scaling.texts(study)["alt"]
     with drawing():
-        nothing = figure_of_scaling.draw(
-            Study([ALONE, cell("two", [None] * 3, replicas="2")]), colours
-        )
+        nothing = figure_of_scaling.draw(Study([ALONE, cell("two", [None] * 3, replicas="2")]))
     assert "No cell of several replicas" in nothing.texts[0].get_text()

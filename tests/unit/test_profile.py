@@ -32,7 +32,6 @@ CELLS = [{"framework": name} for name in ("pytorch", "tensorflow", "mxnet")]
 NAMES = [cell_name({**FACTORS, **cell}) for cell in CELLS]
 OPS = {"conv1": "conv", "relu1": "relu", "pool1": "max_pool", "logits": "dense"}
 REASON = "its records name no layers"
-COLOURS = {"ink": "#000000", "grid": "#CCCCCC"}
 
 
 def profile(cell, layers, other, step):
@@ -159,7 +158,7 @@ def test_bars_of_the_figure_are_the_times(profiled):
     study = study_of(profiled)
     found = read_profiles(profiled / "profiles", NAMES)
     with drawing():
-        drawn = figure.draw(study, layer_profiles(study, found), COLOURS)
+        drawn = figure.draw(study, layer_profiles(study, found))
     (axes,) = drawn.axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["conv1", "conv1 + relu1", "relu1", "pool1", "logits", "other"]

@@ -10,6 +10,7 @@ from touchstone.report.figures.panels import (
     WIDTH,
     flags,
     grid,
+    layout_of,
     legend,
     marker_style,
     message,
@@ -45,8 +46,7 @@ def draw_evaluations(study: Study, most: float = WIDTH) -> Figure:
     if not panels:
         why = study.why_empty("test_accuracy") or "none that is drawn is, while it trains"
         return message(f"No run was evaluated: {why}.")
-    columns = 1 if most < WIDTH else min(len(panels), 2)
-    width = min(most, 4.4 * columns + 0.6)
+    columns, width = layout_of(len(panels), most)
     figure, axes = grid(len(panels), columns, width, 2.7)
     for ax, (facet, batch, cells) in zip(axes, panels, strict=True):
         ax.set_title(panel_title([*facet, f"batch size {batch}"], width / columns))

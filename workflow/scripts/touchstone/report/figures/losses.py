@@ -14,6 +14,7 @@ from touchstone.report.figures.panels import (
     WIDTH,
     flags,
     grid,
+    layout_of,
     legend,
     marker_style,
     message,
@@ -34,9 +35,8 @@ def draw_losses(study: Study, most: float = WIDTH) -> Figure:
         return message(f"No run completed an epoch: {study.why_empty('final_loss')}.")
     groups = study.by_facet()
     panels = [(f, b, cells) for f, batches in groups.items() for b, cells in batches.items()]
-    columns = min(len(panels), 3 if len(panels) % 2 or len(panels) > 4 else 2)
-    columns = 1 if most < WIDTH else columns
-    width = min(most, 4.4 * columns + 0.6)
+    across = 3 if len(panels) % 2 or len(panels) > 4 else 2
+    columns, width = layout_of(len(panels), most, across)
     figure, axes = grid(len(panels), columns, width, 2.7)
     limits = {facet: _loss_limits(batches) for facet, batches in groups.items()}
     for ax, (facet, batch, cells) in zip(axes, panels, strict=True):

@@ -11,6 +11,7 @@ from touchstone.report.figures.panels import (
     WIDTH,
     flags,
     grid,
+    layout_of,
     legend,
     marker_style,
     message,
@@ -50,8 +51,7 @@ def draw_memory(study: Study, in_turn: InTurn, most: float = WIDTH) -> Figure:
     if not groups:
         why = study.why_empty(SPEED) or "no sensor measured the memory"
         return message(f"No run has a speed and its memory: {why}.")
-    columns = 1 if most < WIDTH else min(len(groups), 2)
-    width = min(most, 4.4 * columns + 0.6)
+    columns, width = layout_of(len(groups), most)
     figure, axes = grid(len(groups), columns, width, 2.9)
     for ax, (facet, points) in zip(axes, groups.items(), strict=True):
         ax.set_title(panel_title(facet, width / columns))

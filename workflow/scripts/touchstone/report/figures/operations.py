@@ -12,6 +12,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from touchstone.analysis.peaks import peaks, place_of
 from touchstone.plan.names import framework_name
 from touchstone.report.figures.axes import plain
+from touchstone.report.figures.panels import GRID, INK
 from touchstone.report.figures.style import style_of
 from touchstone.results.study import Cell, Study, describe_machine, machines
 
@@ -27,11 +28,10 @@ def _intensity(cell: Cell) -> float | None:
     return rates[0][0] / rates[0][1] if rates and rates[0][0] else None
 
 
-def draw(study: Study, colours: dict[str, str]) -> Figure:
+def draw(study: Study) -> Figure:
     """A roofline: GFLOP/s of every run by operations per byte, under what was measured at best.
 
-    Williams, Waterman and Patterson 2009, doi 10.1145/1498765.1498785. `colours` are of the ink
-    and of lines.
+    Williams, Waterman and Patterson 2009, doi 10.1145/1498765.1498785.
     """
     places = peaks(study)
     figure = Figure(
@@ -52,15 +52,15 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         ]
         if peak.flop_rate:
             edge = peak.flop_rate / peak.memory_rate if peak.memory_rate else ends[0]
-            ax.plot([max(edge, ends[0]), ends[1]], [peak.flop_rate] * 2, color=colours["ink"], lw=1)
+            ax.plot([max(edge, ends[0]), ends[1]], [peak.flop_rate] * 2, color=INK, lw=1)
             if peak.memory_rate and edge > ends[0]:
                 slope = [ends[0] * peak.memory_rate, min(edge, ends[1]) * peak.memory_rate]
-                ax.plot([ends[0], min(edge, ends[1])], slope, color=colours["ink"], lw=1)
+                ax.plot([ends[0], min(edge, ends[1])], slope, color=INK, lw=1)
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(*ends)
         ax.margins(y=0.35)  # room for the names
-        _name(ax, placed, colours["ink"])
+        _name(ax, placed)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.set_major_formatter(plain)
@@ -68,7 +68,7 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
         ax.set_title(f"on the {at.label}")
         ax.set_xlabel("floating-point operations per byte, log scale")
         ax.set_ylabel("GFLOP/s, log scale")
-        ax.grid(True, color=colours["grid"])
+        ax.grid(True, color=GRID)
     used = dict.fromkeys(c.series.stack for c in study.cells if _intensity(c))
     handles = [
         Line2D(
@@ -85,7 +85,7 @@ def draw(study: Study, colours: dict[str, str]) -> Figure:
     return figure
 
 
-def _name(ax: Any, placed: Iterable[tuple[float, Cell]], ink: str) -> None:
+def _name(ax: Any, placed: Iterable[tuple[float, Cell]]) -> None:
     """Write the operations' names above their highest points; those that would overlap share a
     place."""
     decades = [log10(high / low) for low, high in (ax.get_xlim(), ax.get_ylim())]
@@ -104,7 +104,7 @@ def _name(ax: Any, placed: Iterable[tuple[float, Cell]], ink: str) -> None:
             labels.append((x, y, [name]))
     for x, y, names in labels:
         ax.annotate(
-            "\n".join(names), (x, y), xytext=(0, 6), color=ink, fontsize=7,
+            "\n".join(names), (x, y), xytext=(0, 6), color=INK, fontsize=7,
             textcoords="offset points", ha="center", va="bottom",
         )  # fmt: skip
 

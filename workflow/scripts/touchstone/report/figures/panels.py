@@ -51,6 +51,13 @@ def grid(panels: int, columns: int, width: float, height: float) -> tuple[Figure
     return figure, axes[:panels]
 
 
+def layout_of(panels: int, most: float, columns: int = 2) -> tuple[int, float]:
+    """How many of so many panels are in a row, and the width of the figure, inches: at most `most`,
+    below the usual width with a single column."""
+    columns = 1 if most < WIDTH else min(panels, columns)
+    return columns, min(most, 4.4 * columns + 0.6)
+
+
 def legend(figure: Figure, study: Study, line: bool) -> None:
     unproven = {cell.series for cell in study.cells if PARITY_NOT_SHOWN in cell.flags}
     labels = {s: s.label + UNPROVEN * (s in unproven) for s in study.series}

@@ -9,13 +9,13 @@ from matplotlib.patches import Patch
 
 from touchstone.analysis.profile_model import LayerProfile
 from touchstone.report.figures.axes import legend_columns, plain
+from touchstone.report.figures.panels import GRID, INK, WIDTH
 from touchstone.report.figures.style import HATCHES, panel_title, style_of
 from touchstone.results.study import Cell, Study, describe_machine, machines
 from touchstone.schema.status import OK
 
 PANELS, LAYERS = 6, 30
 """What the figure draws at most: groups of cells, and of each the layers that take most time."""
-WIDTH = 8.0
 BAR, GAP, HEAD = 0.13, 0.09, 0.75
 """Heights, inches: of a cell's bar, of the room between layers, of a panel's title and axis."""
 LIGHT = 0.45
@@ -27,8 +27,8 @@ def measured(profiles: Sequence[LayerProfile]) -> list[LayerProfile]:
     return [group for group in profiles if any(cell.status == OK for cell in group.cells)][:PANELS]
 
 
-def draw(study: Study, profiles: Sequence[LayerProfile], colours: dict[str, str]) -> Figure:
-    """Stacked horizontal bars, ms of a step; `colours` are of the ink and of lines."""
+def draw(study: Study, profiles: Sequence[LayerProfile]) -> Figure:
+    """Stacked horizontal bars, ms of a step."""
     groups = measured(profiles)
     cells = {cell.plan.name: cell for cell in study.cells}
     heights = [_height(group) for group in groups] or [1.5]
@@ -42,15 +42,15 @@ def draw(study: Study, profiles: Sequence[LayerProfile], colours: dict[str, str]
     ]
     hatches = _hatches(groups, cells)
     for ax, group in zip(axes, groups, strict=True):
-        _panel(ax, group, cells, hatches, colours)
+        _panel(ax, group, cells, hatches)
     handles = [
         Patch(facecolor=style_of(cells[name].series.stack)[0], hatch=hatch, edgecolor="white",
               label=_label(cells[name]))
         for name, hatch in hatches.items()
     ]  # fmt: skip
     handles += [
-        Patch(facecolor=colours["ink"], label="forward"),
-        Patch(facecolor=colours["ink"], alpha=LIGHT, label="backward"),
+        Patch(facecolor=INK, label="forward"),
+        Patch(facecolor=INK, alpha=LIGHT, label="backward"),
     ]
     labels = {str(handle.get_label()): handle for handle in handles}
     columns = legend_columns(labels, WIDTH)
@@ -97,7 +97,6 @@ def _panel(
     group: LayerProfile,
     cells: dict[str, Cell],
     hatches: dict[str, str],
-    colours: dict[str, str],
 ) -> None:
     """The bars of one group of cells."""
     names = [cell.cell for cell in group.cells if cell.status == OK]
@@ -125,7 +124,7 @@ def _panel(
     ax.set_title(panel_title(parts, WIDTH))
     ax.set_xlabel("ms of a step")
     ax.xaxis.set_major_formatter(plain)
-    ax.grid(True, axis="x", color=colours["grid"])
+    ax.grid(True, axis="x", color=GRID)
 
 
 def texts(study: Study, profiles: Sequence[LayerProfile]) -> dict[str, str]:

@@ -83,16 +83,13 @@ def make_figures(
     """The figures of the report; one of the `profiles` where there are any. `in_turn` has by cell
     its speeds in the sets of turns."""
     if profiles:
-        colours = {"ink": INK, "grid": GRID}
-        figure = profile.draw(study, profiles, colours)
+        figure = profile.draw(study, profiles)
         yield Drawn("profile", figure, profile.texts(study.trained, profiles))
     if (called := study.operations).cells:
-        colours = {"ink": INK, "grid": GRID}
-        yield Drawn("operations", operations.draw(called, colours), operations.texts(called))
+        yield Drawn("operations", operations.draw(called), operations.texts(called))
     study = study.trained
     if has_replicas(study):
-        colours = {"ink": INK, "grid": GRID}
-        yield Drawn("scaling", scaling.draw(study, colours), scaling.texts(study))
+        yield Drawn("scaling", scaling.draw(study), scaling.texts(study))
     some, left_out = part_to_draw(study, lambda cell: cell.facet)
     for kind in POINT_FIGURES:
         texts = point_texts(some, kind, in_turn)

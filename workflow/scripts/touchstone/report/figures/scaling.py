@@ -1,12 +1,10 @@
 """Speed-up and efficiency of training with several replicas."""
 
 from collections.abc import Iterable, Sequence
-from math import ceil
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from touchstone.analysis.findings_model import Scaling
@@ -14,6 +12,7 @@ from touchstone.analysis.part import RatioEstimate
 from touchstone.analysis.scaling import MAY_DIFFER_FROM_BASELINE, scalings
 from touchstone.plan.names import framework_name
 from touchstone.report.figures.axes import legend_columns
+from touchstone.report.figures.panels import GRID, INK, grid, message
 from touchstone.report.figures.style import FILLS, panel_title, style_of
 from touchstone.results.study import Cell, Study, describe_machine, machines
 
@@ -63,36 +62,23 @@ def _sized(points: Iterable[Point]) -> bool:
     return len({point.cell.batch_size for point in points}) > 1
 
 
-def draw(study: Study, colours: dict[str, str]) -> Figure:
-    """Speed-up by replicas with its 95 % interval; dashed, the resources that they had.
-
-    `colours` are of the ink and of lines.
-    """
+def draw(study: Study) -> Figure:
+    """Speed-up by replicas with its 95 % interval; dashed, the resources that they had."""
     points = _points(study)
     if not points:
-        figure = Figure(figsize=(6.0, 1.6))
-        text = "No cell of several replicas has a speed next to one that one replica trains."
-        figure.text(0.5, 0.5, text, ha="center", va="center", color=colours["ink"])
-        return figure
+        return message("No cell of several replicas has a speed next to that of one replica.")
     panels: dict[tuple[str, ...], list[Point]] = {}
     for point in points:
         panels.setdefault((*point.cell.facet, f"{point.scaling.kind} scaling"), []).append(point)
     shown = list(panels.items())[:PANELS]
     columns = min(len(shown), ACROSS)
-    lines = ceil(len(shown) / columns)
     width = max(2.9 * columns, 6.0)  # inches
-    figure = Figure(
-        figsize=(width, 3.0 * lines + 0.5),
-        layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.06),
-    )
-    axes = list(figure.subplots(lines, columns, squeeze=False).flat)
-    for unused in axes[len(shown) :]:
-        unused.set_visible(False)
+    figure, axes = grid(len(shown), columns, width, 3.0)
     handles: dict[str, Any] = {}
     for ax, (place, members) in zip(axes, shown, strict=False):
         facet = panel_title(place[:-1], width / columns)
         ax.set_title(f"{facet}\n{place[-1]}")
-        _draw_panel(ax, members, _sized(points), handles, colours)
+        _draw_panel(ax, members, _sized(points), handles)
     figure.legend(
         handles=list(handles.values()), labels=list(handles), loc="outside upper left",
         ncols=legend_columns(handles, width), borderpad=0,
@@ -111,7 +97,6 @@ def _draw_panel(
     points: Sequence[Point],
     sized: bool,
     handles: dict[str, Any],
-    colours: dict[str, str],
 ) -> None:
     """One line for each framework and setting, which begins at one replica; fills `handles`."""
     by_line: dict[str, list[Point]] = {}
@@ -127,7 +112,7 @@ def _draw_panel(
         replicas = [1, *(point.scaling.world_size for point in members)]
         ax.plot(
             replicas, [1, *(point.scaling.resources for point in members)],
-            linestyle="--", linewidth=0.8, color=colours["ink"], zorder=1,
+            linestyle="--", linewidth=0.8, color=INK, zorder=1,
         )  # fmt: skip
         values = [1.0, *(point.speedup.value for point in members)]
         ends = [
@@ -148,7 +133,7 @@ def _draw_panel(
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("replicas")
     ax.set_ylabel("speed-up")
-    ax.grid(True, color=colours["grid"])
+    ax.grid(True, color=GRID)
 
 
 def texts(study: Study) -> dict[str, str]:
