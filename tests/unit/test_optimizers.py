@@ -130,7 +130,7 @@ def test_no_adapter_takes_one_optimizer_for_all_others(root):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.If | ast.IfExp) and node.orelse:
                 compared = ast.unparse(node.test)
-                assert not re.search(r"optimizer\.name [=!]=", compared), path
+                assert not re.search(r"\.optimizer\.name|optimizer\.name [=!]=", compared), path
 
 
 def solved_from(name, own, precision=np.float64):

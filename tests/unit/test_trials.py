@@ -198,9 +198,9 @@ def test_turns_cost_at_most_twice_as_much_as_trials_one_after_another():
         measure = Computed(lambda mode, threads, wait: 1 + 0.1 * (mode == "hybrid"), apart=0.1,
                            seed=seed)  # fmt: skip
         search, _ = searched(measure)
-        spent = sum(one.seconds for one in search.found)
+        spent = sum(one.seconds for one in search.sets)
         assert spent <= COST * len(search.tried) * (START + ONE_AFTER_ANOTHER)
-        assert len(search.found) <= MOST_SETS + 2
+        assert len(search.sets) <= MOST_SETS + 2
 
 
 @pytest.mark.parametrize(("apart", "noise"), [(0.0, 0.05), (0.05, 0.05), (0.2, 0.1)])
@@ -253,7 +253,7 @@ def test_what_does_not_fit_into_memory_together_takes_turns_in_pairs():
     speeds = {"static": 1.0, "hybrid": 1.2, "imperative": 2.0}
     measure = Computed(lambda mode, *_: speeds[mode], fits=2)
     search, choice = searched(measure, PAIR, tuple(speeds))
-    assert [one.turns[0].cells for one in search.found[:2]] == [
+    assert [one.turns[0].cells for one in search.sets[:2]] == [
         ["trials/static", "trials/hybrid"], ["trials/static", "trials/imperative"],
     ]  # fmt: skip
     assert choice.mode == "imperative"
@@ -281,7 +281,7 @@ def test_one_set_beside_another_program_does_not_hide_a_faster_mode():
     measure = Computed(lambda mode, *_: 1.0 + (mode == "hybrid"), others=lambda number: number == 2)
     search, choice = searched(measure, PAIR, (*MODES, "imperative", "compile"))
     assert choice.mode == "hybrid"
-    assert compare(search.found, "trials/hybrid", "trials/static").sets == LEAST_SETS
+    assert compare(search.sets, "trials/hybrid", "trials/static").sets == LEAST_SETS
 
 
 # Trials that are runs
@@ -314,7 +314,7 @@ def test_runs_of_one_disturbed_set_decide_nothing():
         return one._replace(seconds=len(names) * 7.0), failed
 
     search, choice = searched(measure, PAIR)
-    assert choice.mode == "static" and len(search.found) > 1
+    assert choice.mode == "static" and len(search.sets) > 1
 
 
 # With processes

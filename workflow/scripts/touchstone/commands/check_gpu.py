@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         return soak(kit, min(seconds, max(end - time.monotonic(), 0)))
 
     tasks["soak"] = partial(_step, "soak", end, loaded)
-    names = _asked(list(tasks), arguments.only)
+    names = _named(list(tasks), arguments.only)
     folder = arguments.output
     (folder / "results").mkdir(parents=True, exist_ok=True)
     os.chdir(folder)
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _pack(plan, ran)
 
 
-def _asked(names: list[str], words: list[str]) -> list[str]:
+def _named(names: list[str], words: list[str]) -> list[str]:
     """The names that contain one of the words, in the words' order; all if there is no word.
 
     Raises UsageError if a word is in no name.

@@ -115,7 +115,7 @@ def with_fastest_settings(
     search = Search(execution, measure, TurnsJudge(), in_pairs=execution.device == "gpu")
     choice = search.run(modes, frameworks.supports_wait_policy(framework), len(cores(None)))
     (run / "trials").mkdir(parents=True, exist_ok=True)
-    (run / "trials/sets.json").write_text(json.dumps(to_json(search.found)) + "\n")
+    (run / "trials/sets.json").write_text(json.dumps(to_json(search.sets)) + "\n")
     trials = trials_of(search, choice, run)
     return spec._replace(execution=choice.applied_to(execution), trials=trials)
 

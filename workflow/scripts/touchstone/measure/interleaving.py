@@ -130,7 +130,7 @@ class Process:
         self.ended = os.pidfd_open(self.process.pid)
         self.rest = b""
         self.last: SliceReport | None = None
-        self.asked = False  # while it is to answer, nobody stops it but others
+        self.answering = False  # while it is to answer, nobody stops it but others
         self.standstill: Standstill | None = None
         self.waited = self.waiting_cpu = 0.0
         self.waiting_faults = 0
@@ -217,7 +217,7 @@ class Process:
     @property
     def is_stopped(self) -> bool:
         """Whether somebody has stopped it while it is to work."""
-        return self.asked and is_stopped(self.process.pid)
+        return self.answering and is_stopped(self.process.pid)
 
     def cpu_seconds(self) -> float:
         """CPU time of its process so far."""
@@ -226,11 +226,11 @@ class Process:
 
     def _line(self, seconds: float) -> str:
         """The next line of its answers."""
-        self.asked = True
+        self.answering = True
         try:
             return self._answer(seconds)
         finally:
-            self.asked = False
+            self.answering = False
 
     def _answer(self, seconds: float) -> str:
         begin, before = time.monotonic(), self.lost

@@ -74,18 +74,18 @@ class Sampler:
 
     def __init__(self, watched: sensors.Watched, file: TextIO) -> None:
         self.watched = watched
-        self.known: dict[str, dict[str, Any]] = {}
+        self.facts: dict[str, dict[str, Any]] = {}
         self.readers: dict[str, _Reader] = {}
         for name, module in sensors.modules().items():
             reason = module.unavailable(watched)
-            self.known[name] = {
+            self.facts[name] = {
                 "available": reason is None, "reason": reason,
                 "columns": {name: column.unit for name, column in module.COLUMNS.items()},
             }  # fmt: skip
             if reason is None:
                 self.readers[name] = _Reader(module.Sensor(watched))
         self.file, self.latest = file, 0.0
-        columns = [column for name in self.readers for column in self.known[name]["columns"]]
+        columns = [column for name in self.readers for column in self.facts[name]["columns"]]
         self.table = csv.DictWriter(self.file, ["t", *columns], lineterminator="\n")
         self.table.writeheader()
         for reader in self.readers.values():
@@ -113,11 +113,11 @@ class Sampler:
             reader.stop()
             missing = dict(getattr(reader.sensor, "missing", {}))
             if reader.failure:
-                missing = dict.fromkeys(self.known[name]["columns"], reader.failure)
-            self.known[name].update(
+                missing = dict.fromkeys(self.facts[name]["columns"], reader.failure)
+            self.facts[name].update(
                 missing=missing, missed=reader.missed, longest_seconds=round(reader.longest, 4)
             )
-        return self.known
+        return self.facts
 
     def _write_late(self) -> None:
         """One row for each answer that came after its tick, at the time when it came."""

@@ -112,7 +112,7 @@ class Search:
     Attributes:
         tried: by name, in their order: the framework's default first.
         failed: by name, why.
-        found: the sets.
+        sets: those measured.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Search:
         self.in_pairs = in_pairs
         self.tried: dict[str, Settings] = {}
         self.failed: dict[str, Failed] = {}
-        self.found: list[MeasuredSet] = []
+        self.sets: list[MeasuredSet] = []
         self.allowed = 0.0
 
     def run(self, modes: Sequence[str], waits: bool, cores: int) -> Settings:
@@ -161,7 +161,7 @@ class Search:
     @property
     def measured(self) -> set[str]:
         """The settings that took turns."""
-        return {cell for set_ in self.found for turns in set_.turns for cell in turns.cells}
+        return {cell for set_ in self.sets for turns in set_.turns for cell in turns.cells}
 
     def has_passed(self, name: str) -> bool:
         """Whether settings took turns, and did not fail."""
@@ -177,26 +177,26 @@ class Search:
         if leader == default:
             return False
         for _ in range(MOST_SETS):
-            count = self.judge.sets(self.found, leader, default)
-            enough = count >= LEAST_SETS and self.judge.is_faster(self.found, leader, default)
+            count = self.judge.sets(self.sets, leader, default)
+            enough = count >= LEAST_SETS and self.judge.is_faster(self.sets, leader, default)
             if enough or count >= MOST_SETS or not self._has_time():
                 break
             self._contest([default, leader], set())
         passed = self.has_passed(leader) and self.has_passed(default)
-        return passed and self.judge.is_faster(self.found, leader, default)
+        return passed and self.judge.is_faster(self.sets, leader, default)
 
     def _has_time(self) -> bool:
         """Whether another set of two is likely to end in the time that turns may take."""
-        last = self.found[-1]
+        last = self.sets[-1]
         cells = sum(len(turns.cells) for turns in last.turns)
-        spent = sum(set_.seconds for set_ in self.found)
+        spent = sum(set_.seconds for set_ in self.sets)
         return spent + last.seconds * 2 / max(cells, 2) <= COST * self.allowed
 
     def _contest(self, names: Sequence[str], new: set[str]) -> list[MeasuredSet]:
         """Measure a set of the named settings that have not failed; several where they do not fit
         into memory together, each with the first of them. `new` are those that are tried for the
         first time."""
-        begin, left = len(self.found), [name for name in names if name not in self.failed]
+        begin, left = len(self.sets), [name for name in names if name not in self.failed]
         while left:
             group = left[:2] if self.in_pairs else left
             try:
@@ -210,13 +210,13 @@ class Search:
                 self._add(set_, new)
                 left = [left[0], *(name for name in left[1:] if name not in set_.turns[0].cells)]
             left = [name for name in left if name not in self.failed]
-            if len(self.found) > begin and len(left) < 2:
+            if len(self.sets) > begin and len(left) < 2:
                 break
-        return self.found[begin:]
+        return self.sets[begin:]
 
     def _measured(self, names: Sequence[str]) -> tuple[MeasuredSet, list[Failed]]:
-        least = least_latency(part for set_ in self.found for part in set_.slices)
-        return self.measure(len(self.found) + 1, [self.tried[name] for name in names], least)
+        least = least_latency(part for set_ in self.sets for part in set_.slices)
+        return self.measure(len(self.sets) + 1, [self.tried[name] for name in names], least)
 
     def _note_crowd(self, names: Sequence[str], fault: Failed) -> None:
         """The first of them failed only beside the others: they take turns in pairs, and the other
@@ -229,7 +229,7 @@ class Search:
 
     def _add(self, set_: MeasuredSet, new: set[str]) -> None:
         """Keep a set, and count what trials one after another would have taken."""
-        self.found.append(set_)
+        self.sets.append(set_)
         (turns,) = set_.turns
         parts = [*set_.set_aside, *(part for r in turns.rounds for part in r.slices)]
         worked = sum(part.seconds + LEAD_SECONDS for part in parts)

@@ -150,7 +150,7 @@ class Judge:
             cell
             for test in tests
             for metric in filter(None, (test.metric, getattr(test, "other", None)))
-            for point in self._asked(test, metric)
+            for point in self._needed(test, metric)
             if point.values and point.cell
             for cell in point.cell.split("; ")  # a sum names its parts
         }
@@ -178,10 +178,10 @@ class Judge:
             point.values and not point.exact
             for test in tests
             if getattr(test, "number", None)
-            for point in self._asked(test, test.metric)
+            for point in self._needed(test, test.metric)
         )
 
-    def _asked(self, test: Test, metric: str) -> list[Point]:
+    def _needed(self, test: Test, metric: str) -> list[Point]:
         """The figures of a metric that a test asks for; a measured one is in no table."""
         return [
             point
@@ -195,7 +195,7 @@ class Judge:
         """What one test finds in so many groups, one of so many tests that have figures."""
         name = words(test.metric)
         if not groups:
-            points = self._asked(test, test.metric)
+            points = self._needed(test, test.metric)
             with_values = [point for point in points if point.values]
             return _Part(NOT_MEASURED, f"{name}: {_why_none(test, points, with_values)}", [])
         judged = self._groups(test, self._evidence(test, groups, tests))
@@ -230,10 +230,10 @@ class Judge:
         return text
 
     def _groups(self, test: Test, evidence: Evidence) -> list[Group]:
-        points = [point for point in self._asked(test, test.metric) if point.values]
+        points = [point for point in self._needed(test, test.metric) if point.values]
         others: list[Point] = []
         if other := getattr(test, "other", None):
-            others = [point for point in self._asked(test, other) if point.values]
+            others = [point for point in self._needed(test, other) if point.values]
         if test.relative:
             points = relative(points, test.relative)
         groups: list[Group] = []

@@ -62,13 +62,13 @@ class TurnsJudge:
         ]
         return faster[0] if faster else leader
 
-    def sets(self, sets: Sequence[MeasuredSet], name: str, other: str) -> int:
+    def sets(self, sets: Sequence[MeasuredSet], cell: str, other: str) -> int:
         """How many count that have both."""
-        return len(counted(sets, name, other))
+        return len(counted(sets, cell, other))
 
-    def is_faster(self, sets: Sequence[MeasuredSet], name: str, other: str) -> bool:
+    def is_faster(self, sets: Sequence[MeasuredSet], cell: str, other: str) -> bool:
         """Whether the interval of their ratio, over two sets or more, lies above 1."""
-        compared = compare(sets, name, other)
+        compared = compare(sets, cell, other)
         interval = compared.ratio.interval() if compared and compared.sets > 1 else None
         return interval is not None and interval[0] > 1
 
@@ -118,19 +118,19 @@ def _trial(search: Search, name: str, reference: str | None, choice: Settings, r
     settings, failed = search.tried[name], search.failed.get(name)
     passed = search.has_passed(name)
     other = passed and reference is not None and name != reference
-    compared = compare(search.found, name, reference) if other and reference else None
+    compared = compare(search.sets, name, reference) if other and reference else None
     low, high = (compared and compared.ratio.interval()) or (None, None)
     return Trial(
         *settings,
         status=failed.status if failed else OK,
         reason=failed.reason if failed else None,
-        throughput=_throughput(search.found, name) if passed else None,
+        throughput=_throughput(search.sets, name) if passed else None,
         first_step_time=first_step_time(run / name / "events.jsonl"),
         folder=name,
         ratio=compared.ratio.value if compared else 1.0 if name == reference else None,
         low=low,
         high=high,
-        sets=len(counted(search.found, name, reference)) if passed and reference else None,
+        sets=len(counted(search.sets, name, reference)) if passed and reference else None,
         chosen=settings == choice,
     )
 

@@ -10,12 +10,12 @@ class ChunkSize:
 
     Attributes:
         steps: of a chunk, at least 1.
-        found: whether a chunk lasted long enough.
+        settled: whether a chunk lasted long enough.
     """
 
     def __init__(self, seconds: float) -> None:
         """`seconds`: that a chunk should last; 0: a chunk has one step."""
-        self.seconds, self.steps, self.found = seconds, 1, seconds == 0
+        self.seconds, self.steps, self.settled = seconds, 1, seconds == 0
 
     def learn(self, steps: int, seconds: float) -> None:
         """Update the size from a measured chunk; one of fewer steps than `steps` is ignored."""
@@ -23,6 +23,6 @@ class ChunkSize:
             return
         if seconds < self.seconds / 2:
             self.steps = 2 * steps
-        elif not self.found:
+        elif not self.settled:
             self.steps = max(1, int(round(self.seconds * steps / seconds)))
-            self.found = True
+            self.settled = True

@@ -59,7 +59,7 @@ class Slicer:
         self.events.phase("first_step", begin, steps=1, examples=self.work.examples(0))
         self.begun = True
         self.work.pause()
-        while not self.size.found:
+        while not self.size.settled:
             begin, size, first = time.monotonic(), self.size.steps, self.work.made
             self.work.begin("slice", size)
             self.work.finish()

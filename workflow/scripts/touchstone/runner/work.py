@@ -98,7 +98,7 @@ class Phases:
         events: Any,
         pause: Optional[Callable[[float], float]] = None,
     ) -> None:
-        self.work, self.asked, self.extent, self.events = work, phases, extent, events
+        self.work, self.phases, self.extent, self.events = work, phases, extent, events
         self.pause = pause
         self.size = ChunkSize(phases.chunk_seconds)
 
@@ -112,20 +112,20 @@ class Phases:
     def warm_up(self, begin: float) -> float:
         """Steps until there are enough of them, of seconds, and of steps in a chunk; at most half
         of all steps."""
-        work, phases, size, total = self.work, self.asked, self.size, self.work.total
+        work, phases, size, total = self.work, self.phases, self.size, self.work.total
         first, warm = work.made, begin
         start_of_part, paused = first, 0.0
         while work.made < (total + 1) // 2:
             seconds = time.monotonic() - warm - paused
             enough = work.made - first >= phases.warmup_steps and seconds >= phases.warmup_seconds
-            if (enough and size.found) or seconds >= self.extent.longest_warmup:
+            if (enough and size.settled) or seconds >= self.extent.longest_warmup:
                 break
             start, before = time.monotonic(), work.made
             steps = min(size.steps, self._left(), total // 2 - work.made) or 1
             work.begin("warmup", steps)
             work.finish()
             size.learn(work.made - before, time.monotonic() - start)
-            size.found |= steps == self.extent.every  # a chunk ends where a pause begins
+            size.settled |= steps == self.extent.every  # a chunk ends where a pause begins
             if self._is_due():
                 end = self._phase("warmup", begin, start_of_part)
                 begin, start_of_part = self._pause(end), work.made

@@ -1,78 +1,31 @@
 """How the adapter takes records and examples."""
 
-from typing import Any, Callable, Sequence, Tuple
+from typing import Any, Callable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from touchstone.runner.adapters import base
-from touchstone.runner.adapters.readers.jpeg import decoders_of, rows_of
-from touchstone.runner.adapters.readers.lmdb import labels_of, opened, sized
-from touchstone.runner.job import Job
+from touchstone.runner.adapters.readers.lmdb_inputs import LmdbInputs
 from touchstone.runner.windows import between
 from touchstone.schema.types import Array
 
 
-class Inputs(base.TrainingAdapter):
+class Inputs(LmdbInputs):
     """How the adapter takes records and examples."""
 
     dtype: Any
-    job: Job
     world_size: Any
     _everywhere: Callable[..., Any]
 
-    def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
-        parts = []
-        for path in [shard + ".lmdb" for shard in shards]:
-            with opened(path) as environment, environment.begin(buffers=True) as transaction:
-                records = sized(transaction, path, self._size())
-                parts.append(self._joined(records))
-        pixels, labels = map(np.concatenate, zip(*parts))
-        return pixels.reshape(-1, *shape), labels
-
-    def _size(self) -> Any:
-        """Bytes of pixels in a record; None where it holds a photo."""
-        data = self.job.data
-        return int(np.prod(data.shape)) if data.encoding == "raw" else None
-
     def open_records(self, shards: Sequence[str]) -> int:
-        data = self.job.data
-        self.records, self.transactions = [], []
-        self.decoders = decoders_of(self.job)
-        for path in [shard + ".lmdb" for shard in shards]:
-            # The records stay views of the file's map as long as this transaction lives.
-            self.transactions.append(opened(path).begin(buffers=True))
-            records = sized(self.transactions[-1], path, self._size())
-            labels = labels_of(records)
-            if labels.size and labels.max() >= data.classes:
-                message = "{}: record {} has the label {}, the spec says {} classes"
-                number = labels.argmax()
-                raise ValueError(message.format(path, number, labels[number], data.classes))
-            self.records += records
+        number = super().open_records(shards)
         # Arguments of the step: XLA turns division by a constant into multiplication by its
         # rounded inverse.
+        data = self.job.data
         mean, std = (np.asarray(values, np.float32) for values in (data.mean, data.std))
         self.data = self._everywhere([np.float32(data.pixel_maximum), mean, std])
-        return len(self.records)
-
-    def close_records(self) -> None:
-        # The last references to the environment of LMDB.
-        self.records, self.transactions = [], []
-
-    def fetch_records(self, indices: Array) -> Any:
-        records = [self.records[i] for i in indices.ravel().tolist()]
-        pixels, labels = self._joined(records, self.decoders)
-        return pixels.reshape(*indices.shape, -1), labels.reshape(indices.shape)
-
-    def _joined(self, records: Any, decoders: Any = None) -> Any:
-        """Records as uint8 rows of pixels, and labels."""
-        if self._size() is None:
-            shape = self.job.data.shape
-            return rows_of(records, shape, decoders), labels_of(records)
-        rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)
-        labels = np.ascontiguousarray(rows[:, :4]).view("<u4")[:, 0]
-        return rows[:, 4:], labels.astype(np.int64)
+        return number
 
     def load_examples(self, images: Array, labels: Array) -> None:
         arrays = jnp.asarray(images, self.dtype), jnp.asarray(labels, np.int32)

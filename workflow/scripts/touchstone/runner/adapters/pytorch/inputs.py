@@ -1,63 +1,24 @@
 """Records as the framework reads them."""
 
-from typing import Any, Iterator, Sequence, Tuple
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
-from touchstone.runner.adapters import base
-from touchstone.runner.adapters.readers.jpeg import decoders_of, rows_of
-from touchstone.runner.adapters.readers.lmdb import labels_of, opened, sized
-from touchstone.runner.job import Job
+from touchstone.runner.adapters.readers.lmdb_inputs import LmdbInputs
 from touchstone.schema.types import Array
 
 
-def joined(records: Any, photos: Any, decoders: Any = None) -> Any:
-    """Records as uint8 rows of pixels, and labels; `photos` is the shape of their cut, or None."""
-    if photos:
-        return rows_of(records, photos, decoders), labels_of(records)
-    rows = np.frombuffer(bytearray().join(records), np.uint8).reshape(len(records), -1)
-    labels = np.ascontiguousarray(rows[:, :4]).view("<u4")[:, 0]
-    return rows[:, 4:], labels.astype(np.int64)
-
-
-class Inputs(base.TrainingAdapter):
+class Inputs(LmdbInputs):
     """How the adapter takes records and examples."""
 
     channels_last: Any
     device: Any
     dtype: Any
-    job: Job
-
-    def read_records(self, shards: Sequence[str], shape: Tuple[int, ...]) -> Tuple[Array, Array]:
-        parts = []
-        for path in [shard + ".lmdb" for shard in shards]:
-            with opened(path) as environment, environment.begin(buffers=True) as transaction:
-                records = sized(transaction, path, self._size())
-                parts.append(joined(records, None if self._size() else shape))
-        pixels, labels = map(np.concatenate, zip(*parts))
-        return pixels.reshape(-1, *shape), labels
-
-    def _size(self) -> Any:
-        """Bytes of pixels in a record; None where it holds a photo."""
-        data = self.job.data
-        return int(np.prod(data.shape)) if data.encoding == "raw" else None
 
     def open_records(self, shards: Sequence[str]) -> int:
-        data = self.job.data
-        self.records, self.transactions = [], []
-        self.decoders = decoders_of(self.job)
-        for path in [shard + ".lmdb" for shard in shards]:
-            # The records stay views of the file's map as long as this transaction lives.
-            self.transactions.append(opened(path).begin(buffers=True))
-            records = sized(self.transactions[-1], path, self._size())
-            labels = labels_of(records)
-            if labels.size and labels.max() >= data.classes:
-                message = "{}: record {} has the label {}, the spec says {} classes"
-                number = labels.argmax()
-                raise ValueError(message.format(path, number, labels[number], data.classes))
-            self.records += records
+        number, data = super().open_records(shards), self.job.data
         size = int(np.prod(data.shape))
         rows = [
             np.tile(np.asarray(values, np.float32), size // len(values))
@@ -65,22 +26,12 @@ class Inputs(base.TrainingAdapter):
         ]
         self.mean, self.std = (torch.from_numpy(row).to(self.device) for row in rows)
         self.pixel_maximum = torch.tensor(float(data.pixel_maximum), device=self.device)
-        return len(self.records)
-
-    def close_records(self) -> None:
-        # The last references to the environment of LMDB.
-        self.records, self.transactions = [], []
+        return number
 
     def fetch_records(self, indices: Array) -> Any:
-        records = [self.records[i] for i in indices.ravel().tolist()]
-        photos = None if self._size() else self.job.data.shape
-        pixels, labels = joined(records, photos, self.decoders)
-        pixels = pixels.reshape(*indices.shape, -1)
-        tensors = torch.from_numpy(pixels), torch.from_numpy(labels.reshape(indices.shape))
-        if self.device.type == "cuda":
-            # A copy from other memory to the device makes the host wait.
-            return tuple(tensor.pin_memory() for tensor in tensors)
-        return tensors
+        tensors = map(torch.from_numpy, super().fetch_records(indices))
+        # A copy from other memory to the device makes the host wait.
+        return tuple(t.pin_memory() if self.device.type == "cuda" else t for t in tensors)
 
     def load_examples(self, images: Array, labels: Array) -> None:
         if not self.channels_last:

@@ -250,16 +250,16 @@ class Adapter(Inputs, Layers, Settings):
         if self.job.input == "memory":
             batches = self._gathered(batches)
 
-        def one(i: Any) -> Any:
+        def replica_losses(i: Any) -> Any:
             cut = self._share(draws[i]) if self.job.augmentation else None
             images, labels = self._batch(batches, i)
             return self.step(images, labels, [column[i] for column in columns], cut)
 
         def step(i: Any, losses: Any) -> Any:
             if not self.strategy:
-                return i + 1, losses.write(i, one(i))
-            replica_losses = self.strategy.run(one, (i,))
-            return i + 1, losses.write(i, self.strategy.reduce("MEAN", replica_losses, axis=None))
+                return i + 1, losses.write(i, replica_losses(i))
+            parts = self.strategy.run(replica_losses, (i,))
+            return i + 1, losses.write(i, self.strategy.reduce("MEAN", parts, axis=None))
 
         start = 0, tf.TensorArray(self.dtype, size=steps)
         _, losses = tf.while_loop(lambda i, _: i < steps, step, start)
