@@ -49,15 +49,15 @@ def test_the_kit_runs_from_end_to_end_on_a_cpu_and_repeats_nothing(python_of, tm
 
 def test_only_what_is_asked_for_in_its_order():
     names = ["facts", "pytorch-a", "jax-a", "jax-b", "turns"]
-    assert check_gpu._asked(names, []) == names
-    assert check_gpu._asked(names, ["turns", "jax", "-a"]) == [
+    assert check_gpu._named(names, []) == names
+    assert check_gpu._named(names, ["turns", "jax", "-a"]) == [
         "turns",
         "jax-a",
         "jax-b",
         "pytorch-a",
     ]
     with pytest.raises(UsageError, match="--only caffe mxnet: no step or cell"):
-        check_gpu._asked(names, ["caffe", "jax", "mxnet"])
+        check_gpu._named(names, ["caffe", "jax", "mxnet"])
 
 
 def test_without_pytorch_or_a_gpu_it_says_what_to_do(tmp_path):
