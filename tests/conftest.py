@@ -41,8 +41,8 @@ SLOW = {
 }  # fmt: skip
 """Files in which every test counts as marked `slow`."""
 CORE = {"test_frameworks.py", "test_parity.py", "test_truth.py"}
-"""The contract tests of which `make test` has every framework. It has the others of PyTorch, or of
-the frameworks that `FRAMEWORKS` asks for."""
+"""The contract tests that `make test` runs in every framework, but for those marked `shared`. It
+runs the others in PyTorch, or in the frameworks that `FRAMEWORKS` asks for."""
 COMPARED = "test_all_frameworks_and_modes_compute_the_same"
 """The contract test that CI has of `torch.compile` too."""
 
@@ -73,7 +73,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             released = mode.startswith("compile") and not item.name.startswith(COMPARED)
             item.add_marker("release" if released else "long")
         framework = _framework(item) if folder == "contract" else None
-        if framework and path.name not in CORE and framework not in (asked or ["pytorch"]):
+        everywhere = path.name in CORE and not item.get_closest_marker("shared")
+        if framework and not everywhere and framework not in (asked or ["pytorch"]):
             item.add_marker("long")
         marks = {mark.name for mark in item.iter_markers()}
         if "release" in marks:

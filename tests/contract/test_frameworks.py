@@ -14,7 +14,6 @@ import pytest
 from fixtures.adapter import PROGRAM
 from fixtures.cores import ALL
 from fixtures.specs import EPOCH, FEW_STEPS
-from fixtures.tiers import tiered
 from touchstone.contents import contents
 from touchstone.datasets import formats
 from touchstone.plan import frameworks
@@ -25,8 +24,6 @@ from touchstone.plan.spec import make_spec
 from touchstone.schema.spec import spec_to_json
 
 FRAMEWORKS = frameworks.names()
-SHARED = tiered(FRAMEWORKS, lambda name: name == "pytorch")
-"""For what adapters share, and what takes long."""
 MODES = [(framework, mode) for framework in FRAMEWORKS for mode in frameworks.modes(framework)]
 FORWARD = 1e-5
 """Of logits, relative to the largest: single precision over a few hundred additions."""
@@ -48,7 +45,8 @@ def losses_of(events):
     return [x for e in events if e["event"] == "chunk" for x in e["losses"]]
 
 
-@pytest.mark.parametrize("framework", SHARED)
+@pytest.mark.shared
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_its_own_reader_gives_the_records_in_their_order(framework, study, root, execute, tmp_path):
     kind = frameworks.record_format(framework)
     code = PROGRAM + (
@@ -117,7 +115,8 @@ def test_a_run_is_ok_and_its_settings_are_read_back(framework, mode, study):
     assert evaluation["correct"] / evaluation["examples"] > 0.5
 
 
-@pytest.mark.parametrize("framework", SHARED)
+@pytest.mark.shared
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_run_has_as_many_threads_as_cores(framework, study, all_cores):
     settings = settings_of(events_of(study(framework, ".jsonl", **FEW_STEPS)))
     assert settings["requested"]["threads"] == settings["effective"]["threads"] == len(ALL)
@@ -137,7 +136,8 @@ def test_deterministic_runs_repeat_to_the_last_bit(framework, study, all_cores):
     assert count > FEW_STEPS["warmup_steps"] and losses[0][:count] == losses[1][:count]
 
 
-@pytest.mark.parametrize("framework", SHARED)
+@pytest.mark.shared
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_evaluating_between_epochs_changes_nothing_of_training(framework, study):
     losses, evaluations = [], []
     for every in (0, 1):
@@ -152,7 +152,8 @@ def test_evaluating_between_epochs_changes_nothing_of_training(framework, study)
     assert evaluations[1][0]["loss"] > evaluations[1][-1]["loss"]
 
 
-@pytest.mark.parametrize("framework", SHARED)
+@pytest.mark.shared
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_run_ends_after_its_measured_steps_and_evaluates_nothing(framework, study):
     events = events_of(study(framework, ".jsonl", input="records", **FEW_STEPS))
     assert events[-1] == {"event": "result", "status": "ok", "reason": None}
@@ -275,7 +276,8 @@ runpy.run_path(program, run_name="__main__")
 
 
 @pytest.mark.parametrize("source", ["memory", "synthetic"])
-@pytest.mark.parametrize("framework", SHARED)
+@pytest.mark.shared
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_run_imports_what_reads_photos_and_data_only_where_it_reads_some(
     framework, source, study, root, execute, tmp_path
 ):

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from fixtures.tiers import tiered
 from touchstone.plan import frameworks
 from truth import training
 
@@ -56,8 +55,9 @@ def test_the_losses_of_lenet5_are_those_of_numpy(framework, study, losses_of):
     assert found[:STEPS] == pytest.approx(expected, rel=LOSS)
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("source", ["memory", pytest.param("records", marks=pytest.mark.long)])
-@pytest.mark.parametrize("framework", tiered(FRAMEWORKS, lambda name: name == "pytorch"))
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_partial_batch_is_trained_on_as_numpy_does(framework, source, study, losses_of):
     """Epochs of 640 examples in batches of 300: every third step has 40 of them."""
     path = study(

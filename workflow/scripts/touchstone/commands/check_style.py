@@ -28,6 +28,8 @@ OF_A_VARIABLE = "(of a variable)"
 """The remark of a row whose words are wrong as the name of a variable or parameter only."""
 QUOTED = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 """Code in a text."""
+Trees = list[tuple[Path, ast.Module]]
+"""The files of `CODE`, parsed."""
 
 
 class StyleError(TouchstoneError):
@@ -84,23 +86,24 @@ def check(root: Path, words: list[Word]) -> Iterator[str]:
     phrases = (r"\s+".join(map(re.escape, word.text.split())) for word in words)
     any_word = re.compile(rf"\b({'|'.join(phrases)})\b", re.IGNORECASE)
     instead = {word.text: word.instead for word in words}
-    for path, number, text in _texts(root):
+    trees = [(p, ast.parse(p.read_text(encoding="utf-8"))) for p in _files(root, CODE)]
+    for path, number, text in _texts(root, trees):
         for match in any_word.finditer(text):
             line = number + text[: match.start()].count("\n")
             word = " ".join(match[1].split()).lower()
             yield f"{path.relative_to(root)}:{line}: avoid {word!r}; write: {instead[word]}"
-    for path, line, name in _variables(root):
+    for path, line, name in _variables(trees):
         if name in names:
             yield f"{path.relative_to(root)}:{line}: avoid {name!r}; write: {names[name]}"
 
 
-def _texts(root: Path) -> Iterator[tuple[Path, int, str]]:
+def _texts(root: Path, trees: Trees) -> Iterator[tuple[Path, int, str]]:
     """Every text with its file and first line."""
     for path in _files(root, (*PAGES, *TEMPLATES)):
         text = path.read_text(encoding="utf-8")
         yield path, 1, _prose(text)
-    for path in _files(root, CODE):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in trees:
+        for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield path, node.lineno, _prose(node.value)
     for path in _files(root, (*CODE, *RULES)):
@@ -110,10 +113,10 @@ def _texts(root: Path) -> Iterator[tuple[Path, int, str]]:
                     yield path, token.start[0], _prose(token.string)
 
 
-def _variables(root: Path) -> Iterator[tuple[Path, int, str]]:
+def _variables(trees: Trees) -> Iterator[tuple[Path, int, str]]:
     """Every variable and parameter with its file and line; fields of classes are none."""
-    for path in _files(root, CODE):
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    for path, tree in trees:
+        nodes = list(ast.walk(tree))
         fields = {
             statement.target
             for node in nodes if isinstance(node, ast.ClassDef)

@@ -102,7 +102,10 @@ def view(findings: Findings) -> dict[str, Any]:
     ends: dict[tuple[str, ...], float] = {}
     for comparison in comparisons if not is_many else ():
         ends[_work(comparison)] = max(_reach(_speed(comparison)), ends.get(_work(comparison), 0.0))
-    strips = [_strip(findings, o, ends.get(_work(o))) for o in comparisons[:CHOICES]]
+    strips = [
+        _strip(findings, comparison, ends.get(_work(comparison)))
+        for comparison in comparisons[:CHOICES]
+    ]
     return {
         "strips": strips[:1] if is_many else strips,
         "strips_left_out": len(comparisons) - 1 if is_many else 0,
